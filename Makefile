@@ -130,7 +130,7 @@ conformance: toolchain ## The public suite for RFC 9111 (npm's http-cache-tests)
 # Its record is compared by make test (tests/tests/it/corpus.rs).
 smuggling: toolchain ## The tables of ambiguous messages (tests/corpus) in front of six origins into docs/conformance
 	$(CARGO) build --package nighttrain --package tests --bin nighttrain --bin smuggling
-	@NIGHTTRAIN_BIN=$(TARGET)/debug/nighttrain $(TARGET)/debug/smuggling docs/conformance/smuggling.md
+	@NIGHTTRAIN_BIN=$(TARGET)/debug/nighttrain $(TARGET)/debug/smuggling
 
 fuzz: toolchain ## Each fuzz target for FUZZ_SECONDS=60; needs a nightly toolchain
 	sh fuzz/run.sh $(FUZZ_SECONDS)

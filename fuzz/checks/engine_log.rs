@@ -15,7 +15,7 @@ use std::{
 };
 
 use engine::log::{
-    Disk, FileOptions, Found, Header, Kind, Location, Log, New, Options, Recovering,
+    Disk, FileOptions, FoundRecord, Header, Kind, Location, Log, LogRecovery, NewRecord, Options,
     format::{
         ENTRY_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, HeaderFault, RECORD_HEADER_BYTES, RecordHeader,
         SEGMENT_HEADER_BYTES, SEGMENTS_AT, SegmentHeader, SegmentStart, TableEntry, VERSION, entry_at,
@@ -51,12 +51,12 @@ fn payload(id: u64) -> Vec<u8> {
     (0..id * 37 % 1900).map(|at| (id * 7 + at * 13 + at / 251) as u8).collect()
 }
 
-fn new(hash: u64, target: Option<Location>) -> New {
-    New { kind: Kind(7), hash, tag: !hash, target }
+fn new(hash: u64, target: Option<Location>) -> NewRecord {
+    NewRecord { kind: Kind(7), hash, tag: !hash, target }
 }
 
-fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<Found>) {
-    let opening = Recovering::on(Arc::new(disk.clone()), header, options()).expect("sizes that can be");
+fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<FoundRecord>) {
+    let opening = LogRecovery::on(Arc::new(disk.clone()), header, options()).expect("sizes that can be");
     let (_, header) = (opening.epoch_ahead(), *opening.header());
     let mut found = Vec::new();
     let (log, recovered) = opening
@@ -92,7 +92,7 @@ fn sample(is_clean: bool) -> Sample {
         let is_claim = id % 11 == 0;
         let target = if is_claim { Some(id - 4) } else { (id % 5 == 0).then(|| id - 3) };
         let of_target = target.map(|id| places[id as usize - 1]);
-        let new = New { kind: if is_claim { CLAIM } else { Kind(7) }, ..new(id, of_target) };
+        let new = NewRecord { kind: if is_claim { CLAIM } else { Kind(7) }, ..new(id, of_target) };
         places.push(writer.append(new, &[&payload(id)]).expect("room").location);
         match target {
             Some(target) if is_claim => claims.push((id, target)),

@@ -4,7 +4,7 @@
 use super::cut::Cut;
 use super::naive::{self, Naive, drive};
 use wire::http1::{
-    framing::{Answered, Framing, response_framing},
+    framing::{Framing, RequestKind, response_framing},
     head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, may_end_in, parse_response},
 };
 
@@ -42,9 +42,9 @@ pub(crate) fn check(bytes: &[u8]) {
         assert_eq!((again.status, again.version, again.reason), (head.status, head.version, head.reason));
         assert!(again.headers.classified().eq(head.headers.classified()));
         assert_eq!(head.is_interim(), (100..200).contains(&head.status) && head.status != 101);
-        for answered in [Answered::Head, Answered::Connect, Answered::Other] {
+        for answered in [RequestKind::Head, RequestKind::Connect, RequestKind::Other] {
             let framing = response_framing(&head, answered);
-            assert!(answered != Answered::Head || matches!(framing, Ok(Framing::None) | Err(_)));
+            assert!(answered != RequestKind::Head || matches!(framing, Ok(Framing::None) | Err(_)));
         }
     }
 }

@@ -5,7 +5,7 @@ use super::cut::Cut;
 use super::http2_head;
 use wire::http2::{
     Progress,
-    connection::{Connection, Ended, Event, Limits},
+    connection::{Connection, ConnectionError, Event, Limits},
     error::ErrorCode,
     frame::{self, Frame, PREFACE},
     hpack::{self, FieldSection, Strings, TABLE_BYTES_MAX},
@@ -116,7 +116,7 @@ impl Session {
         (session.told, session.out)
     }
 
-    fn receive(&mut self, client: &[u8], step: usize) -> Result<(), Ended> {
+    fn receive(&mut self, client: &[u8], step: usize) -> Result<(), ConnectionError> {
         let (mut at, mut there) = (0, step.min(client.len()));
         loop {
             match self.frame(&client[at..there])? {
@@ -136,7 +136,7 @@ impl Session {
         }
     }
 
-    fn frame(&mut self, bytes: &[u8]) -> Result<Progress<()>, Ended> {
+    fn frame(&mut self, bytes: &[u8]) -> Result<Progress<()>, ConnectionError> {
         let (event, total) = match self.connection.receive(bytes, &mut self.section, self.now_ms)? {
             Progress::Complete(event, total) => (event, total),
             Progress::NeedMore(need) => return Ok(Progress::NeedMore(need)),
@@ -173,7 +173,7 @@ impl Session {
     }
 
     /// Responses go out as far as they may.
-    fn send(&mut self) -> Result<(), Ended> {
+    fn send(&mut self) -> Result<(), ConnectionError> {
         let Self { answers, connection, responses, out, now_ms, .. } = self;
         for (stream, wait, content) in responses.iter_mut().filter(|(_, wait, _)| *wait > 0) {
             *wait -= 1;
@@ -203,7 +203,7 @@ impl Session {
                 }
             }
         }
-        while let Some(wire::http2::connection::Stalled::Stream(stream)) = connection.stalled(*now_ms) {
+        while let Some(wire::http2::connection::WindowOwner::Stream(stream)) = connection.stalled(*now_ms) {
             assert!(connection.reset(stream, ErrorCode::CANCEL, out));
             self.told.push(format!("stalled {stream}"));
         }
@@ -230,8 +230,8 @@ impl Copied {
         for (name, value) in [(":method", request.method), (":authority", request.authority)] {
             hpack::field(&mut block, name.as_bytes(), value.as_bytes(), Strings::Plain);
         }
-        if let wire::http2::request::Ask::Resource { path, .. }
-        | wire::http2::request::Ask::Upgrade { path, .. } = request.ask
+        if let wire::http2::request::RequestTarget::Resource { path, .. }
+        | wire::http2::request::RequestTarget::Upgrade { path, .. } = request.ask
         {
             hpack::field(&mut block, b":path", path.as_bytes(), Strings::Plain);
             hpack::field(&mut block, b":scheme", b"http", Strings::Plain);

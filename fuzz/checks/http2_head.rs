@@ -10,13 +10,13 @@ use wire::http1::{
 };
 use wire::http2::{
     hpack::FieldSection,
-    request::{Ask, Content, HeadRoom, Request},
+    request::{Content, HeadRoom, Request, RequestTarget},
 };
 
 pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
     let mut bytes = Vec::new();
     request.render_head(&mut bytes);
-    if request.ask != Ask::Tunnel {
+    if request.ask != RequestTarget::Tunnel {
         assert!(bytes.len() <= section.list_bytes(), "{} of {}", bytes.len(), section.list_bytes());
     }
     let mut slots = HeaderSlots::new();
@@ -40,8 +40,8 @@ pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
     // A body is where HTTP/2 says that there is one.
     let framing = request_framing(&head);
     let want = match (request.ask, request.content) {
-        (Ask::Resource { .. }, Content::Length(length)) => Framing::Length(length),
-        (Ask::Resource { .. }, Content::ToTheEnd) => Framing::Chunked,
+        (RequestTarget::Resource { .. }, Content::Length(length)) => Framing::Length(length),
+        (RequestTarget::Resource { .. }, Content::ToTheEnd) => Framing::Chunked,
         _ => Framing::None,
     };
     assert_eq!(framing, Ok(want), "{}", bytes.escape_ascii());
@@ -94,10 +94,10 @@ fn is_found_in(request: &Request<'_>, room: &mut HeadRoom, bytes: &[u8], limits:
 fn is_same_ask(request: &Request<'_>, head: &RequestHead<'_, '_>) {
     let authority = head.authority().map(|authority| (authority.host, authority.port));
     let (method, target, form) = match request.ask {
-        Ask::Resource { path: "*", .. } => ("OPTIONS", "*", TargetForm::Asterisk),
-        Ask::Resource { path, .. } => (request.method, path, TargetForm::Origin),
-        Ask::Upgrade { path, .. } => ("GET", path, TargetForm::Origin),
-        Ask::Tunnel => ("CONNECT", request.authority, TargetForm::Authority),
+        RequestTarget::Resource { path: "*", .. } => ("OPTIONS", "*", TargetForm::Asterisk),
+        RequestTarget::Resource { path, .. } => (request.method, path, TargetForm::Origin),
+        RequestTarget::Upgrade { path, .. } => ("GET", path, TargetForm::Origin),
+        RequestTarget::Tunnel => ("CONNECT", request.authority, TargetForm::Authority),
     };
     assert_eq!((head.method, head.target, head.form), (method, target, form));
     let said = wire::http1::url::Authority::parse(request.authority.as_bytes());
@@ -106,10 +106,10 @@ fn is_same_ask(request: &Request<'_>, head: &RequestHead<'_, '_>) {
 
 fn has_same_fields(request: &Request<'_>, head: &RequestHead<'_, '_>) {
     let mut want = vec![("host".to_owned(), request.authority.as_bytes().to_vec())];
-    if let Ask::Upgrade { protocol, .. } = request.ask {
+    if let RequestTarget::Upgrade { protocol, .. } = request.ask {
         want.push(("connection".to_owned(), b"upgrade".to_vec()));
         want.push(("upgrade".to_owned(), protocol.as_bytes().to_vec()));
-    } else if request.content == Content::ToTheEnd && request.ask != Ask::Tunnel {
+    } else if request.content == Content::ToTheEnd && request.ask != RequestTarget::Tunnel {
         want.push(("transfer-encoding".to_owned(), b"chunked".to_vec()));
     }
     let crumbs: Vec<&[u8]> =

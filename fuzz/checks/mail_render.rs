@@ -2,11 +2,11 @@
 //! runs, or that fetches unasked.
 
 use mail::render::{
-    Prepared, Until,
-    cost::Over,
+    ParsedMail, StepLimit,
+    cost::HtmlLimit,
     fields::{decode, decode_address},
     findings::{CODES_MAX, LINKS_MAX, codes, links},
-    html::{Clean, Remote, Showing},
+    html::{DisplayOptions, RemoteContent, SanitizedHtml},
 };
 use mail_parser::HeaderName;
 
@@ -17,7 +17,7 @@ const FIELD_BYTES_MAX: usize = 998;
 const HTML_BYTES_AGAIN_MAX: usize = 16 << 10;
 
 pub(crate) fn check(raw: &[u8]) {
-    let prepared = Prepared::new(raw);
+    let prepared = ParsedMail::new(raw);
     let reading = prepared.read();
     let (text, _) = reading.text();
     let mut lines = vec![reading.subject(), reading.message_id()];
@@ -35,24 +35,24 @@ pub(crate) fn check(raw: &[u8]) {
         assert!(!line.contains(['\u{202e}', '\u{2066}', '\u{200f}']), "{line:?} turns what follows");
     }
     let _ = (reading.date_ms(), reading.notices(), reading.has_own_text());
-    assert!(codes(&reading.subject(), &text, &Until::default()).len() <= CODES_MAX);
+    assert!(codes(&reading.subject(), &text, &StepLimit::default()).len() <= CODES_MAX);
     for attachment in reading.attachments() {
         assert_eq!(reading.attachment_bytes(attachment).len(), attachment.size_bytes);
         assert!(!attachment.filename.contains(['/', '\\', '"', '\n']) && !attachment.filename.is_empty());
         assert!(attachment.content_type.is_ascii() && attachment.content_type.contains('/'));
     }
     // A walk that may take no time ends.
-    let late = Until::new(|| true);
-    let hurried = Prepared::within(raw, &late);
+    let late = StepLimit::new(|| true);
+    let hurried = ParsedMail::within(raw, &late);
     let hurried = hurried.read();
     let _ = hurried.attachments().len();
-    let _ = (hurried.text(), hurried.headers(), hurried.html(&Showing::default(), &late));
-    let links = links(&reading, &Until::default());
+    let _ = (hurried.text(), hurried.headers(), hurried.html(&DisplayOptions::default(), &late));
+    let links = links(&reading, &StepLimit::default());
     assert!(links.len() <= LINKS_MAX);
     let targets: std::collections::HashSet<_> = links.iter().map(|link| &link.link).collect();
     assert_eq!(targets.len(), links.len(), "each once");
 
-    let blocked = reading.html(&Showing::default(), &Until::default());
+    let blocked = reading.html(&DisplayOptions::default(), &StepLimit::default());
     assert_eq!(blocked.is_some(), reading.has_html());
     let Some(blocked) = blocked else { return };
     check_clean(&blocked);
@@ -66,15 +66,18 @@ pub(crate) fn check(raw: &[u8]) {
         return;
     }
     let loaded = reading
-        .html(&Showing { remote: Remote::Loaded, dark: true, pictures: "x" }, &Until::default())
+        .html(
+            &DisplayOptions { remote: RemoteContent::Loaded, dark: true, pictures: "x" },
+            &StepLimit::default(),
+        )
         .expect("it was there");
     check_clean(&loaded);
     assert_eq!((loaded.remote_items, &loaded.remote_hosts), (blocked.remote_items, &blocked.remote_hosts));
-    let late = reading.html(&Showing::default(), &Until::new(|| true)).expect("it was there");
-    assert!(late.over.is_some() && (blocked.over.is_some() || late.over == Some(Over::Time)));
+    let late = reading.html(&DisplayOptions::default(), &StepLimit::new(|| true)).expect("it was there");
+    assert!(late.over.is_some() && (blocked.over.is_some() || late.over == Some(HtmlLimit::Time)));
 }
 
-fn check_clean(clean: &Clean) {
+fn check_clean(clean: &SanitizedHtml) {
     for forbidden in [
         "<script",
         "<iframe",

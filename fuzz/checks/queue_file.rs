@@ -7,8 +7,8 @@
 
 use super::cut::Cut;
 use bheap::file::{BLOCK_BYTES, Disk, FileHeap, FileQueue, FileRows, FileTimers, HEADER_BYTES};
-use bheap::file::{FileLayout, Stored};
-use bheap::layout::Paged;
+use bheap::file::{FileLayout, StoredItem};
+use bheap::layout::PageLayout;
 use bheap::{Heap, Rows};
 use std::io;
 use std::path::Path;
@@ -64,8 +64,8 @@ fn samples() -> &'static [Vec<u8>; 3] {
     })
 }
 
-fn layout() -> Paged {
-    Paged::for_page_bytes::<u64>(4096).expect("512 items fill a page")
+fn layout() -> PageLayout {
+    PageLayout::for_page_bytes::<u64>(4096).expect("512 items fill a page")
 }
 
 fn number(bytes: &[u8], at: usize) -> u64 {
@@ -153,7 +153,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let disk = Memory(file);
     let opened = match kind % 3 {
         0 => FileRows::<u64, _>::open_on(disk, layout().shape::<u64>(1)).map(|rows| {
-            let mut heap: Heap<Stored<u64>, _, _> = Heap::with_rows(layout(), rows);
+            let mut heap: Heap<StoredItem<u64>, _, _> = Heap::with_rows(layout(), rows);
             let len = heap.rows().len();
             let items: Vec<u64> = heap.drain().map(|stored| stored.item()).collect();
             assert!(items.is_sorted() && items.len() == len);

@@ -3,7 +3,7 @@
 
 use mail::{
     mailboxes::{Inbox, MailId, Summary},
-    search::{Cursor, Marks, Query, QueryFault, Verdict},
+    search::{Cursor, FlagLookup, Query, QueryFault, Verdict},
 };
 
 /// As `Query::parse` has them.
@@ -12,7 +12,7 @@ const TERMS_MAX: usize = 20;
 
 struct Blue;
 
-impl Marks for Blue {
+impl FlagLookup for Blue {
     fn is_read(&self, _: MailId) -> bool {
         true
     }

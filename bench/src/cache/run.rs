@@ -17,8 +17,8 @@ use crate::cache::scenarios::{self, MISSES_A_ROUND, MISSES_FROM, Scenario, Sides
 use crate::cache::session::{CacheSession, MISS_SHARE_MAX, not_hits};
 use crate::session::Outcome;
 use lab::peers::PeerError;
-use lab::peers::cache::contenders::{Contender, Running};
-use lab::peers::cache::load::{self, Asked, Filler, Scripts};
+use lab::peers::cache::contenders::{Contender, ServerProcess};
+use lab::peers::cache::load::{self, Filler, LoadSpec, Scripts};
 use lab::peers::cache::origin::Page;
 
 use crate::cache::Options;
@@ -96,7 +96,7 @@ impl Bench {
     }
 
     /// Starts and fills everybody who is wanted and here.
-    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, PeerError> {
+    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<ServerProcess>, PeerError> {
         let contenders = options.selection.contenders(&Contender::ALL, Contender::name)?;
         let hits = scenarios.iter().filter(|scenario| scenario.is_hit());
         let mut bodies: Vec<u64> = hits.map(|scenario| scenario.body_bytes).collect();
@@ -142,7 +142,7 @@ impl Bench {
         program: &Path,
         sides: Sides,
         body_bytes: Option<u64>,
-    ) -> Option<Running> {
+    ) -> Option<ServerProcess> {
         let (server, load) = match sides {
             Sides::Apart => (self.session.server.clone(), self.session.load.clone()),
             Sides::OneAndTwo => (self.session.both.clone(), self.session.both.clone()),
@@ -157,7 +157,7 @@ impl Bench {
         program: &Path,
         sides: Sides,
         scenarios: &[Scenario],
-    ) -> Option<Running> {
+    ) -> Option<ServerProcess> {
         let server = self.started(contender, name, program, sides, None)?;
         let begun = Instant::now();
         match self.fill(&server, scenarios) {
@@ -175,7 +175,7 @@ impl Bench {
     /// Asks for every object of every scenario until a whole pass leaves the origin alone: the first pass fills,
     /// the next proves it (and opens files, or moves objects to the faster memory, where a cache does such things).
     /// Objects that are validated at the origin each time are asked for once.
-    fn fill(&self, server: &Running, scenarios: &[Scenario]) -> Result<usize, PeerError> {
+    fn fill(&self, server: &ServerProcess, scenarios: &[Scenario]) -> Result<usize, PeerError> {
         let objects_of = |page| {
             let of_page = scenarios.iter().filter(|scenario| scenario.page == page);
             let mut objects: Vec<(u64, u64)> =
@@ -198,7 +198,7 @@ impl Bench {
         Ok(shared.len() + checked.len())
     }
 
-    fn fetch_all(&self, server: &Running, page: Page, objects: &[(u64, u64)]) -> Result<(), PeerError> {
+    fn fetch_all(&self, server: &ServerProcess, page: Page, objects: &[(u64, u64)]) -> Result<(), PeerError> {
         let share = objects.len().div_ceil(FILL_CONNECTIONS).max(1);
         let fetch = |objects: &[(u64, u64)]| {
             let mut filler = Filler::new(server.port, &self.session.bodies);
@@ -218,9 +218,9 @@ impl Bench {
         &self,
         options: &Options,
         scenario: &Scenario,
-        running: &[Running],
+        running: &[ServerProcess],
     ) -> Result<Option<Comparison>, PeerError> {
-        let takes_part = |server: &&Running| match scenario.sides {
+        let takes_part = |server: &&ServerProcess| match scenario.sides {
             Sides::Apart => {
                 scenario.is_for(server.contender)
                     && server.name != OURS_TWO
@@ -228,7 +228,7 @@ impl Bench {
             }
             Sides::OneAndTwo => server.contender == Contender::Ours,
         };
-        let mut contenders: Vec<(String, (&Running, &Cores))> = running
+        let mut contenders: Vec<(String, (&ServerProcess, &Cores))> = running
             .iter()
             .filter(takes_part)
             .map(|server| (server.name.clone(), (server, &server.load_cores)))
@@ -256,14 +256,19 @@ impl Bench {
     }
 
     /// One round of one contender. A server that dies or a load that fails is a sample of nothing, with the reason.
-    fn sample(&self, server: &Running, load_cores: &Cores, scenario: &Scenario) -> Result<Sample, PeerError> {
+    fn sample(
+        &self,
+        server: &ServerProcess,
+        load_cores: &Cores,
+        scenario: &Scenario,
+    ) -> Result<Sample, PeerError> {
         let measured = self.warm_up(server, scenario).and_then(|()| {
             let first = self.fresh.fetch_add(MISSES_A_ROUND, Ordering::Relaxed);
             let asked = scenario.asked(first);
             measure(&server.tree, &server.cores, || {
                 let before = (self.session.origin.requests(), self.session.origin.not_modified());
                 let mut work = if scenario.page == Page::Awaited {
-                    let Asked { connections, body_bytes, .. } = asked;
+                    let LoadSpec { connections, body_bytes, .. } = asked;
                     crowd::ask(&self.session.origin, server.port, connections, body_bytes, first)?
                 } else {
                     load::wrk(&self.scripts, &asked, server.port, load_cores, self.seconds)?
@@ -285,13 +290,13 @@ impl Bench {
 
     /// True where every answer must have been validated: HAProxy's cache fetches stale objects whole, and in a quick run nothing
     /// was stored before.
-    fn is_to_validate(&self, server: &Running, scenario: &Scenario) -> bool {
+    fn is_to_validate(&self, server: &ServerProcess, scenario: &Scenario) -> bool {
         scenario.page == Page::Checked && !self.is_quick && server.contender != Contender::Haproxy
     }
 
     /// Asks for a page that nobody stores, and checks what comes. (What is stored was asked for and checked long ago,
     /// and a URL that nobody has asked for would not be one any more.)
-    fn warm_up(&self, server: &Running, scenario: &Scenario) -> Result<(), PeerError> {
+    fn warm_up(&self, server: &ServerProcess, scenario: &Scenario) -> Result<(), PeerError> {
         if matches!(scenario.page, Page::Shared | Page::Checked | Page::Awaited) {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The scenarios: requests, contenders, rounds.
 
 use lab::peers::cache::contenders::{Contender, KIB};
-use lab::peers::cache::load::{Asked, Urls, ZIPF_EXPONENT};
+use lab::peers::cache::load::{LoadSpec, Urls, ZIPF_EXPONENT};
 use lab::peers::cache::origin::{AWAITED_TIME, Page, SLOW_TIME};
 
 /// Which processors the two sides have.
@@ -166,13 +166,13 @@ impl Scenario {
     }
 
     /// The load's requests; `first` is the first URL where each is another.
-    pub(crate) const fn asked(&self, first: u64) -> Asked {
+    pub(crate) const fn asked(&self, first: u64) -> LoadSpec {
         let urls = match self.urls {
             Urls::Each(_) => Urls::Each(first),
             Urls::Round { urls, .. } => Urls::Round { urls, first },
             urls => urls,
         };
-        Asked { page: self.page, body_bytes: self.body_bytes, connections: self.connections, urls }
+        LoadSpec { page: self.page, body_bytes: self.body_bytes, connections: self.connections, urls }
     }
 
     /// The IDs of the objects that it finds in the store, fresh or not. One URL is ID 0; the drawn ones begin at 1.

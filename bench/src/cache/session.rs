@@ -10,7 +10,7 @@ use lab::paired::place::program;
 use lab::paired::tree::Cores;
 use lab::peers::PeerError;
 use lab::peers::cache::certificates::Certificates;
-use lab::peers::cache::contenders::{self, Contender, Ground, Running};
+use lab::peers::cache::contenders::{self, Contender, Ground, ServerProcess};
 use lab::peers::cache::origin::{Bodies, Origin};
 
 use crate::session::{Session, Tools};
@@ -93,7 +93,7 @@ impl CacheSession {
         program: &Path,
         cores: (&Cores, &Cores),
         body_bytes: Option<u64>,
-    ) -> Option<Running> {
+    ) -> Option<ServerProcess> {
         let ground = Ground {
             directory: self.session.work.path(),
             origin_port: self.origin.port,

@@ -12,7 +12,7 @@ use lab::report::{Table, grouped};
 use serde::Serialize;
 
 use lab::peers::PeerError;
-use lab::peers::feed::contenders::Running;
+use lab::peers::feed::contenders::ServerProcess;
 use lab::peers::feed::ends::SCRATCH_BYTES;
 use lab::peers::feed::load::{Flow, Shape, open_loop};
 use lab::peers::feed::wire::Wire;
@@ -57,7 +57,7 @@ impl Crowd {
     }
 
     /// Fills a fresh server, and looks at it three times.
-    pub(crate) fn round(&mut self, server: &Running) -> Result<(), PeerError> {
+    pub(crate) fn round(&mut self, server: &ServerProcess) -> Result<(), PeerError> {
         let resident = || -> Result<f64, PeerError> {
             std::thread::sleep(SETTLE);
             Ok(server.tree.usage()?.rss_bytes as f64)
@@ -156,7 +156,7 @@ pub(crate) struct Churn {
 }
 
 /// A flow by the clock, verified, beside a connection that subscribes and unsubscribes.
-pub(crate) fn churn(server: &Running, quick: bool) -> Result<Churn, PeerError> {
+pub(crate) fn churn(server: &ServerProcess, quick: bool) -> Result<Churn, PeerError> {
     let shape = Shape { flows: 1, consumers: 1, payload_bytes: 100, window: 0, per_second: None };
     let run = if quick { CHURN_RUN / 5 } else { CHURN_RUN };
     let flow = Flow::connect(server.contender.wire(), server.address, &shape, 0)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use lab::paired::place::free_port;
 use lab::paired::tree::{Cores, Tree, pinned};
 
-use lab::peers::feed::contenders::{Contender, Running, wait_until_ready};
+use lab::peers::feed::contenders::{Contender, ServerProcess, wait_until_ready};
 use lab::peers::{PeerError, last_words};
 
 /// From its start a leaf node joins within so long, on any machine that a figure is worth anything on; who has not
@@ -22,7 +22,7 @@ const JOIN_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Hub {
     /// The server; its address is where clients connect.
-    pub(crate) running: Running,
+    pub(crate) running: ServerProcess,
     leaf_port: u16,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn join(
     directory: &Path,
     cores: &Cores,
     hub: &Hub,
-) -> Result<Running, PeerError> {
+) -> Result<ServerProcess, PeerError> {
     let url = format!("nats-leaf://127.0.0.1:{}", hub.leaf_port);
     let running = match contender {
         Contender::Nats | Contender::NatsOfDebian => {
@@ -76,7 +76,7 @@ fn with_file(
     directory: &Path,
     cores: &Cores,
     lines: &str,
-) -> Result<Running, PeerError> {
+) -> Result<ServerProcess, PeerError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let file = directory.join(format!("{}.conf", name.replace([' ', ','], "-")));
     fs::write(&file, format!("listen: \"{address}\"\n{lines}"))?;
@@ -92,13 +92,13 @@ fn started(
     directory: &Path,
     cores: &Cores,
     mut command: Command,
-) -> Result<Running, PeerError> {
+) -> Result<ServerProcess, PeerError> {
     let output = directory.join(format!("{}.txt", name.replace([' ', ','], "-")));
     let file = File::create(&output)?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let tree = Tree::start(command)?;
     let name = name.to_owned();
-    let mut running = Running { contender, name, address, cores: cores.clone(), consumers: None, tree };
+    let mut running = ServerProcess { contender, name, address, cores: cores.clone(), consumers: None, tree };
     wait_until_ready(&mut running).map_err(|why| {
         let name = &running.name;
         PeerError::failed(format!("{name} did not start: {why}; it said: {}", last_words(&output)))

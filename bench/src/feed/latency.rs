@@ -18,7 +18,7 @@ use crate::selection::Selection;
 
 use lab::peers::PeerError;
 use lab::peers::feed::PAYLOAD_BYTES;
-use lab::peers::feed::contenders::{Contender, Running};
+use lab::peers::feed::contenders::{Contender, ServerProcess};
 use lab::peers::feed::load::{Flow, Shape, open_loop};
 
 pub(crate) const RATES: [u64; 2] = [10_000, 100_000];
@@ -43,7 +43,10 @@ impl Latencies {
 }
 
 /// Measures everybody, in turn, again and again. `start` starts a floor for one consumer.
-pub(crate) fn measure(running: &[&Running], selection: &Selection) -> Result<Vec<Latencies>, PeerError> {
+pub(crate) fn measure(
+    running: &[&ServerProcess],
+    selection: &Selection,
+) -> Result<Vec<Latencies>, PeerError> {
     let rounds = selection.pairs(ROUNDS);
     let shape = Shape { flows: 1, consumers: 1, payload_bytes: PAYLOAD_BYTES, window: 0, per_second: None };
     let mut all = Vec::new();

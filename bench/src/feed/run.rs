@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lab::paired::{Sample, interleave, measure};
 use lab::peers::PeerError;
-use lab::peers::feed::contenders::{self, Contender, Running};
+use lab::peers::feed::contenders::{self, Contender, ServerProcess};
 use lab::peers::feed::drive::{Load, driven, driven_across};
 use lab::placement::within;
 
@@ -86,7 +86,7 @@ impl Bench {
     }
 
     /// Starts everybody who is wanted and here; floors once for each number of consumers.
-    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, PeerError> {
+    fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<ServerProcess>, PeerError> {
         let two_cores_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::OneAndTwo);
         let mut all = Vec::new();
         for contender in options.selection.contenders(&Contender::ALL, Contender::name)? {
@@ -125,7 +125,7 @@ impl Bench {
         name: &str,
         sides: Sides,
         consumers: Option<usize>,
-    ) -> Option<Running> {
+    ) -> Option<ServerProcess> {
         let program = self.programs.iter().find(|(known, _)| *known == contender)?.1.clone();
         let cores = match sides {
             Sides::Apart | Sides::Leaf => &self.session.server,
@@ -143,7 +143,7 @@ impl Bench {
     }
 
     /// Starts a hub on the load's core, and who joins it, if a scenario is about that and there is a nats-server.
-    fn start_leaves(&mut self, scenarios: &[Scenario], running: &mut Vec<Running>) -> Option<Hub> {
+    fn start_leaves(&mut self, scenarios: &[Scenario], running: &mut Vec<ServerProcess>) -> Option<Hub> {
         let is_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::Leaf);
         let program = |contender| {
             self.programs.iter().find(|(known, _)| *known == contender).map(|(_, program)| program.clone())
@@ -166,10 +166,10 @@ impl Bench {
         &mut self,
         options: &Options,
         scenario: &Scenario,
-        running: &[Running],
+        running: &[ServerProcess],
         hub: Option<&Hub>,
     ) -> Result<Option<Comparison>, PeerError> {
-        let takes_part = |server: &&Running| match scenario.sides {
+        let takes_part = |server: &&ServerProcess| match scenario.sides {
             Sides::Apart => {
                 !server.name.ends_with(TWO_CORES)
                     && !server.name.ends_with(AT_HUB)
@@ -184,7 +184,7 @@ impl Bench {
                 hub.is_some() && (server.name.ends_with(AT_HUB) || server.name == Contender::Ours.name())
             }
         };
-        let contenders: Vec<(String, &Running)> =
+        let contenders: Vec<(String, &ServerProcess)> =
             running.iter().filter(takes_part).map(|server| (server.name.clone(), server)).collect();
         if contenders.is_empty() {
             return Ok(None);
@@ -193,7 +193,7 @@ impl Bench {
         let milliseconds = scenario.run.as_millis();
         println!("{}: {} contenders × {rounds} rounds × {milliseconds} ms", scenario.name, contenders.len());
         let both = self.session.both.list();
-        let drive = |server: &Running, threads: usize| {
+        let drive = |server: &ServerProcess, threads: usize| {
             if let Pattern::Asking(askers) = scenario.pattern {
                 return asking(server.address, askers, scenario.shape.payload_bytes, scenario.run);
             }
@@ -233,10 +233,10 @@ impl Bench {
     fn latency(
         &mut self,
         options: &Options,
-        running: &[Running],
+        running: &[ServerProcess],
         outcome: &mut Outcome,
     ) -> Result<(), PeerError> {
-        let one: Vec<&Running> =
+        let one: Vec<&ServerProcess> =
             running.iter().filter(|server| server.consumers.is_none_or(|consumers| consumers == 1)).collect();
         let all = latency::measure(&one, &options.selection)?;
         outcome.figures.extend(latency::figures(&all));
@@ -248,7 +248,7 @@ impl Bench {
     fn churn(
         &mut self,
         options: &Options,
-        running: &[Running],
+        running: &[ServerProcess],
         outcome: &mut Outcome,
     ) -> Result<(), PeerError> {
         let mut all = Vec::new();

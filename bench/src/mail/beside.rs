@@ -28,7 +28,7 @@ use lab::{
         PeerError,
         mail::{
             MAIL_BYTES,
-            contenders::{Contender, Running},
+            contenders::{Contender, ServerProcess},
             load,
         },
     },
@@ -58,11 +58,11 @@ type Part = (&'static str, fn(&Sample) -> Option<f64>);
 const LATENCIES: [Part; 3] = [("p50", Sample::p50_us), ("p95", Sample::p95_us), ("p99", Sample::p99_us)];
 
 /// A server, the page that is asked for, and whether somebody searches meanwhile.
-type Turn<'r> = (&'r Running, &'static str, bool);
+type Turn<'r> = (&'r ServerProcess, &'static str, bool);
 
 impl Bench {
     /// A page at a steady rate beside searches at another, or beside none; `many` is ours and has so many mails.
-    pub(crate) fn beside_searches(&mut self, many: &Running, mails: u64) -> Result<(), PeerError> {
+    pub(crate) fn beside_searches(&mut self, many: &ServerProcess, mails: u64) -> Result<(), PeerError> {
         let Some((_, few)) = self.start(&[Contender::Ours])?.pop() else { return Ok(()) };
         let few = &few;
         let quick = self.options.selection.quick;

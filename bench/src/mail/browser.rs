@@ -7,7 +7,7 @@ use lab::{
     paired::place::{find, workspace},
     peers::{
         PeerError,
-        mail::contenders::{Contender, Running},
+        mail::contenders::{Contender, ServerProcess},
     },
 };
 
@@ -71,7 +71,7 @@ impl Bench {
     fn told(
         &self,
         command: &mut Command,
-        running: &Running,
+        running: &ServerProcess,
     ) -> Result<BTreeMap<String, Vec<f64>>, PeerError> {
         let [rounds, mails, arrivals] =
             if self.options.selection.quick { [1, 20, 3] } else { [21, 500, 300] };

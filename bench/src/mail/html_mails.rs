@@ -16,7 +16,7 @@ use lab::{
     peers::{
         PeerError,
         mail::{
-            contenders::{Contender, Running},
+            contenders::{Contender, ServerProcess},
             load,
         },
     },
@@ -56,7 +56,7 @@ impl Bench {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
         let (server, count) =
             (self.session.server.clone(), if self.options.selection.quick { 5 } else { VIEWS });
-        let all: Vec<(String, (&Running, bool))> = running
+        let all: Vec<(String, (&ServerProcess, bool))> = running
             .iter()
             .flat_map(|(name, contender)| {
                 let first = (name.clone(), (contender, false));
@@ -65,30 +65,31 @@ impl Bench {
             })
             .collect();
         let letter = newsletter(NEWSLETTER_BYTES);
-        let series = interleave(&all, self.rounds(), |(contender, again): &(&Running, bool), round| {
-            let mut asking = Pages::connect(contender.pages()?)?;
-            if !again {
-                let mails = (0..count)
-                    .map(|n| ("news@bench.test".to_owned(), html(&format!("{round}, {n}"), &letter)));
-                load::handed(contender.address, mails)?;
-            }
-            let mut names = names(&mut asking, count)?;
-            if *again {
-                // The oldest were looked at last.
-                let kept = names.split_off(names.len().saturating_sub(AGAIN));
-                names = kept.iter().cycle().take(count).cloned().collect();
-            }
-            measure(&contender.tree, &server, || {
-                for name in &names {
-                    let path = match contender.is_ours() {
-                        true => format!("/inbox/news@bench.test/{name}/frame"),
-                        false => format!("/view/{name}.html"),
-                    };
-                    asking.ask(&path, &mut io::sink())?;
+        let series =
+            interleave(&all, self.rounds(), |(contender, again): &(&ServerProcess, bool), round| {
+                let mut asking = Pages::connect(contender.pages()?)?;
+                if !again {
+                    let mails = (0..count)
+                        .map(|n| ("news@bench.test".to_owned(), html(&format!("{round}, {n}"), &letter)));
+                    load::handed(contender.address, mails)?;
                 }
-                Ok::<_, PeerError>(Work { units: names.len() as u64, ..Work::default() })
-            })
-        })?;
+                let mut names = names(&mut asking, count)?;
+                if *again {
+                    // The oldest were looked at last.
+                    let kept = names.split_off(names.len().saturating_sub(AGAIN));
+                    names = kept.iter().cycle().take(count).cloned().collect();
+                }
+                measure(&contender.tree, &server, || {
+                    for name in &names {
+                        let path = match contender.is_ours() {
+                            true => format!("/inbox/news@bench.test/{name}/frame"),
+                            false => format!("/view/{name}.html"),
+                        };
+                        asking.ask(&path, &mut io::sink())?;
+                    }
+                    Ok::<_, PeerError>(Work { units: names.len() as u64, ..Work::default() })
+                })
+            })?;
         let comparison = Comparison {
             scenario: "newsletter".to_owned(),
             what: format!("a mail of {} KiB of HTML, shown; and again", NEWSLETTER_BYTES >> 10),

@@ -9,7 +9,7 @@ use lab::{
     peers::{
         PeerError,
         mail::{
-            contenders::{Contender, Running},
+            contenders::{Contender, ServerProcess},
             load,
         },
     },
@@ -52,10 +52,11 @@ impl Bench {
                 listed(contender, what, paths)?;
             }
         }
-        let pages: Vec<(String, (&Running, Query))> = PAGES
+        let pages: Vec<(String, (&ServerProcess, Query))> = PAGES
             .iter()
             .flat_map(|(what, of_ours, of_mailpit)| {
-                let asked = |contender: &Running| if contender.is_ours() { *of_ours } else { *of_mailpit };
+                let asked =
+                    |contender: &ServerProcess| if contender.is_ours() { *of_ours } else { *of_mailpit };
                 running
                     .iter()
                     .map(move |(name, contender)| (format!("{name}, {what}"), (contender, asked(contender))))
@@ -63,7 +64,7 @@ impl Bench {
             .filter(|(_, (_, (times, _)))| *times > 0)
             .collect();
         let quick = self.options.selection.quick;
-        let shown = |contender: &Running, paths: &[&str], times: u64| -> Result<(), PeerError> {
+        let shown = |contender: &ServerProcess, paths: &[&str], times: u64| -> Result<(), PeerError> {
             let mut asking = Pages::connect(contender.pages()?)?;
             for _ in 0..times {
                 for path in paths {
@@ -77,7 +78,7 @@ impl Bench {
         }
         let server = self.session.server.clone();
         let series =
-            interleave(&pages, self.rounds(), |(contender, (times, paths)): &(&Running, Query), _| {
+            interleave(&pages, self.rounds(), |(contender, (times, paths)): &(&ServerProcess, Query), _| {
                 let units = if quick { 30 } else { *times };
                 measure(&contender.tree, &server, || {
                     shown(contender, paths, units).map(|()| Work { units, ..Work::default() })
@@ -118,14 +119,14 @@ impl Bench {
         }
         self.lists_first(&running, mails)?;
         let count = if self.options.selection.quick { 30 } else { 1_000 };
-        let list = |contender: &Running| -> Result<u64, PeerError> {
+        let list = |contender: &ServerProcess| -> Result<u64, PeerError> {
             page_client::ask(contender.pages()?, "/api/v1/messages?limit=100", count)
         };
         for (_, contender) in &running {
             list(contender)?;
         }
         let server = self.session.server.clone();
-        let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+        let series = interleave(&running, self.rounds(), |contender: &ServerProcess, _| {
             measure(&contender.tree, &server, || {
                 list(contender).map(|_| Work { units: count, ..Work::default() })
             })
@@ -147,7 +148,7 @@ impl Bench {
     }
 
     /// Lists that nobody has asked for before, a moment after their mails came.
-    fn lists_first(&mut self, running: &[(String, Running)], mails: u64) -> Result<(), PeerError> {
+    fn lists_first(&mut self, running: &[(String, ServerProcess)], mails: u64) -> Result<(), PeerError> {
         thread::sleep(if self.options.selection.quick { Duration::ZERO } else { AHEAD });
         let mut rows = Vec::new();
         for (name, contender) in running {
@@ -172,7 +173,7 @@ impl Bench {
 }
 
 /// Checks that each page answers, and that a search has the inbox's mails.
-fn listed(contender: &Running, what: &str, paths: &[&str]) -> Result<(), PeerError> {
+fn listed(contender: &ServerProcess, what: &str, paths: &[&str]) -> Result<(), PeerError> {
     let mut asking = Pages::connect(contender.pages()?)?;
     for &path in paths {
         if path != INBOX_BY_SEARCH {

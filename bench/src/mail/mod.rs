@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use clap::Args;
 use lab::paired::place::ours;
 use lab::peers::PeerError;
-use lab::peers::mail::contenders::{self, Contender, Running};
+use lab::peers::mail::contenders::{self, Contender, ServerProcess};
 use lab::peers::mail::{MAIL_BYTES, SESSIONS};
 use lab::report::Table;
 
@@ -185,7 +185,7 @@ impl Bench {
     }
 
     /// Starts whoever is there, ours with room for 400,000 mails; who is not there is remarked on.
-    fn start(&mut self, contenders: &[Contender]) -> Result<Vec<(String, Running)>, PeerError> {
+    fn start(&mut self, contenders: &[Contender]) -> Result<Vec<(String, ServerProcess)>, PeerError> {
         self.start_with_store(contenders, STORE_GIB)
     }
 
@@ -194,7 +194,7 @@ impl Bench {
         &mut self,
         contenders: &[Contender],
         store_gib: u64,
-    ) -> Result<Vec<(String, Running)>, PeerError> {
+    ) -> Result<Vec<(String, ServerProcess)>, PeerError> {
         let mut running = Vec::new();
         for &contender in contenders {
             if !self.options.selection.has_contender(contender.name()) {

@@ -11,7 +11,7 @@ use lab::{
         PeerError,
         mail::{
             MAIL_BYTES,
-            contenders::{Contender, Running},
+            contenders::{Contender, ServerProcess},
             load,
         },
     },
@@ -36,7 +36,7 @@ impl Bench {
         let mails = if quick { 5_000 } else { self.options.searched };
         let letters = SampleMails::new(mails, MAIL_BYTES, mails.div_ceil(10));
         let mut held_bytes = Vec::new();
-        let mut many: Option<Running> = None;
+        let mut many: Option<ServerProcess> = None;
         for contender in [Contender::Unindexed, Contender::Ours] {
             // The disk is free before the next server begins.
             drop(many.take());
@@ -56,7 +56,12 @@ impl Bench {
     }
 
     /// Bytes and memory of the index.
-    fn index_of(&mut self, many: &Running, mails: u64, held_bytes: &[(f64, u64)]) -> Result<(), PeerError> {
+    fn index_of(
+        &mut self,
+        many: &ServerProcess,
+        mails: u64,
+        held_bytes: &[(f64, u64)],
+    ) -> Result<(), PeerError> {
         let stored = many.metric("mail_stored_bytes")?;
         let index = many.metric("mail_search_index_bytes")?;
         let percent = 100.0 * index / stored;
@@ -91,7 +96,7 @@ impl Bench {
     }
 
     /// How long each search took, in milliseconds, shortest first.
-    fn searches_of(&mut self, many: &Running, mails: u64) -> Result<Vec<f64>, PeerError> {
+    fn searches_of(&mut self, many: &ServerProcess, mails: u64) -> Result<Vec<f64>, PeerError> {
         let mut asking = Pages::connect(many.pages()?)?;
         let mut took_ms = Vec::new();
         for _ in 0..self.rounds() {
@@ -135,7 +140,7 @@ impl Bench {
         }
         let (server, times) =
             (self.session.server.clone(), if self.options.selection.quick { 1 } else { times });
-        let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+        let series = interleave(&running, self.rounds(), |contender: &ServerProcess, _| {
             measure(&contender.tree, &server, || {
                 let mut asking = Pages::connect(contender.pages()?)?;
                 let mut took_us = Vec::new();
@@ -184,7 +189,7 @@ fn found(asking: &mut Pages, word: &str) -> Result<(), PeerError> {
 }
 
 /// Memory of its own that a server holds at most until so many mails are indexed, and the seconds until then.
-fn most_held(running: &Running, indexed: u64) -> Result<(f64, u64), PeerError> {
+fn most_held(running: &ServerProcess, indexed: u64) -> Result<(f64, u64), PeerError> {
     let begun = Instant::now();
     let mut most = 0;
     loop {

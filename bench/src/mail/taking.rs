@@ -12,7 +12,7 @@ use lab::{
         PeerError,
         mail::{
             MAIL_BYTES, SESSIONS,
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             load,
         },
     },
@@ -37,7 +37,7 @@ impl Bench {
                 self.session.remarks.push(format!("{name}, {what}: {error}"));
             }
         }
-        let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+        let series = interleave(&running, self.rounds(), |contender: &ServerProcess, _| {
             let count = self.mails_a_round(contender);
             let sample = measure(&contender.tree, &server, || {
                 load::source(contender.address, &load, count, reuse)
@@ -98,7 +98,7 @@ impl Bench {
             load::source(contender.address, &self.session.load, self.mails_a_round(contender) / 2, true)?;
         }
         let (server, load) = (self.session.server.clone(), self.session.load.clone());
-        let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+        let series = interleave(&running, self.rounds(), |contender: &ServerProcess, _| {
             let count = self.mails_a_round(contender);
             measure(&contender.tree, &server, || {
                 load::source(contender.address, &load, count, true)
@@ -151,7 +151,7 @@ impl Bench {
     }
 
     /// Mails that `smtp-source` sends in a round.
-    fn mails_a_round(&self, contender: &Running) -> u64 {
+    fn mails_a_round(&self, contender: &ServerProcess) -> u64 {
         match (self.options.selection.quick, contender.is_slow) {
             (true, _) => 500,
             (false, true) => 1_500,
@@ -160,7 +160,7 @@ impl Bench {
     }
 
     /// The memory of so many stored mails: a row of the table.
-    fn memory(&mut self, ours: &Running, count: u64) -> Result<Vec<String>, PeerError> {
+    fn memory(&mut self, ours: &ServerProcess, count: u64) -> Result<Vec<String>, PeerError> {
         let rss_mib = ours.tree.usage()?.rss_bytes >> 20;
         let (mapped_mib, index_bytes) = (ours.buffers_mib()?, ours.metric("mail_index_bytes")?);
         let beyond_mib = rss_mib.saturating_sub(mapped_mib);

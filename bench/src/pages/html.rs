@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::record::{Comparison, Record};
 use lab::paired::spread::median;
-use lab::report::page::{self, Taken};
+use lab::report::page::{self, FigureOrigin};
 use lab::report::plot::{Axis, Plot, Series, Stroke};
 use lab::report::{Report, Table, json};
 
@@ -61,7 +61,7 @@ fn of_paired(record: &Record) -> String {
         edge::BENCH => ("What TLS and HTTP/2 cost", "make bench PART=tls"),
         _ => ("What a hit costs", "make bench PART=cache"),
     };
-    let taken = Taken { date: record.date.clone(), machine: record.machine.clone() };
+    let taken = FigureOrigin { date: record.date.clone(), machine: record.machine.clone() };
     page::alone_as_of(title, &report, repeat, &taken)
 }
 
@@ -117,7 +117,7 @@ fn of_pressure(kept: &RecordFile<Pressure>) -> String {
     for (name, value) in &kept.record.settings {
         report.note(format!("{name}: {value}"));
     }
-    let taken = Taken { date: kept.record.date.clone(), machine: kept.record.machine.clone() };
+    let taken = FigureOrigin { date: kept.record.date.clone(), machine: kept.record.machine.clone() };
     page::alone_as_of("Stores that are larger than memory", &report, "make bench PART=pressure", &taken)
 }
 

@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use engine::cores::Causes;
-use engine::store::tier::Paging;
-use lab::experiments::again::{Again, ask, do_task_and_exit};
+use engine::store::tier::ReadMode;
+use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::experiments::bheap_paging::group::Group;
 use lab::paired::spread::Draws;
 use lab::pressure::objects;
@@ -102,7 +102,7 @@ pub(crate) fn run(
             directory: own.clone(),
             raw: raw.clone(),
         };
-        let cold: io::Result<Cold> = ask(TASK, &task, directory, &Again { arguments: vec![] });
+        let cold: io::Result<Cold> = ask(TASK, &task, directory, &ChildCommand { arguments: vec![] });
         std::fs::remove_dir_all(&own)?;
         found.push(cold.map_err(|error| PeerError::failed(format!("cold hits: {error}")))?);
     }
@@ -122,7 +122,7 @@ fn write_noise(path: &Path, bytes: u64) -> io::Result<()> {
 
 fn measured(task: &Task) -> io::Result<Cold> {
     let path = task.directory.join("store");
-    let paging = if task.is_kernel { Paging::Kernel } else { Paging::Direct };
+    let paging = if task.is_kernel { ReadMode::Kernel } else { ReadMode::Direct };
     // Of the memory a third for objects: what waits to be written, what is being read and the directory need theirs.
     let file = Some((path.as_path(), task.store_bytes, paging));
     let (ours, completions) = Ours::open(&Sizes { memory_bytes: task.memory_bytes / 3, file })?;

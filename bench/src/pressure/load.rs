@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::latency::{From, Latencies};
+use lab::latency::{Latencies, LatencyOrigin};
 use lab::pressure::objects;
 
 use lab::peers::PeerError;
@@ -46,7 +46,7 @@ impl LoadOutcome {
 
     /// Microseconds from due: p50, p99, p99.9.
     pub(crate) fn hot_us(&self) -> [f64; 3] {
-        [0.5, 0.99, 0.999].map(|quantile| self.hot.quantile(From::Due, quantile) as f64 / 1e3)
+        [0.5, 0.99, 0.999].map(|quantile| self.hot.quantile(LatencyOrigin::Due, quantile) as f64 / 1e3)
     }
 
     fn add(&mut self, other: Self) {

@@ -13,8 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use engine::store::tier::Paging;
-use lab::experiments::again::{Again, ask, do_task_and_exit};
+use engine::store::tier::ReadMode;
+use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::experiments::scratch::drop_from_cache;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ pub(crate) fn do_task() {
 /// Fills, ends, starts; twice.
 pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result<Vec<Start>, PeerError> {
     let objects = objects.unwrap_or(if quick { OBJECTS_QUICK } else { OBJECTS });
-    let again = Again { arguments: vec![] };
+    let again = ChildCommand { arguments: vec![] };
     let mut found = Vec::new();
     for is_killed in [false, true] {
         let after = if is_killed { "kill -9" } else { "a clean stop" };
@@ -126,7 +126,7 @@ fn killed_when_filled(task: &Task) -> io::Result<()> {
 
 fn open(task: &Task) -> io::Result<(Ours, Option<engine::io::Completions>)> {
     let bytes = (task.objects * (BODY_BYTES as u64 + BESIDE_BYTES) * 9 / 8).max(FILE_BYTES_MIN);
-    Ours::open(&Sizes { memory_bytes: MEMORY_BYTES, file: Some((&task.store, bytes, Paging::Direct)) })
+    Ours::open(&Sizes { memory_bytes: MEMORY_BYTES, file: Some((&task.store, bytes, ReadMode::Direct)) })
 }
 
 fn fill(task: &Task) -> io::Result<()> {

@@ -14,7 +14,7 @@ use crate::tls::handshakes::secure;
 use lab::load::{Target, rest};
 use lab::paired::spread::{Ratio, Verdict};
 use lab::peers::PeerError;
-use lab::peers::cache::contenders::{Contender, KIB, Running};
+use lab::peers::cache::contenders::{Contender, KIB, ServerProcess};
 use lab::peers::cache::load::Filler;
 use lab::report::{Table, grouped};
 use lab::secured;
@@ -47,7 +47,7 @@ pub(crate) struct Idle {
 }
 
 /// Measures everybody who stores something.
-pub(crate) fn measure(session: &mut CacheSession, running: &[Running], quick: bool) -> Vec<Idle> {
+pub(crate) fn measure(session: &mut CacheSession, running: &[ServerProcess], quick: bool) -> Vec<Idle> {
     let mut all = Vec::new();
     for (kind, (heading, scheme, most, _)) in KINDS.into_iter().enumerate() {
         for server in running.iter().filter(|server| !server.contender.is_floor()) {
@@ -76,7 +76,7 @@ pub(crate) fn measure(session: &mut CacheSession, running: &[Running], quick: bo
 }
 
 /// Starts the server afresh, without any request.
-fn anew(session: &mut CacheSession, server: &Running, name: &str) -> Result<Running, PeerError> {
+fn anew(session: &mut CacheSession, server: &ServerProcess, name: &str) -> Result<ServerProcess, PeerError> {
     let program =
         session.program(server.contender).ok_or_else(|| PeerError::failed("its program is gone"))?;
     session
@@ -87,7 +87,7 @@ fn anew(session: &mut CacheSession, server: &Running, name: &str) -> Result<Runn
 /// KiB of each connection beyond the few.
 fn slope(
     session: &CacheSession,
-    server: &Running,
+    server: &ServerProcess,
     scheme: &str,
     few: usize,
     many: usize,

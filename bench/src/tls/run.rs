@@ -10,13 +10,13 @@ use crate::record::Comparison;
 use crate::session::Outcome;
 use crate::tls::handshakes;
 use crate::tls::streams::{Streams, h2load};
-use lab::latency::From;
+use lab::latency::LatencyOrigin;
 use lab::load::{self, Arrivals, Plan, Target};
 use lab::paired::machine::first_line;
 use lab::paired::{Latency, Sample, Work, interleave, measure};
 use lab::peers::PeerError;
 use lab::peers::cache::certificates::{Certificates, ECDSA_NAME, RSA_NAME};
-use lab::peers::cache::contenders::{Contender, Running};
+use lab::peers::cache::contenders::{Contender, ServerProcess};
 use lab::peers::cache::load::{Filler, Scripts, wrk_secured};
 use lab::secured;
 
@@ -106,7 +106,7 @@ impl Bench {
     }
 
     /// Starts everybody who is wanted and here; a floor once for each size.
-    fn start(&mut self, contenders: &[Contender], scenarios: &[Scenario]) -> Vec<Running> {
+    fn start(&mut self, contenders: &[Contender], scenarios: &[Scenario]) -> Vec<ServerProcess> {
         let in_the_clear = scenarios.iter().filter(|scenario| !scenario.is_secured());
         let mut bodies: Vec<u64> = in_the_clear.map(|scenario| scenario.body_bytes).collect();
         bodies.sort_unstable();
@@ -133,9 +133,9 @@ impl Bench {
         &self,
         options: &Options,
         scenario: &Scenario,
-        running: &[Running],
+        running: &[ServerProcess],
     ) -> Result<Option<Comparison>, PeerError> {
-        let contenders: Vec<(String, &Running)> = running
+        let contenders: Vec<(String, &ServerProcess)> = running
             .iter()
             .filter(|server| scenario.is_for(server.contender))
             .filter(|server| server.body_bytes.is_none_or(|only| only == scenario.body_bytes))
@@ -159,7 +159,7 @@ impl Bench {
     }
 
     /// One round of one contender.
-    fn sample(&self, server: &Running, scenario: &Scenario) -> Result<Sample, PeerError> {
+    fn sample(&self, server: &ServerProcess, scenario: &Scenario) -> Result<Sample, PeerError> {
         self.warm_up(server, scenario)?;
         measure(&server.tree, &server.cores, || {
             let before = self.session.origin.requests();
@@ -170,7 +170,7 @@ impl Bench {
     }
 
     /// Has the server store what it will be asked for, and checks what it answers.
-    fn warm_up(&self, server: &Running, scenario: &Scenario) -> Result<(), PeerError> {
+    fn warm_up(&self, server: &ServerProcess, scenario: &Scenario) -> Result<(), PeerError> {
         if server.contender.is_floor() {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl Bench {
         Ok(())
     }
 
-    fn load(&self, server: &Running, scenario: &Scenario) -> Result<Work, PeerError> {
+    fn load(&self, server: &ServerProcess, scenario: &Scenario) -> Result<Work, PeerError> {
         let (ports, body_bytes) = (server.edge, scenario.body_bytes);
         let (cores, openssl) = (&server.load_cores, &self.openssl);
         match scenario.way {
@@ -234,7 +234,7 @@ impl Bench {
             ..Plan::default()
         };
         let outcome = load::run(&target, &plan).map_err(|error| failed(&error))?;
-        let us = |quantile| outcome.latencies.quantile(From::Due, quantile) as f64 / 1e3;
+        let us = |quantile| outcome.latencies.quantile(LatencyOrigin::Due, quantile) as f64 / 1e3;
         let mut doubts = Vec::new();
         if outcome.refused + outcome.lost + outcome.unanswered > 0 {
             doubts.extend(outcome.warnings());

@@ -29,12 +29,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::together::ASK_OTHERS_AGAIN;
 use crate::{
     ADDRESSES_MAX, Challenge, Config, NAMES_MAX, Name,
-    files::{Files, FilesError, Kept, KeptAccount},
+    files::{Files, FilesError, KeptAccount, RenewalState},
     http::{Http, now_s, unix_s},
     name::{file_name, grouped},
-    order::{Failure, Issued, OpenChallenge, Orders, looked_at},
-    schedule::{ASK_AGAIN_S, ASK_EVERY_S, Due, Kind, Pace, Standing, wait_s},
-    share::{NotShared, Share, Sharing},
+    order::{Failure, IssuedCertificate, OpenChallenge, Orders, looked_at},
+    schedule::{ASK_AGAIN_S, ASK_EVERY_S, Kind, OrderRate, RenewalAction, RenewalSchedule, wait_s},
+    share::{AuthorityShare, Share, ShareError},
 };
 
 #[expect(
@@ -67,7 +67,7 @@ pub enum StartError {
     },
     /// What other instances have cannot be followed.
     #[error("{0}")]
-    NotShared(#[from] NotShared),
+    NotShared(#[from] ShareError),
     /// There is no thread to be had.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),
@@ -83,7 +83,7 @@ fn bounded(names: &[Name]) -> Result<(), StartError> {
 
 /// What is known of a certificate, for an operator. No secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct RenewalStatus {
     /// What it is for.
     pub names: Vec<String>,
     /// From when until when it is valid, seconds since the UNIX epoch; `None`: there is none yet.
@@ -99,14 +99,14 @@ pub struct Said {
 /// Obtains certificates and renews them, on a thread of its own. Dropping it ends what is not under way.
 #[derive(Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     wake: SyncSender<()>,
 }
 
 /// What others may ask of the thread.
 #[derive(Debug, Default)]
-struct Shared {
-    said: Lock<Vec<Said>>,
+struct ClientState {
+    said: Lock<Vec<RenewalStatus>>,
     /// What is to be obtained from now on, if that is something else.
     wanted: Lock<Option<Vec<Name>>>,
     /// An operator would like to see what comes of it now.
@@ -136,9 +136,9 @@ impl Client {
             .into_iter()
             .map(|names| Entry::read(names, &files))
             .collect::<Result<Vec<_>, _>>()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ClientState::default());
         let (wake, woken) = sync_channel(1);
-        let begin = |share| Sharing::begin(share, &files.authority(), &challenges, wake.clone());
+        let begin = |share| AuthorityShare::begin(share, &files.authority(), &challenges, wake.clone());
         let sharing = share.map(begin).transpose()?;
         if let Some(sharing) = &sharing {
             files.share(sharing.clone());
@@ -156,7 +156,7 @@ impl Client {
             waits: None,
             rounds_failed: 0,
             account: None,
-            pace: Pace::default(),
+            pace: OrderRate::default(),
             shared: Arc::clone(&shared),
         };
         keeper.show();
@@ -168,7 +168,7 @@ impl Client {
 
     /// What is known of each certificate.
     #[must_use]
-    pub fn said(&self) -> Vec<Said> {
+    pub fn said(&self) -> Vec<RenewalStatus> {
         self.shared.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -207,7 +207,7 @@ impl Drop for Client {
     }
 }
 
-impl Source for Shared {
+impl Source for ClientState {
     fn collect(&self, families: &mut Vec<Family>) {
         for (name, help, number) in [
             ("acme_orders", "Certificates that were ordered of the CA.", &self.orders),
@@ -226,8 +226,8 @@ struct Entry {
     names: Vec<Name>,
     file: String,
     certificate: Option<Arc<Certificate>>,
-    kept: Kept,
-    standing: Standing,
+    kept: RenewalState,
+    standing: RenewalSchedule,
     /// What the others have of it has to be looked at.
     is_to_meet: bool,
     /// Challenges of the pending order. They are answered until the order is over, because a CA may validate later than
@@ -299,8 +299,8 @@ impl Entry {
         self.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    fn said(&self) -> Said {
-        Said {
+    fn said(&self) -> RenewalStatus {
+        RenewalStatus {
             names: self.names.iter().map(ToString::to_string).collect(),
             validity: self.standing.validity,
             renew_at_s: self.standing.renew_at_s(),
@@ -326,18 +326,18 @@ struct RenewalTask {
     challenges: Arc<Challenges>,
     entries: Vec<Entry>,
     /// With other instances, if there are any.
-    sharing: Option<Sharing>,
+    sharing: Option<AuthorityShare>,
     /// It is our turn, among them, to order.
     turn: Option<Box<dyn Any + Send>>,
     /// What the others have of the account has been looked at, since it changed and since it is our turn.
     has_met_account: bool,
     /// Why nothing was ordered in this round that is to be.
-    waits: Option<NotShared>,
+    waits: Option<ShareError>,
     /// Rounds in a row in which that was no other instance's turn.
     rounds_failed: u32,
     account: Option<Account>,
-    pace: Pace,
-    shared: Arc<Shared>,
+    pace: OrderRate,
+    shared: Arc<ClientState>,
 }
 
 impl RenewalTask {
@@ -405,13 +405,13 @@ impl RenewalTask {
                 continue;
             }
             match self.entries[at].standing.due(now_s()) {
-                Due::Order => self.attempt(at).await,
-                Due::Ask => self.ask(at).await,
-                Due::At(_) => {}
+                RenewalAction::Order => self.attempt(at).await,
+                RenewalAction::Ask => self.ask(at).await,
+                RenewalAction::At(_) => {}
             }
             let due = match self.entries[at].standing.due(now_s()) {
-                Due::At(due) => due,
-                Due::Order | Due::Ask => now_s(),
+                RenewalAction::At(due) => due,
+                RenewalAction::Order | RenewalAction::Ask => now_s(),
             };
             next_s = next_s.min(due);
         }
@@ -445,7 +445,7 @@ impl RenewalTask {
     }
 
     /// Goes on with the order that is under way, or with a new one.
-    async fn obtain(&mut self, at: usize) -> Result<Issued, Failure> {
+    async fn obtain(&mut self, at: usize) -> Result<IssuedCertificate, Failure> {
         let account = self.account().await?;
         let entry = &mut self.entries[at];
         let orders = Orders {
@@ -535,7 +535,7 @@ impl RenewalTask {
     }
 
     /// Keeps and shows a certificate.
-    fn take(&mut self, at: usize, issued: &Issued) {
+    fn take(&mut self, at: usize, issued: &IssuedCertificate) {
         let entry = &mut self.entries[at];
         if let Err(error) = self.files.keep_certificate(&entry.file, &issued.pem) {
             // It serves; the order, which is kept, gives it once more after a restart.
@@ -546,7 +546,8 @@ impl RenewalTask {
         entry.open.clear();
         // By what it went this time it is tried the next time.
         let is_hastened = entry.standing.window.is_some_and(|(_, end)| end <= now_s());
-        entry.kept = Kept { challenge: entry.kept.challenge.clone(), is_hastened, ..Kept::default() };
+        entry.kept =
+            RenewalState { challenge: entry.kept.challenge.clone(), is_hastened, ..RenewalState::default() };
         self.keep_order(at);
         let entry = &mut self.entries[at];
         entry.stand();
@@ -672,12 +673,12 @@ impl RenewalTask {
 
     fn say(&self) {
         let waits = match &self.waits {
-            Some(NotShared::Failed(why)) => Some(why),
-            Some(NotShared::Busy) | None => None,
+            Some(ShareError::Failed(why)) => Some(why),
+            Some(ShareError::Busy) | None => None,
         };
         let said = |entry: &Entry| {
             let said = entry.said();
-            Said { error: said.error.or_else(|| waits.cloned()), ..said }
+            RenewalStatus { error: said.error.or_else(|| waits.cloned()), ..said }
         };
         let said = self.entries.iter().map(said).collect();
         *self.shared.said.lock().unwrap_or_else(PoisonError::into_inner) = said;

@@ -24,7 +24,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::share::{NotShared, Sharing};
+use crate::share::{AuthorityShare, ShareError};
 
 /// No file here is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -61,7 +61,7 @@ pub enum FilesError {
         /// Which file.
         name: String,
         /// Why not.
-        why: NotShared,
+        why: ShareError,
     },
     /// Another process has it.
     #[error("{}: another process keeps certificates there; give this one a state directory of its own", path.display())]
@@ -76,7 +76,7 @@ pub enum FilesError {
 pub(crate) struct Files {
     directory: PathBuf,
     /// Whoever else is to have it.
-    sharing: Option<Sharing>,
+    sharing: Option<AuthorityShare>,
     _lock: File,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Merge {
 /// What is kept of a certificate beside itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Kept {
+pub(crate) struct RenewalState {
     /// An order that is under way.
     pub(crate) order: Option<KeptOrder>,
     /// Failures since the last success.
@@ -180,7 +180,7 @@ impl Files {
     }
 
     /// From now on what is written is shared.
-    pub(crate) fn share(&mut self, sharing: Sharing) {
+    pub(crate) fn share(&mut self, sharing: AuthorityShare) {
         self.sharing = Some(sharing);
     }
 
@@ -307,11 +307,11 @@ impl Files {
         self.path(&certificate_file(name))
     }
 
-    pub(crate) fn kept(&self, name: &str) -> Result<Kept, FilesError> {
+    pub(crate) fn kept(&self, name: &str) -> Result<RenewalState, FilesError> {
         self.read_json(&order_file(name))
     }
 
-    pub(crate) fn keep(&self, name: &str, kept: &Kept) -> Result<(), FilesError> {
+    pub(crate) fn keep(&self, name: &str, kept: &RenewalState) -> Result<(), FilesError> {
         self.write_json(&order_file(name), kept)
     }
 }
@@ -330,16 +330,16 @@ mod tests {
     fn a36_files_are_whole_and_nobody_elses() {
         let state = tempfile::tempdir().expect("a directory");
         let files = Files::open(state.path(), URL).expect("opened");
-        assert_eq!(files.kept("a.example").expect("read"), Kept::default());
+        assert_eq!(files.kept("a.example").expect("read"), RenewalState::default());
         let names = vec!["a.example".to_owned()];
         let order = KeptOrder { names, url: "https://ca.example/order/1".to_owned(), key: "KEY".to_owned() };
-        let kept = Kept { order: Some(order), failures: 3, ..Kept::default() };
+        let kept = RenewalState { order: Some(order), failures: 3, ..RenewalState::default() };
         files.keep("a.example", &kept).expect("kept");
         // What a process leaves that ends while it writes.
         fs::write(files.path(".a.example.json.new"), "half").expect("written");
         assert_eq!(files.kept("a.example").expect("read"), kept);
         assert!(!format!("{kept:?}").contains("KEY"), "{kept:?}");
-        files.keep("a.example", &Kept::default()).expect("kept");
+        files.keep("a.example", &RenewalState::default()).expect("kept");
         files.keep_certificate("a.example", "PEM").expect("kept");
         files.keep_account_key("KEY").expect("kept");
         assert_eq!(files.certificate("a.example").expect("read").as_deref(), Some(&b"PEM"[..]));
@@ -350,7 +350,7 @@ mod tests {
         }
         assert_eq!((mode(&files.directory), mode(&state.path().join("acme"))), (0o700, 0o700));
         fs::write(files.path("b.example.json"), "{").expect("written");
-        assert_eq!(files.kept("b.example").expect("read"), Kept::default());
+        assert_eq!(files.kept("b.example").expect("read"), RenewalState::default());
     }
 
     #[test]

@@ -31,12 +31,12 @@ const REDIRECTS_MAX: u32 = 3;
 #[derive(Clone)]
 pub(crate) struct Http {
     agent: Agent,
-    heard: Arc<Heard>,
+    heard: Arc<LastAnswer>,
 }
 
 /// The last answer, as far as it says what the next question waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct LastAnswer {
     status: AtomicU16,
     /// Seconds since the UNIX epoch; 0: it does not say.
     retry_at_s: AtomicI64,
@@ -44,17 +44,17 @@ pub(crate) struct Heard {
 
 /// There was no answer.
 #[derive(Debug)]
-pub(crate) struct Unanswered(ureq::Error);
+pub(crate) struct TransportError(ureq::Error);
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-impl std::error::Error for Unanswered {}
+impl std::error::Error for TransportError {}
 
-impl Heard {
+impl LastAnswer {
     /// The status of the last answer.
     pub(crate) fn status(&self) -> u16 {
         self.status.load(Ordering::Relaxed)
@@ -116,25 +116,26 @@ impl Http {
     }
 
     /// What was heard last.
-    pub(crate) fn heard(&self) -> &Heard {
+    pub(crate) fn heard(&self) -> &LastAnswer {
         &self.heard
     }
 
     fn ask(&self, request: Request<Vec<u8>>) -> Result<BytesResponse, Error> {
         self.heard.forget();
-        let answer = self.agent.run(request).map_err(|error| Error::Other(Box::new(Unanswered(error))))?;
+        let answer =
+            self.agent.run(request).map_err(|error| Error::Other(Box::new(TransportError(error))))?;
         self.heard.note(&answer);
         let (parts, mut body) = answer.into_parts();
         let body = body.with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        let body = body.map_err(|error| Error::Other(Box::new(Unanswered(error))))?;
+        let body = body.map_err(|error| Error::Other(Box::new(TransportError(error))))?;
         Ok(BytesResponse { parts, body: Box::new(Bytes::from(body)) })
     }
 }
 
-type Answered = Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>>;
+type AnswerFuture = Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>>;
 
 impl HttpClient for Http {
-    fn request(&self, request: Request<BodyWrapper<Bytes>>) -> Answered {
+    fn request(&self, request: Request<BodyWrapper<Bytes>>) -> AnswerFuture {
         let http = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();

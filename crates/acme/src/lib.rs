@@ -28,10 +28,10 @@ mod share;
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 pub use self::{
-    client::{Client, Said, StartError},
+    client::{Client, RenewalStatus, StartError},
     files::FilesError,
     name::{InvalidName, Name},
-    share::{NotShared, OnChange, Share},
+    share::{OnChange, Share, ShareError},
 };
 
 /// Names that one process obtains certificates for.

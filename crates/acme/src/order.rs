@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use engine::tls::{
     certificates::Certificate,
-    challenges::{Challenges, Opened},
+    challenges::{ChallengeGuard, Challenges},
 };
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeStatus, ChallengeType,
@@ -21,10 +21,10 @@ use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use crate::{
     Challenge,
     files::KeptOrder,
-    http::{Heard, Unanswered, now_s},
+    http::{LastAnswer, TransportError, now_s},
     name::{Name, reverse},
     schedule::Kind,
-    share::{Everywhere, NotShared, Sharing, Told},
+    share::{AuthorityShare, ShareError, SharedChallenge, SharedChallengeGuard},
 };
 
 /// How long the CA may take to look at the challenges, and then to sign. Longer: the order is kept, and asked for again.
@@ -55,14 +55,14 @@ impl Failure {
     }
 
     /// What a question came to, and what was heard last.
-    pub(crate) fn of(error: &Error, heard: &Heard) -> Self {
+    pub(crate) fn of(error: &Error, heard: &LastAnswer) -> Self {
         let (status, retry_at_s) = (heard.status(), heard.retry_at_s());
         let failure = match error {
             Error::Api(problem) => Self::of_problem(problem, status),
             Error::Timeout(_) => {
                 Self::new(Kind::Unreachable, "the CA has not decided yet; the order is kept".to_owned())
             }
-            Error::Other(why) if why.is::<Unanswered>() => {
+            Error::Other(why) if why.is::<TransportError>() => {
                 Self::new(Kind::Unreachable, format!("the CA does not answer: {why}"))
             }
             _ if status >= 400 => {
@@ -75,7 +75,7 @@ impl Failure {
     }
 
     /// Nothing is wrong with the order.
-    pub(crate) fn of_sharing(why: &NotShared) -> Self {
+    pub(crate) fn of_sharing(why: &ShareError) -> Self {
         Self::new(Kind::Unreachable, why.to_string())
     }
 
@@ -112,22 +112,22 @@ fn plain(text: &str) -> String {
 /// What an order is made with.
 pub(crate) struct Orders<'a> {
     pub(crate) account: &'a Account,
-    pub(crate) heard: &'a Heard,
+    pub(crate) heard: &'a LastAnswer,
     pub(crate) challenges: &'a Arc<Challenges>,
     /// `None`: nobody else is asked for what we answer.
-    pub(crate) sharing: Option<&'a Sharing>,
+    pub(crate) sharing: Option<&'a AuthorityShare>,
     pub(crate) profile: Option<&'a str>,
 }
 
 /// A challenge that is answered until this is dropped.
 #[expect(dead_code, reason = "they are held")]
 pub(crate) enum OpenChallenge {
-    Here(Opened),
-    Everywhere(Everywhere),
+    Here(ChallengeGuard),
+    Everywhere(SharedChallengeGuard),
 }
 
 /// A certificate that was issued, and looked at.
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     pub(crate) certificate: Arc<Certificate>,
     /// Its key and its chain, for the file.
     pub(crate) pem: String,
@@ -197,7 +197,7 @@ impl Orders<'_> {
         names: &[Name],
         challenge: Challenge,
         open: &mut Vec<OpenChallenge>,
-    ) -> Result<Issued, Failure> {
+    ) -> Result<IssuedCertificate, Failure> {
         let failed = |error: Error| self.failed(&error);
         let mut order = self.account.order(kept.url.clone()).await.map_err(|error| {
             // It may have forgotten it: then there is another to be made, and nothing lost.
@@ -275,12 +275,12 @@ impl Orders<'_> {
         };
         let told = match by {
             Challenge::Http01 => {
-                Told::Path { name, token: asked.token.clone(), answer: answer.as_str().to_owned() }
+                SharedChallenge::Path { name, token: asked.token.clone(), answer: answer.as_str().to_owned() }
             }
             Challenge::TlsAlpn01 => {
                 let (certificate, key) = made_for_challenge(&identifier, answer.digest().as_ref())
                     .map_err(|error| of_crypto(&error))?;
-                Told::Name { name, certificate, key }
+                SharedChallenge::Name { name, certificate, key }
             }
         };
         if let Some(sharing) = self.sharing {
@@ -347,7 +347,7 @@ fn made_for_challenge(identifier: &str, digest: &[u8]) -> Result<(String, String
 }
 
 /// Looks at what a CA gave: it is for these names and for our key, and clients would take it now.
-pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<Issued, Failure> {
+pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<IssuedCertificate, Failure> {
     let refused = |message: String| Failure::new(Kind::Refused, plain(&message));
     let certificate = Certificate::from_pem(pem.as_bytes())
         .map_err(|why| refused(format!("what the CA gave cannot be used: {why}")))?;
@@ -364,7 +364,7 @@ pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<Issue
         let message = "the CA gave a certificate that is not valid now; is the clock right?";
         return Err(refused(message.to_owned()));
     }
-    Ok(Issued { certificate: Arc::new(certificate), pem })
+    Ok(IssuedCertificate { certificate: Arc::new(certificate), pem })
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 
 /// What is known of a certificate when it is asked what is to be done.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct RenewalSchedule {
     /// From when until when it is valid, seconds since the UNIX epoch; `None`: there is none.
     pub(crate) validity: Option<(i64, i64)>,
     /// Where in a window it is renewed, from 0 to 1.
@@ -66,7 +66,7 @@ pub(crate) struct Standing {
 
 /// What is to be done now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum RenewalAction {
     /// It is to be ordered.
     Order,
     /// Its CA is to be asked when to renew it.
@@ -75,7 +75,7 @@ pub(crate) enum Due {
     At(i64),
 }
 
-impl Standing {
+impl RenewalSchedule {
     /// When it is renewed; `None`: there is none to renew.
     pub(crate) fn renew_at_s(&self) -> Option<i64> {
         let (from, until) = self.validity?;
@@ -106,20 +106,20 @@ impl Standing {
     }
 
     /// What is to be done at this second.
-    pub(crate) fn due(&self, now_s: i64) -> Due {
+    pub(crate) fn due(&self, now_s: i64) -> RenewalAction {
         let order_at = match self.renew_at_s() {
             Some(at) if !self.is_ordered => at,
             _ => now_s,
         };
         if order_at <= now_s && self.not_before_s <= now_s {
-            return Due::Order;
+            return RenewalAction::Order;
         }
         // What is to be ordered anyway is not asked about.
         let is_asked_for = self.validity.is_some() && !self.is_ordered && self.ask_at_s < order_at;
         match self.ask_at_s {
-            ask_at if is_asked_for && order_at > now_s && ask_at <= now_s => Due::Ask,
-            ask_at if is_asked_for && ask_at > now_s => Due::At(ask_at),
-            _ => Due::At(order_at.max(self.not_before_s)),
+            ask_at if is_asked_for && order_at > now_s && ask_at <= now_s => RenewalAction::Ask,
+            ask_at if is_asked_for && ask_at > now_s => RenewalAction::At(ask_at),
+            _ => RenewalAction::At(order_at.max(self.not_before_s)),
         }
     }
 }
@@ -154,11 +154,11 @@ pub(crate) fn wait_s(
 
 /// The new orders of late.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct OrderRate {
     at_s: std::collections::VecDeque<i64>,
 }
 
-impl Pace {
+impl OrderRate {
     /// Whether one more may be made now; else when.
     pub(crate) fn admit(&mut self, now_s: i64) -> Result<(), i64> {
         // A clock that was set back forgets.
@@ -186,20 +186,25 @@ mod tests {
     const DAY: i64 = 24 * 60 * 60;
     const FIRST: Duration = Duration::from_secs(120);
 
-    fn of(from: i64, until: i64) -> Standing {
-        Standing { validity: Some((from, until)), lot: 0.5, ask_at_s: i64::MAX, ..Standing::default() }
+    fn of(from: i64, until: i64) -> RenewalSchedule {
+        RenewalSchedule {
+            validity: Some((from, until)),
+            lot: 0.5,
+            ask_at_s: i64::MAX,
+            ..RenewalSchedule::default()
+        }
     }
 
     #[test]
     fn a36_it_is_renewed_after_two_thirds_or_when_its_authority_would_like() {
         assert_eq!(of(0, 90 * DAY).renew_at_s(), Some(60 * DAY));
         assert_eq!(of(0, 6 * DAY).renew_at_s(), Some(4 * DAY));
-        let window = |window| Standing { window: Some(window), ..of(0, 90 * DAY) };
+        let window = |window| RenewalSchedule { window: Some(window), ..of(0, 90 * DAY) };
         assert_eq!(window((10 * DAY, 12 * DAY)).renew_at_s(), Some(11 * DAY));
         // A window in the past asks for renewal at once. The certificate that comes of that waits for a day.
-        assert_eq!(window((-2 * DAY, -DAY)).due(0), Due::Order);
-        let hastened = Standing { is_hastened: true, ..window((-2 * DAY, -DAY)) };
-        assert_eq!((hastened.due(0), hastened.due(DAY)), (Due::At(DAY), Due::Order));
+        assert_eq!(window((-2 * DAY, -DAY)).due(0), RenewalAction::Order);
+        let hastened = RenewalSchedule { is_hastened: true, ..window((-2 * DAY, -DAY)) };
+        assert_eq!((hastened.due(0), hastened.due(DAY)), (RenewalAction::At(DAY), RenewalAction::Order));
         // Nonsense counts for nothing, and no window for so much that there is no time left.
         assert_eq!(window((12 * DAY, 10 * DAY)).renew_at_s(), Some(60 * DAY));
         assert_eq!(window((80 * DAY, 100 * DAY)).renew_at_s(), Some(81 * DAY));
@@ -207,31 +212,37 @@ mod tests {
 
     #[test]
     fn a36_what_there_is_not_is_ordered_and_an_order_is_followed() {
-        assert_eq!(Standing::default().due(7), Due::Order);
-        assert_eq!(Standing { not_before_s: 9, ..Standing::default() }.due(7), Due::At(9));
-        let ordered = Standing { is_ordered: true, ..of(0, 90 * DAY) };
-        assert_eq!(ordered.due(DAY), Due::Order);
-        let asked = Standing { ask_at_s: DAY, ..of(0, 90 * DAY) };
-        assert_eq!(asked.due(0), Due::At(DAY));
-        assert_eq!(asked.due(DAY), Due::Ask);
+        assert_eq!(RenewalSchedule::default().due(7), RenewalAction::Order);
+        assert_eq!(
+            RenewalSchedule { not_before_s: 9, ..RenewalSchedule::default() }.due(7),
+            RenewalAction::At(9)
+        );
+        let ordered = RenewalSchedule { is_ordered: true, ..of(0, 90 * DAY) };
+        assert_eq!(ordered.due(DAY), RenewalAction::Order);
+        let asked = RenewalSchedule { ask_at_s: DAY, ..of(0, 90 * DAY) };
+        assert_eq!(asked.due(0), RenewalAction::At(DAY));
+        assert_eq!(asked.due(DAY), RenewalAction::Ask);
         // When it is due, it is ordered, and nobody is asked any more.
-        assert_eq!(asked.due(60 * DAY), Due::Order);
-        assert_eq!(Standing { not_before_s: 61 * DAY, ..asked }.due(60 * DAY), Due::At(61 * DAY));
+        assert_eq!(asked.due(60 * DAY), RenewalAction::Order);
+        assert_eq!(
+            RenewalSchedule { not_before_s: 61 * DAY, ..asked }.due(60 * DAY),
+            RenewalAction::At(61 * DAY)
+        );
     }
 
     /// A year of a CA that refuses, or does not answer: how often it is asked.
     fn attempts(kind: Kind, lot: f64) -> Vec<i64> {
         let (mut now, mut failures, mut at) = (0, 0, Vec::new());
-        let mut standing = Standing::default();
+        let mut standing = RenewalSchedule::default();
         while now < 365 * DAY {
             match standing.due(now) {
-                Due::Order => {
+                RenewalAction::Order => {
                     at.push(now);
                     failures += 1;
                     standing.not_before_s = now + wait_s(kind, failures, FIRST, None, lot);
                 }
-                Due::At(next) => now = next,
-                Due::Ask => unreachable!("there is nothing to ask for"),
+                RenewalAction::At(next) => now = next,
+                RenewalAction::Ask => unreachable!("there is nothing to ask for"),
             }
         }
         at
@@ -260,13 +271,13 @@ mod tests {
         let (away, mut now, mut failures) = (4 * DAY..5 * DAY, 0, 0);
         loop {
             match standing.due(now) {
-                Due::Order if away.contains(&now) => {
+                RenewalAction::Order if away.contains(&now) => {
                     failures += 1;
                     standing.not_before_s = now + wait_s(Kind::Unreachable, failures, FIRST, None, 1.0);
                 }
-                Due::Order => break,
-                Due::At(next) => now = next,
-                Due::Ask => unreachable!("nobody is asked"),
+                RenewalAction::Order => break,
+                RenewalAction::At(next) => now = next,
+                RenewalAction::Ask => unreachable!("nobody is asked"),
             }
         }
         assert!(failures > 10 && now < 5 * DAY + 2 * 3600, "{failures} failures, renewed at {now}");
@@ -274,7 +285,7 @@ mod tests {
 
     #[test]
     fn a36_no_more_is_ordered_in_three_hours_than_an_account_may() {
-        let mut pace = Pace::default();
+        let mut pace = OrderRate::default();
         for n in 0..250 {
             assert_eq!(pace.admit(n), Ok(()));
             pace.note(n);
@@ -293,12 +304,12 @@ mod tests {
             while now < 30 * DAY {
                 standing.window = Some((now - 2 * DAY, now - DAY));
                 match standing.due(now) {
-                    Due::Order => {
+                    RenewalAction::Order => {
                         orders += 1;
-                        standing = Standing { is_hastened: true, ..of(now, now + life) };
+                        standing = RenewalSchedule { is_hastened: true, ..of(now, now + life) };
                     }
-                    Due::At(next) => now = next,
-                    Due::Ask => unreachable!("it is never time to ask"),
+                    RenewalAction::At(next) => now = next,
+                    RenewalAction::Ask => unreachable!("it is never time to ask"),
                 }
             }
             assert!((20..=most).contains(&orders), "{orders} in thirty days for {life} s");
@@ -309,14 +320,14 @@ mod tests {
     #[test]
     fn a_clock_that_was_ahead_delays_nothing() {
         let year = 365 * DAY;
-        let mut standing = Standing { not_before_s: 3 * year, ask_at_s: 3 * year, ..of(0, 90 * DAY) };
+        let mut standing = RenewalSchedule { not_before_s: 3 * year, ask_at_s: 3 * year, ..of(0, 90 * DAY) };
         assert!(standing.forget_impossible(60 * DAY));
-        assert_eq!(standing.due(60 * DAY), Due::Order);
+        assert_eq!(standing.due(60 * DAY), RenewalAction::Order);
         assert_eq!(standing.ask_at_s, 60 * DAY);
         // A wait that a CA may ask for (`RETRY_AFTER_S_MAX`) is kept.
-        let mut waits = Standing { not_before_s: 7 * DAY, ..Standing::default() };
+        let mut waits = RenewalSchedule { not_before_s: 7 * DAY, ..RenewalSchedule::default() };
         assert!(!waits.forget_impossible(0));
-        assert_eq!(waits.due(0), Due::At(7 * DAY));
+        assert_eq!(waits.due(0), RenewalAction::At(7 * DAY));
     }
 
     proptest! {
@@ -345,10 +356,10 @@ mod tests {
         ) {
             let validity = validity.map(|(from, life)| (from, from + life));
             let standing =
-                Standing { validity, lot, window, ask_at_s, not_before_s, is_ordered, is_hastened: false };
-            if let Due::At(at) = standing.due(now) {
+                RenewalSchedule { validity, lot, window, ask_at_s, not_before_s, is_ordered, is_hastened: false };
+            if let RenewalAction::At(at) = standing.due(now) {
                 prop_assert!(at > now);
-                prop_assert!(matches!(standing.due(at), Due::Order | Due::Ask));
+                prop_assert!(matches!(standing.due(at), RenewalAction::Order | RenewalAction::Ask));
             }
             if let (Some(at), Some((_, until))) = (standing.renew_at_s(), validity) {
                 prop_assert!(at <= until);

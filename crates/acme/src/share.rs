@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use engine::tls::challenges::{Challenges, NotOpened, Opened};
+use engine::tls::challenges::{ChallengeError, ChallengeGuard, Challenges};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
 /// Why something was not shared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotShared {
+pub enum ShareError {
     /// Another instance orders now.
     #[error("another instance orders certificates now")]
     Busy,
@@ -52,57 +52,59 @@ pub trait Share: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// It cannot.
-    fn listen(&self, hears: OnChange) -> Result<(), NotShared>;
+    fn listen(&self, hears: OnChange) -> Result<(), ShareError>;
 
     /// Makes it our turn to change anything, until what is returned is dropped.
     ///
     /// # Errors
-    /// [`NotShared`]
-    fn take_turn(&self) -> Result<Box<dyn Any + Send>, NotShared>;
+    /// [`ShareError`]
+    fn take_turn(&self) -> Result<Box<dyn Any + Send>, ShareError>;
 
     /// What all have under a key.
     ///
     /// # Errors
-    /// [`NotShared`]
-    fn read(&self, key: &str) -> Result<Option<Vec<u8>>, NotShared>;
+    /// [`ShareError`]
+    fn read(&self, key: &str) -> Result<Option<Vec<u8>>, ShareError>;
 
     /// Has all have this under a key; in our turn.
     ///
     /// # Errors
-    /// [`NotShared`]
-    fn write(&self, key: &str, value: &[u8]) -> Result<(), NotShared>;
+    /// [`ShareError`]
+    fn write(&self, key: &str, value: &[u8]) -> Result<(), ShareError>;
 
     /// The same, and waits until all have heard of it, but no longer than that.
     ///
     /// # Errors
-    /// [`NotShared`]
-    fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), NotShared>;
+    /// [`ShareError`]
+    fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), ShareError>;
 
     /// Has nobody have anything under a key; in our turn.
     ///
     /// # Errors
-    /// [`NotShared`]
-    fn remove(&self, key: &str) -> Result<(), NotShared>;
+    /// [`ShareError`]
+    fn remove(&self, key: &str) -> Result<(), ShareError>;
 }
 
 /// A challenge, as instances tell each other of it.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Told {
+pub(crate) enum SharedChallenge {
     /// A token, its answer, and the name that it is about (http-01).
     Path { name: String, token: String, answer: String },
     /// A name and the certificate to be shown for it, with its key, as PEM (tls-alpn-01).
     Name { name: String, certificate: String, key: String },
 }
 
-impl Told {
+impl SharedChallenge {
     /// Has it answered by this process.
-    pub(crate) fn open(&self, challenges: &Arc<Challenges>) -> Result<Opened, NotOpened> {
+    pub(crate) fn open(&self, challenges: &Arc<Challenges>) -> Result<ChallengeGuard, ChallengeError> {
         match self {
             Self::Path { token, answer, .. } => challenges.open_path(token, answer),
             Self::Name { name, certificate, key } => {
                 let wrong = |_| {
-                    NotOpened::Key(rustls::Error::General("it is no certificate with its key".to_owned()))
+                    ChallengeError::Key(rustls::Error::General(
+                        "it is no certificate with its key".to_owned(),
+                    ))
                 };
                 let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(wrong)?;
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(wrong)?;
@@ -121,7 +123,7 @@ impl Told {
 /// What is heard of the others.
 struct ChangeListener {
     challenges: Arc<Challenges>,
-    opened: Lock<HashMap<String, Opened>>,
+    opened: Lock<HashMap<String, ChallengeGuard>>,
     changed: Lock<BTreeSet<String>>,
     wake: SyncSender<()>,
 }
@@ -137,7 +139,7 @@ impl ChangeListener {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.remove(name);
         let Some(value) = value else { return };
-        let told = serde_json::from_slice::<Told>(value).map_err(|error| error.to_string());
+        let told = serde_json::from_slice::<SharedChallenge>(value).map_err(|error| error.to_string());
         match told.and_then(|told| told.open(&self.challenges).map_err(|error| error.to_string())) {
             Ok(open) => {
                 opened.insert(name.to_owned(), open);
@@ -151,27 +153,27 @@ impl ChangeListener {
 
 /// What is shared with the others of one authority's account and certificates.
 #[derive(Clone)]
-pub(crate) struct Sharing {
+pub(crate) struct AuthorityShare {
     share: Arc<dyn Share>,
     ears: Arc<ChangeListener>,
     /// What all keys of this authority begin with.
     prefix: Arc<str>,
 }
 
-impl fmt::Debug for Sharing {
+impl fmt::Debug for AuthorityShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sharing").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
-impl Sharing {
+impl AuthorityShare {
     /// Begins to share what `authority` gives.
     pub(crate) fn begin(
         share: Arc<dyn Share>,
         authority: &str,
         challenges: &Arc<Challenges>,
         wake: SyncSender<()>,
-    ) -> Result<Self, NotShared> {
+    ) -> Result<Self, ShareError> {
         let challenges = Arc::clone(challenges);
         let ears =
             Arc::new(ChangeListener { challenges, opened: Lock::default(), changed: Lock::default(), wake });
@@ -190,7 +192,7 @@ impl Sharing {
     }
 
     /// Makes it our turn. Challenges that whoever had it before left open are closed.
-    pub(crate) fn take_turn(&self) -> Result<Box<dyn Any + Send>, NotShared> {
+    pub(crate) fn take_turn(&self) -> Result<Box<dyn Any + Send>, ShareError> {
         let turn = self.share.take_turn()?;
         let left: Vec<String> = {
             let opened = self.ears.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,30 +209,30 @@ impl Sharing {
         std::mem::take(&mut *self.ears.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, NotShared> {
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, ShareError> {
         self.share.read(&self.key(name))
     }
 
-    pub(crate) fn write(&self, name: &str, value: &[u8]) -> Result<(), NotShared> {
+    pub(crate) fn write(&self, name: &str, value: &[u8]) -> Result<(), ShareError> {
         self.share.write(&self.key(name), value)
     }
 
     /// Has all answer a challenge until what is returned is dropped.
-    pub(crate) fn open(&self, told: &Told) -> Result<Everywhere, NotShared> {
+    pub(crate) fn open(&self, told: &SharedChallenge) -> Result<SharedChallengeGuard, ShareError> {
         let key = self.key(&told.key());
-        let value = serde_json::to_vec(told).map_err(|error| NotShared::Failed(error.to_string()))?;
+        let value = serde_json::to_vec(told).map_err(|error| ShareError::Failed(error.to_string()))?;
         self.share.write_everywhere(&key, &value, SHOWN_WITHIN)?;
-        Ok(Everywhere { share: Arc::clone(&self.share), key })
+        Ok(SharedChallengeGuard { share: Arc::clone(&self.share), key })
     }
 }
 
 /// A challenge that all instances answer until this is dropped.
-pub(crate) struct Everywhere {
+pub(crate) struct SharedChallengeGuard {
     share: Arc<dyn Share>,
     key: String,
 }
 
-impl Drop for Everywhere {
+impl Drop for SharedChallengeGuard {
     fn drop(&mut self) {
         if let Err(error) = self.share.remove(&self.key) {
             // Whoever has the next turn closes it.

@@ -1,11 +1,11 @@
 //! Tasks by priority, which can be changed and withdrawn while they wait: `cargo run --example scheduler`.
 #![allow(clippy::print_stdout, reason = "an example shows what it did")]
 
-use bheap::{HandleQueue, Indexed};
+use bheap::{HandleQueue, IndexedHeap};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Keys need not be `Copy` here: the smallest priority first, then the name.
-    let mut tasks = Indexed::binary();
+    let mut tasks = IndexedHeap::binary();
     let backup = tasks.insert((5, String::from("back up")))?;
     let report = tasks.insert((3, String::from("write the report")))?;
     tasks.insert((4, String::from("answer mail")))?;

@@ -2,13 +2,13 @@
 //! something arrives. Exact to the tick, with no cascades. `cargo run --example timers`.
 #![allow(clippy::print_stdout, reason = "an example shows what it did")]
 
-use bheap::{Handle, HandleQueue, Lazy};
+use bheap::{Handle, HandleQueue, LazyQueue};
 
 const CONNECTIONS: usize = 100_000;
 const TIMEOUT_TICKS: u64 = 30_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut timers = Lazy::<u64>::new(4096)?;
+    let mut timers = LazyQueue::<u64>::new(4096)?;
     let mut timeout: Vec<Handle> = Vec::with_capacity(CONNECTIONS);
     // A handle's slot is a small number that is the timer's alone while it runs: an index for whose it is.
     let mut connection_of = vec![0; CONNECTIONS + 1];

@@ -5,7 +5,7 @@
 //! lost and none doubled. (The order is then unspecified, as with the standard library's heap;
 //! [`Heap::rebuild`] restores it.)
 
-use crate::layout::{Binary, Layout, PageSizeError, Paged};
+use crate::layout::{Binary, Layout, PageLayout, PageSizeError};
 use crate::memory::AlignedRows;
 use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ pub type BinaryHeap<T> = Heap<T, Binary, Vec<T>>;
 /// assert_eq!(heap.pop(), Some((3, 2)));
 /// # Ok::<(), bheap::layout::PageSizeError>(())
 /// ```
-pub type BHeap<T> = Heap<T, Paged, AlignedRows<T>>;
+pub type BHeap<T> = Heap<T, PageLayout, AlignedRows<T>>;
 
 impl<T: Ord> BHeap<T> {
     /// An empty B-heap for pages of `page_bytes` bytes.
@@ -39,8 +39,8 @@ impl<T: Ord> BHeap<T> {
     /// # Errors
     /// If fewer than four items fill a page, or their number is no power of two.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
-        let layout = Paged::for_page_bytes::<T>(page_bytes)?;
-        let rows = AlignedRows::new(page_bytes, Paged::INDEX_OF_ROOT)?;
+        let layout = PageLayout::for_page_bytes::<T>(page_bytes)?;
+        let rows = AlignedRows::new(page_bytes, PageLayout::INDEX_OF_ROOT)?;
         Ok(Self { layout, rows, item: PhantomData })
     }
 
@@ -235,7 +235,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
     /// If there is no such position.
     pub fn replace_at(&mut self, position: usize, item: T) -> T {
         let old = self.rows.replace(position, item);
-        let mut held = Held { heap: self, item: Some(old), at: position };
+        let mut held = ReplaceGuard { heap: self, item: Some(old), at: position };
         held.settle();
         match held.item.take() {
             Some(old) => old,
@@ -330,14 +330,14 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
 }
 
 /// An item that was replaced while its successor finds its place: it goes back if a comparison panics.
-struct Held<'a, T: Ord, L: Layout, R: Rows<T>> {
+struct ReplaceGuard<'a, T: Ord, L: Layout, R: Rows<T>> {
     heap: &'a mut Heap<T, L, R>,
     item: Option<T>,
     /// Where its successor is.
     at: usize,
 }
 
-impl<T: Ord, L: Layout, R: Rows<T>> Held<'_, T, L, R> {
+impl<T: Ord, L: Layout, R: Rows<T>> ReplaceGuard<'_, T, L, R> {
     fn settle(&mut self) {
         let position = self.at;
         self.heap.sift_down(&mut self.at);
@@ -347,7 +347,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Held<'_, T, L, R> {
     }
 }
 
-impl<T: Ord, L: Layout, R: Rows<T>> Drop for Held<'_, T, L, R> {
+impl<T: Ord, L: Layout, R: Rows<T>> Drop for ReplaceGuard<'_, T, L, R> {
     fn drop(&mut self) {
         // Only after a panic is there still an item. It goes to the end; if there is no room, then because its
         // successor took its place in a full queue: that one has not come in.

@@ -8,9 +8,9 @@
 //! too: its items carry their index). [`crate::Lazy`] does not pay it.
 
 use crate::heap::Heap;
-use crate::layout::{Binary, Layout, PageSizeError, Paged};
+use crate::layout::{Binary, Layout, PageLayout, PageSizeError};
 use crate::memory::AlignedRows;
-use crate::queue::{Handle, HandleQueue, Refusal, Stale};
+use crate::queue::{Handle, HandleQueue, Refusal, StaleHandle};
 use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -119,12 +119,12 @@ impl<K, R: Rows<Entry<K>>> Rows<Entry<K>> for Positions<R> {
 
 /// A heap with handles.
 #[derive(Debug)]
-pub struct Indexed<K, L, R> {
+pub struct IndexedHeap<K, L, R> {
     heap: Heap<Entry<K>, L, Positions<R>>,
     queue: u32,
 }
 
-impl<K: Ord> Indexed<K, Binary, Vec<Entry<K>>> {
+impl<K: Ord> IndexedHeap<K, Binary, Vec<Entry<K>>> {
     /// An empty binary heap with handles.
     #[must_use]
     pub fn binary() -> Self {
@@ -132,27 +132,27 @@ impl<K: Ord> Indexed<K, Binary, Vec<Entry<K>>> {
     }
 }
 
-impl<K: Ord> Indexed<K, Paged, AlignedRows<Entry<K>>> {
+impl<K: Ord> IndexedHeap<K, PageLayout, AlignedRows<Entry<K>>> {
     /// An empty B-heap with handles, for pages of `page_bytes` bytes.
     ///
     /// # Errors
     /// If an entry's size does not divide the page into a power of two, four or more.
     pub fn paged(page_bytes: usize) -> Result<Self, PageSizeError> {
-        let layout = Paged::for_page_bytes::<Entry<K>>(page_bytes)?;
-        Ok(Self::over(layout, AlignedRows::new(page_bytes, Paged::INDEX_OF_ROOT)?))
+        let layout = PageLayout::for_page_bytes::<Entry<K>>(page_bytes)?;
+        Ok(Self::over(layout, AlignedRows::new(page_bytes, PageLayout::INDEX_OF_ROOT)?))
     }
 }
 
-impl<K: Ord, L: Layout, R: Rows<Entry<K>>> Indexed<K, L, R> {
+impl<K: Ord, L: Layout, R: Rows<Entry<K>>> IndexedHeap<K, L, R> {
     fn over(layout: L, rows: R) -> Self {
         let rows = Positions { rows, slots: Vec::new(), free: NONE };
         Self { heap: Heap::with_rows(layout, rows), queue: queue_number() }
     }
 
-    fn position(&self, handle: Handle) -> Result<usize, Stale> {
-        let slot = self.heap.rows().slots.get(handle.slot()).ok_or(Stale)?;
+    fn position(&self, handle: Handle) -> Result<usize, StaleHandle> {
+        let slot = self.heap.rows().slots.get(handle.slot()).ok_or(StaleHandle)?;
         let live = handle.queue == self.queue && slot.generation == handle.generation;
-        if live { Ok(slot.at as usize) } else { Err(Stale) }
+        if live { Ok(slot.at as usize) } else { Err(StaleHandle) }
     }
 
     fn handle(&self, slot: u32) -> Handle {
@@ -177,7 +177,7 @@ impl<K: Ord, L: Layout, R: Rows<Entry<K>>> Indexed<K, L, R> {
     }
 }
 
-impl<K: Ord, L: Layout, R: Rows<Entry<K>>> HandleQueue<K> for Indexed<K, L, R> {
+impl<K: Ord, L: Layout, R: Rows<Entry<K>>> HandleQueue<K> for IndexedHeap<K, L, R> {
     fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
         let Some(slot) = self.heap.rows_mut().take_slot() else { return Err(Full(key)) };
         match self.heap.try_push(Entry { key, slot }) {
@@ -231,9 +231,9 @@ impl<K: Ord, L: Layout, R: Rows<Entry<K>>> HandleQueue<K> for Indexed<K, L, R> {
         Some((entry.key, handle))
     }
 
-    fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
+    fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle> {
         let position = self.position(handle)?;
-        let entry = self.heap.remove_at(position).ok_or(Stale)?;
+        let entry = self.heap.remove_at(position).ok_or(StaleHandle)?;
         self.release(entry.slot);
         Ok(())
     }

@@ -6,11 +6,11 @@
 //!
 //! Positions are counted from 0 without a gap: a heap of `n` items fills positions `0..n`, so that it grows and
 //! shrinks at its end. (The published B-heap counts from 1; its index is the position plus one, see
-//! [`Paged::INDEX_OF_ROOT`].)
+//! [`PageLayout::INDEX_OF_ROOT`].)
 
 /// The children of one node: neighbours in the array, the first at `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Children {
+pub struct ChildRange {
     /// Position of the first child.
     pub first: usize,
     /// How many there can be (fewer exist at the end of the array).
@@ -25,7 +25,7 @@ pub trait Layout {
     /// The position of the node above `node`, or `None` for the root.
     fn parent(&self, node: usize) -> Option<usize>;
     /// The positions below `node`.
-    fn children(&self, node: usize) -> Children;
+    fn children(&self, node: usize) -> ChildRange;
 }
 
 /// The textbook layout: children of `n` at `2n + 1` and `2n + 2`.
@@ -38,8 +38,8 @@ impl Layout for Binary {
         Some(node.checked_sub(1)? / 2)
     }
     #[inline]
-    fn children(&self, node: usize) -> Children {
-        Children { first: 2 * node + 1, count: 2 }
+    fn children(&self, node: usize) -> ChildRange {
+        ChildRange { first: 2 * node + 1, count: 2 }
     }
 }
 
@@ -53,8 +53,8 @@ impl<const D: usize> Layout for Dary<D> {
         Some(node.checked_sub(1)? / D)
     }
     #[inline]
-    fn children(&self, node: usize) -> Children {
-        Children { first: D * node + 1, count: D }
+    fn children(&self, node: usize) -> ChildRange {
+        ChildRange { first: D * node + 1, count: D }
     }
 }
 
@@ -107,12 +107,12 @@ impl core::error::Error for PageSizeError {}
 /// Backwards: offsets 0 and 1 of page `q` hang below bottom node `b = q − 1`, which is offset `P/2 + b mod P/2` of
 /// page `b div P/2`; offsets 2 and 3 below `o − 2` (in page 0: below `o / 2`), others below `o / 2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Paged {
+pub struct PageLayout {
     /// log2 of the items in a page; at least 2.
     shift: u32,
 }
 
-impl Paged {
+impl PageLayout {
     /// The index of the root in the published numbering: position 0 is index 1.
     pub const INDEX_OF_ROOT: usize = 1;
 
@@ -162,7 +162,7 @@ impl Paged {
     }
 }
 
-impl Layout for Paged {
+impl Layout for PageLayout {
     #[inline]
     fn parent(&self, node: usize) -> Option<usize> {
         if node == 0 {
@@ -183,7 +183,7 @@ impl Layout for Paged {
     }
 
     #[inline]
-    fn children(&self, node: usize) -> Children {
+    fn children(&self, node: usize) -> ChildRange {
         let index = node + Self::INDEX_OF_ROOT;
         let (page, offset) = (index >> self.shift, index & (self.page_items() - 1));
         let (first, count) = if offset >= self.half() {
@@ -194,7 +194,7 @@ impl Layout for Paged {
         } else {
             (index + offset, 2)
         };
-        Children { first: first - Self::INDEX_OF_ROOT, count }
+        ChildRange { first: first - Self::INDEX_OF_ROOT, count }
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
         keeps_the_law(&Dary::<4>, 10_000);
         keeps_the_law(&Dary::<8>, 10_000);
         for shift in 2..=18 {
-            let layout = Paged::new(1 << shift).unwrap();
+            let layout = PageLayout::new(1 << shift).unwrap();
             keeps_the_law(&layout, (5 << shift).max(10_000));
         }
     }
@@ -236,7 +236,7 @@ mod tests {
     proptest! {
         #[test]
         fn parent_and_children_are_inverse_far_out_too(shift in 2_u32..=18, node in 0_usize..1 << 40) {
-            let layout = Paged::new(1 << shift).unwrap();
+            let layout = PageLayout::new(1 << shift).unwrap();
             let children = layout.children(node);
             for child in children.first..children.first + children.count {
                 prop_assert_eq!(layout.parent(child), Some(node));
@@ -249,7 +249,7 @@ mod tests {
 
         #[test]
         fn siblings_share_a_page_and_only_bottom_rows_leave_it(shift in 2_u32..=18, node in 0_usize..1 << 40) {
-            let layout = Paged::new(1 << shift).unwrap();
+            let layout = PageLayout::new(1 << shift).unwrap();
             let children = layout.children(node);
             let first_page = layout.page_of(children.first);
             prop_assert_eq!(layout.page_of(children.first + children.count - 1), first_page);
@@ -260,12 +260,12 @@ mod tests {
 
     #[test]
     fn a_page_of_an_odd_size_is_refused() {
-        assert_eq!(Paged::new(12), Err(PageSizeError::NotPowerOfTwo(12)));
-        assert_eq!(Paged::new(0), Err(PageSizeError::NotPowerOfTwo(0)));
-        assert_eq!(Paged::new(2), Err(PageSizeError::TooSmall(2)));
-        assert_eq!(Paged::for_page_bytes::<()>(4096), Err(PageSizeError::ZeroSized));
-        assert_eq!(Paged::for_page_bytes::<[u8; 3]>(4096), Err(PageSizeError::NotPowerOfTwo(1365)));
-        assert_eq!(Paged::for_page_bytes::<u64>(4096).map(|l| l.page_items()), Ok(512));
-        assert_eq!(Paged::for_page_bytes::<u64>(64).map(|l| l.page_items()), Ok(8));
+        assert_eq!(PageLayout::new(12), Err(PageSizeError::NotPowerOfTwo(12)));
+        assert_eq!(PageLayout::new(0), Err(PageSizeError::NotPowerOfTwo(0)));
+        assert_eq!(PageLayout::new(2), Err(PageSizeError::TooSmall(2)));
+        assert_eq!(PageLayout::for_page_bytes::<()>(4096), Err(PageSizeError::ZeroSized));
+        assert_eq!(PageLayout::for_page_bytes::<[u8; 3]>(4096), Err(PageSizeError::NotPowerOfTwo(1365)));
+        assert_eq!(PageLayout::for_page_bytes::<u64>(4096).map(|l| l.page_items()), Ok(512));
+        assert_eq!(PageLayout::for_page_bytes::<u64>(64).map(|l| l.page_items()), Ok(8));
     }
 }

@@ -12,7 +12,7 @@
 //! address translation buffer.
 //!
 //! Poul-Henning Kamp's *B-heap* (ACM Queue, 2010) changes nothing but the arithmetic: pages are filled
-//! vertically, each with a small tree, so that a walk of twenty steps touches three pages. [`layout::Paged`] is
+//! vertically, each with a small tree, so that a walk of twenty steps touches three pages. [`layout::PageLayout`] is
 //! that arithmetic, written out, drawn and inverted; [`BHeap`] is the heap, in memory that really begins where a
 //! page begins.
 //!
@@ -43,9 +43,9 @@
 //! |---|---|
 //! | up to a few thousand items, or items that are not `Copy` | [`BinaryHeap`], or the standard library's |
 //! | many items, most of which stay for long | [`PageQueue`] |
-//! | … and timers that are cancelled or moved | [`Lazy`] |
+//! | … and timers that are cancelled or moved | [`LazyQueue`] |
 //! | … and they must survive a restart, or do not fit into memory | `file::FileQueue`; with handles `file::FileTimers` |
-//! | handles that stay the same when a key is changed | [`Indexed`] |
+//! | handles that stay the same when a key is changed | [`IndexedHeap`] |
 //!
 //! ```
 //! use bheap::PageQueue;
@@ -63,9 +63,9 @@
 //! Timers that can be cancelled:
 //!
 //! ```
-//! use bheap::{HandleQueue, Lazy};
+//! use bheap::{HandleQueue, LazyQueue};
 //!
-//! let mut timers = Lazy::new(4096)?;
+//! let mut timers = LazyQueue::new(4096)?;
 //! let tea = timers.insert(180).expect("memory is not limited");
 //! let bread = timers.insert(3600).expect("memory is not limited");
 //! timers.remove(tea).expect("it is still there");
@@ -78,12 +78,12 @@
 //!
 //! - *No operation is long.* A `PageQueue` moves at most 512 items from list to list in one operation, or loads
 //!   1,344 to its front; with what it compares for that, every operation stayed below 4,096 comparisons and
-//!   4,096 moves in the tests that count them, of [`Lazy`] too, whatever was removed before. (Where this rests on
+//!   4,096 moves in the tests that count them, of [`LazyQueue`] too, whatever was removed before. (Where this rests on
 //!   samples: `docs/decisions/020-page-queue.md`.) The heaps take O(log n).
 //! - *A comparison that panics* loses no item and doubles none, in any queue. Their order is then unspecified.
 //! - *Only the order counts.* Items are compared by `Ord`, never by `PartialEq`; equal ones leave in any order.
 //! - *Storage that is full* gives the item back ([`Full`]); page sizes that cannot be used are errors.
-//! - *Handles* of items that have left, and of other queues, are refused ([`Stale`]).
+//! - *Handles* of items that have left, and of other queues, are refused ([`StaleHandle`]).
 //! - `no_std` with `alloc`, but for the feature `std` (on by default), which is the queues in files. Unsafe code is in
 //!   one module, for memory that begins where a page begins, and for mapping a file.
 //!
@@ -97,7 +97,7 @@
 //! A few thousand items (up to 1,056 it is a plain heap), inserting alone (an append and a little work put off till
 //! later: 40 ns where a heap takes 10), and under short memory keys that arrive sorted, on which a heap hardly
 //! moves anything. Memory that was once used stays for reuse until [`PageQueue::shrink_to_fit`]. There is no
-//! decrease-key that keeps the handle but in [`Indexed`], no merging of queues, and `PageQueue` wants items that
+//! decrease-key that keeps the handle but in [`IndexedHeap`], no merging of queues, and `PageQueue` wants items that
 //! are `Copy`: put a handle or an index into them.
 //!
 //! # Beside others
@@ -134,8 +134,8 @@ pub mod trace;
 #[cfg(feature = "std")]
 pub use file::{FileHeap, FileQueue, FileTimers};
 pub use heap::{BHeap, BinaryHeap, Heap};
-pub use indexed::Indexed;
-pub use lazy::Lazy;
+pub use indexed::IndexedHeap;
+pub use lazy::LazyQueue;
 pub use page_queue::PageQueue;
-pub use queue::{Handle, HandleQueue, PriorityQueue, Refusal, Stale};
+pub use queue::{Handle, HandleQueue, PriorityQueue, Refusal, StaleHandle};
 pub use rows::{Full, Rows};

@@ -154,15 +154,15 @@ impl Handle {
 
 /// The handle is of an item that has left, or of another queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stale;
+pub struct StaleHandle;
 
-impl core::fmt::Display for Stale {
+impl core::fmt::Display for StaleHandle {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("the handle is of an item that has left the queue, or of another queue")
     }
 }
 
-impl core::error::Error for Stale {}
+impl core::error::Error for StaleHandle {}
 
 /// Why an item keeps its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,8 +174,8 @@ pub enum Refusal {
     Full,
 }
 
-impl From<Stale> for Refusal {
-    fn from(_: Stale) -> Self {
+impl From<StaleHandle> for Refusal {
+    fn from(_: StaleHandle) -> Self {
         Self::Stale
     }
 }
@@ -183,7 +183,7 @@ impl From<Stale> for Refusal {
 impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Stale => Stale.fmt(f),
+            Self::Stale => StaleHandle.fmt(f),
             Self::Full => f.write_str("the queue has no room for the new key beside the old one"),
         }
     }
@@ -211,8 +211,8 @@ pub trait HandleQueue<K> {
     /// Takes a key out.
     ///
     /// # Errors
-    /// [`Stale`] if it has left already or was never here.
-    fn remove(&mut self, handle: Handle) -> Result<(), Stale>;
+    /// [`StaleHandle`] if it has left already or was never here.
+    fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle>;
     /// Gives an item another key. The old handle is void; the new one is returned (it may be the same).
     ///
     /// # Errors

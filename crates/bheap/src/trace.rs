@@ -35,13 +35,13 @@ impl<M: Trace + ?Sized> Trace for alloc::rc::Rc<M> {
 
 /// Storage whose every access is told to a [`Trace`].
 #[derive(Debug, Clone)]
-pub struct Traced<R, M> {
+pub struct TracedRows<R, M> {
     rows: R,
     trace: M,
     base: usize,
 }
 
-impl<R, M: Trace> Traced<R, M> {
+impl<R, M: Trace> TracedRows<R, M> {
     /// Records what happens to `rows`, of which item 0 is said to lie at the address `base`.
     pub const fn new(rows: R, trace: M, base: usize) -> Self {
         Self { rows, trace, base }
@@ -53,7 +53,7 @@ impl<R, M: Trace> Traced<R, M> {
     }
 }
 
-impl<T, R: Rows<T>, M: Trace> Rows<T> for Traced<R, M> {
+impl<T, R: Rows<T>, M: Trace> Rows<T> for TracedRows<R, M> {
     fn len(&self) -> usize {
         self.rows.len()
     }

@@ -1,9 +1,10 @@
-//! The content codings that we make or undo (RFC 9110 §8.4.1), and what can be set of them.
+//! Content codings that the cache applies or removes (RFC 9110 §8.4.1), and their configuration.
 
-/// What we made of a response's content; or which coding its origin sent it in, where we may undo that.
+/// Coding that the cache applied to a response's content, or the origin's coding where the cache may remove
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Coding {
-    /// Nothing: it is as it came.
+    /// No coding: the content is stored as the origin sent it.
     #[default]
     AsSent = 0,
     /// gzip (RFC 1952).
@@ -12,29 +13,29 @@ pub enum Coding {
     Brotli = 2,
     /// Zstandard (RFC 8878).
     Zstd = 3,
-    /// None any more: its origin sent it in one of these, for a client that cannot read that.
+    /// Coding removed: the origin sent a coded answer, decoded for a client that cannot read that coding.
     Decoded = 4,
 }
 
 impl Coding {
-    /// All of them, by their numbers.
+    /// All codings, ordered by their numbers.
     pub const ALL: [Self; 5] = [Self::AsSent, Self::Gzip, Self::Brotli, Self::Zstd, Self::Decoded];
-    /// Codings in the sense of HTTP that we make, and undo.
+    /// HTTP content codings that the cache can encode and decode.
     pub const MADE: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
-    /// By its number in a stored record.
+    /// Returns the coding with this number in a stored record.
     pub(crate) fn of(bits: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|known| *known as u64 == bits)
     }
 
-    /// By its name.
+    /// Returns the coding with this name.
     pub fn named(name: &[u8]) -> Option<Self> {
-        // RFC 9110 §8.4.1.3: x-gzip is the same.
+        // RFC 9110 §8.4.1.3: x-gzip is an alias of gzip.
         let name = if name.eq_ignore_ascii_case(b"x-gzip") { b"gzip" } else { name };
         Self::ALL.into_iter().find(|known| known.token().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Its name in `Content-Encoding` and `Accept-Encoding`.
+    /// Name of the coding in `Content-Encoding` and `Accept-Encoding`.
     pub const fn token(self) -> &'static str {
         match self {
             Self::AsSent | Self::Decoded => "identity",
@@ -44,9 +45,11 @@ impl Coding {
         }
     }
 
-    /// What is put behind an entity tag for the same content in this coding. It names the bytes, too: whoever lets an
-    /// encoder make others (another level, another version) gives it another one, or a client puts a part of the old
-    /// behind a part of the new (RFC 9110 §13.1.5).
+    /// Suffix of the entity tag when the same content is sent in this coding.
+    ///
+    /// The suffix stands for the exact bytes, too. A change of the encoder (its level or version) that
+    /// produces other bytes needs a new suffix; otherwise a client appends a part of the new bytes to a part
+    /// of the old ones (RFC 9110 §13.1.5).
     pub const fn tag_suffix(self) -> &'static str {
         match self {
             Self::AsSent => "",
@@ -58,20 +61,21 @@ impl Coding {
     }
 }
 
-/// What is coded, and how.
+/// Settings for compression: which content is encoded, and in which codings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compress {
-    /// Codings that are made, those first that we prefer where a client likes several as well; none: nothing is coded.
+    /// Codings to encode in, by our preference where a client accepts several equally; empty turns
+    /// compression off.
     pub codings: Vec<Coding>,
-    /// Media types whose content is coded, in lower case: `text/html`, `text/*`, `*+json`.
+    /// Media types whose content is encoded, in lower case: `text/html`, `text/*`, `*+json`.
     pub types: Vec<Box<str>>,
-    /// Bytes of the shortest content that is coded.
+    /// Bytes of the shortest content that is encoded.
     pub bytes_min: u64,
-    /// Bytes of the longest.
+    /// Bytes of the longest content that is encoded.
     pub bytes_max: u64,
 }
 
-/// Those whose content is text, or shrinks as if it were.
+/// Media types of text, and of content that shrinks as well as text does.
 const TYPES: [&str; 12] = [
     "text/*",
     "*+json",
@@ -92,7 +96,7 @@ impl Default for Compress {
         Self {
             codings: Coding::MADE.to_vec(),
             types: TYPES.map(Into::into).to_vec(),
-            // A packet has room for that beside a head.
+            // Shorter content fits into one packet with its head.
             bytes_min: 1 << 10,
             bytes_max: 8 << 20,
         }
@@ -100,13 +104,13 @@ impl Default for Compress {
 }
 
 impl Compress {
-    /// Whether content of this length is coded.
+    /// Returns whether content of this length is encoded.
     #[inline]
     pub fn takes(&self, bytes: u64) -> bool {
         (self.bytes_min..=self.bytes_max).contains(&bytes)
     }
 
-    /// Whether content of this type is, as `Content-Type` says it.
+    /// Returns whether content with this `Content-Type` is encoded.
     pub fn takes_type(&self, content_type: &[u8]) -> bool {
         let essence = content_type.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
         let starts = |with: &str| {

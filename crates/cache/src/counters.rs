@@ -1,6 +1,6 @@
-//! What the accelerator counts. Each limit has a counter for when it is hit.
+//! Counters of the accelerator. Each limit has a counter for the times that it is hit.
 
-use engine::store::Refused;
+use engine::store::InsertRefusal;
 use wire::{
     http1::head::{HeadError, HeadRule},
     http2::connection::Limit,
@@ -9,7 +9,7 @@ use wire::{
 use crate::origin::OriginError;
 
 engine::counters! {
-    /// Counters and gauges of the accelerator, one row a core.
+    /// Counters and gauges of the accelerator, one row per core.
     pub enum Counter {
         Connections => Gauge, "cache_connections", None, "Connections of clients that are open.";
         Accepted => Counter, "cache_connections_accepted", None, "Connections that clients opened.";
@@ -225,11 +225,11 @@ impl Counter {
         }
     }
 
-    pub(crate) fn of_refusal(refused: Refused) -> Self {
+    pub(crate) fn of_refusal(refused: InsertRefusal) -> Self {
         match refused {
-            Refused::NoRoom => Self::StoreNoRoom,
-            Refused::TooLarge => Self::StoreTooLarge,
-            Refused::Short => Self::OriginBodyShort,
+            InsertRefusal::NoRoom => Self::StoreNoRoom,
+            InsertRefusal::TooLarge => Self::StoreTooLarge,
+            InsertRefusal::Short => Self::OriginBodyShort,
         }
     }
 

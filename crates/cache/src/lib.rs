@@ -1,4 +1,4 @@
-//! The HTTP accelerator.
+//! HTTP accelerator: a reverse proxy that stores answers.
 //!
 //! ```text
 //!            clients                                                                  the origin
@@ -11,15 +11,16 @@
 //!  │ deliver: Answer to  │◀─ Answer ─┴──────── Answer ◀──── └──────┬─────────────┘   └────┬──────┘
 //!  │ bytes; send         │              reads │                    │ asks the owner       │ body
 //!  └─────────┬───────────┘                ┌───▼────────────┐       ▼                      ▼
-//!            └─ sends from where it is ──▶│ engine::store  │◀── fetch (one for all) ◀── arriving
-//!                                         └────────────────┘      growing: followed while it comes
+//!            └─ sends from the store ────▶│ engine::store  │◀── fetch (one for all) ◀── arriving
+//!                                         └────────────────┘      growing: clients follow it
 //! ```
 //!
-//! An answer is a value (`answer`): the states make it and know no socket, one `deliver` writes it. One loop per core;
-//! a connection stays on its core. An object belongs to the core that its key's hash names: that core fetches and writes
-//! it, all cores read it. The states carry Varnish's names: *recv* ([`policy::recv`]), *hash* (`key`), *hit*, *miss*,
-//! *pass*, *pipe*, *purge*, *synth* (files of these names; `respond` goes from one to the next), *backend_error* (`synth`),
-//! *backend_fetch* (`fetch`, `origin`), *backend_response* (`judge`), *deliver* (`deliver`).
+//! An answer is a value (`deliver::answer`): the states build it and know no socket, and `deliver` writes it.
+//! There is one loop per core, and a connection stays on its core. An object belongs to the core that its
+//! key's hash names: that core fetches and writes it, all cores read it. The states carry Varnish's names:
+//! *recv* ([`policy::recv`]), *hash* (`request::key`), *hit*, *miss*, *pass*, *pipe*, *purge*, *synth* (files
+//! of these names in `states`; `respond` goes from one to the next), *backend_error* (`synth`),
+//! *backend_fetch* (`fetch`, `origin`), *backend_response* (`fetch::judge`), *deliver* (`deliver`).
 
 mod admin;
 mod body;

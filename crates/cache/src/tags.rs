@@ -1,47 +1,49 @@
-//! Tags of an answer: the words by which an origin has it purged together with others that show the same thing.
+//! Tags of an answer: words by which an origin purges all answers that show the same thing.
 //!
 //! ```text
 //!  Surrogate-Key: product-7 list    ──of──▶  hashes, sorted, each once  ──section──▶  extra bytes of the record
 //!  X-Magento-Tags: cat_p_7,cat_p                                        ◀──stored──
 //! ```
-//! A tag is kept as its hash, seeded by the store (`docs/formats/store.md`, *Extra*): a purge compares numbers, and
-//! what an object costs does not depend on how long its tags are. Clients do not get the fields
-//! ([`append_origin_head`](crate::head::response_head::append_origin_head) cuts them).
+//! A tag is stored as a hash, seeded by the store (`docs/formats/store.md`, *Extra*). A purge compares
+//! numbers, and the memory of an object does not depend on the length of its tags. Clients do not get the tag
+//! fields: [`append_origin_head`](crate::head::response_head::append_origin_head) removes them.
 
 use engine::{store::Hash, sys::span::Span};
 
-/// Tags of one answer; one with more is not stored, because it could not be purged by all of them.
+/// Most tags of one answer. An answer with more is not stored, because not all of its tags could purge it.
 pub(crate) const TAGS_MAX: usize = 1024;
-/// Bytes of their fields; likewise.
+/// Most bytes of an answer's tag fields; an answer with more is not stored.
 pub(crate) const TAGS_BYTES_MAX: usize = 32 * 1024;
 
-/// The fields that carry tags where nothing else is set: those of Fastly and Varnish's plug-ins, of vmod_xkey, of
-/// Cloudflare, of Drupal, of FOSHttpCache, and of Magento.
+/// Default names of the tag fields: those of Fastly and Varnish's plug-ins, of vmod_xkey, of Cloudflare, of
+/// Drupal, of FOSHttpCache, and of Magento.
 pub(crate) const TAG_FIELDS: [&str; 6] =
     ["Surrogate-Key", "xkey", "Cache-Tag", "Cache-Tags", "X-Cache-Tags", "X-Magento-Tags"];
 
-/// Number of the section of an object's extra bytes that has its tags.
+/// Number of the section with the tags' hashes in an object's extra bytes.
 const SECTION: u32 = 1;
-/// Number of the one that has their words, as a field has them: where there are peers, whose hashes are not ours.
+/// Number of the section with the tags' words, as written in a field. Stored where there are peers, because
+/// peers hash with another seed.
 const WORDS_SECTION: u32 = 2;
 const SECTION_HEADER_BYTES: usize = 8;
 const WORD: usize = size_of::<u64>();
 
-/// There are more than [`TAGS_MAX`], or they are longer than [`TAGS_BYTES_MAX`].
+/// Error: the answer has more tags than [`TAGS_MAX`], or longer tag fields than [`TAGS_BYTES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
-/// The words of a field's value.
+/// Splits a field's value into tags.
 pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| matches!(byte, b' ' | b'\t' | b',')).filter(|word| !word.is_empty())
 }
 
-/// Whether a field of this name carries tags.
+/// Returns whether a field of this name carries tags.
 pub(crate) fn is_field(fields: &[Box<str>], name: &str) -> bool {
     fields.iter().any(|field| field.eq_ignore_ascii_case(name))
 }
 
-/// The tags in these fields, as they are compared: hashes, sorted, each once. `None`: there is no such field.
+/// Returns the hashes of the tags in these fields, sorted and without duplicates; `None` if there is no tag
+/// field.
 pub(crate) fn of<'h>(
     headers: impl Iterator<Item = (&'h str, &'h [u8])>,
     fields: &[Box<str>],
@@ -64,7 +66,7 @@ pub(crate) fn of<'h>(
     Ok(is_tagged.then_some(tags))
 }
 
-/// The tags in these fields as words, as a field has them.
+/// Returns the tags in these fields as words, separated by spaces.
 pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>, fields: &[Box<str>]) -> Vec<u8> {
     let mut text = Vec::new();
     for (_, value) in headers.filter(|(name, _)| is_field(fields, name)) {
@@ -77,7 +79,7 @@ pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>, field
     text
 }
 
-/// The extra bytes of an object with these tags, and with their words where those are kept; none without.
+/// Encodes the extra bytes of an object with these tags, and with their words if given; empty without tags.
 pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
     let mut extra = section(tags);
     if !words.is_empty() {
@@ -89,7 +91,7 @@ pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
     extra
 }
 
-/// The words of the tags in an object's extra bytes, where they are kept; `None`: it has tags, and nobody knows which.
+/// Returns the words of an object's tags; `None` if the object has tags whose words were not stored.
 pub(crate) fn stored_words(extra: Span<'_>) -> Result<Option<Vec<u8>>, TagsError> {
     let words = section_of(extra, WORDS_SECTION)?;
     if words.is_empty() {
@@ -100,7 +102,7 @@ pub(crate) fn stored_words(extra: Span<'_>) -> Result<Option<Vec<u8>>, TagsError
     Ok(Some(text))
 }
 
-/// The extra bytes of an object with these tags; none without.
+/// Encodes the section with these tags' hashes; empty without tags.
 pub(crate) fn section(tags: &[u64]) -> Vec<u8> {
     if tags.is_empty() {
         return Vec::new();
@@ -113,11 +115,11 @@ pub(crate) fn section(tags: &[u64]) -> Vec<u8> {
     extra
 }
 
-/// The extra bytes are no sections: whoever wrote them had another idea of them.
+/// Error: the extra bytes are not a valid sequence of sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TagsError;
 
-/// The tags in an object's extra bytes. Sections that are not known are passed over.
+/// Returns the tags' hashes in an object's extra bytes. Unknown sections are skipped.
 pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u64> + '_, TagsError> {
     let tags = section_of(extra, SECTION)?;
     if tags.len() % WORD != 0 {
@@ -191,7 +193,7 @@ mod tests {
         of(lines.map(|(name, value)| (name, value.trim().as_bytes())), &fields(), hash)
     }
 
-    /// Shows bytes as the store has them.
+    /// Presents bytes as the store holds them.
     fn with_span<R>(extra: &[u8], with: impl FnOnce(Span<'_>) -> R) -> R {
         let words: Vec<AtomicU64> = (0..extra.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
         let span = Span::new(&words, 0..extra.len());
@@ -215,7 +217,7 @@ mod tests {
         ] {
             assert_eq!(read(head), Ok(Some(hashes(&["a", "b", "c"]))), "{head}");
         }
-        // Another case is another tag.
+        // Tags are case-sensitive.
         assert_eq!(read("xkey: A"), Ok(Some(hashes(&["A"]))));
     }
 
@@ -234,11 +236,11 @@ mod tests {
         for tags in [&[][..], &[1], &[1, 2, u64::MAX]] {
             assert_eq!(stored_in(&section(tags)).as_deref(), Ok(tags));
         }
-        // A section that is not known, with its padding, before it.
+        // An unknown section, with its padding, comes first.
         let other = [&[2, 0, 0, 0, 3, 0, 0, 0][..], b"abc\0\0\0\0\0", &section(&[5, 6])].concat();
         assert_eq!(stored_in(&other), Ok(vec![5, 6]));
         assert_eq!(stored_in(&other[..11]), Ok(Vec::new()), "padding that is not there is nobody's loss");
-        // Cut anywhere else it is none.
+        // Extra bytes cut anywhere else are invalid.
         for cut in [1, 7, 8, 10, 17, 20, 24, 31] {
             assert_eq!(stored_in(&other[..cut]), Err(TagsError), "{cut}");
         }

@@ -15,15 +15,15 @@ use engine::{cores::clock, meter::Source};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::{
-    CarriesOut,
+    PurgeExecutor,
     config::Config,
     counts::{Counts, count},
     keeper,
     position::{Position, PositionFile},
     record::Purge,
-    vault::{self, Hears, Vault},
-    view::{ClusterStatus, View},
-    wish::{Outcome, PurgeRequest, Refused, Scope, WISHES_MAX},
+    vault::{self, OnChange, Vault},
+    view::{ClusterStatus, InstanceTable},
+    wish::{Outcome, PurgeRequest, PurgeRequestError, Scope, WISHES_MAX},
 };
 
 /// Helpers that carry out purges and write the position.
@@ -54,7 +54,7 @@ pub(crate) struct Common {
     pub(crate) config: Config,
     pub(crate) instance: String,
     pub(crate) counts: Arc<Counts>,
-    pub(crate) view: watch::Sender<View>,
+    pub(crate) view: watch::Sender<InstanceTable>,
     /// The connection, while there is one that stream and bucket were found by.
     pub(crate) open: watch::Sender<Option<Context>>,
     pub(crate) state: watch::Sender<State>,
@@ -108,7 +108,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(config: Config, server: Arc<dyn CarriesOut>) -> Result<Self, StartError> {
+    pub fn start(config: Config, server: Arc<dyn PurgeExecutor>) -> Result<Self, StartError> {
         let number = || engine::random::number().map_err(StartError::Thread);
         let instance = u128::from(number()?) << 64 | u128::from(number()?);
         let opened = config.position.as_deref().map(|path| PositionFile::open(path, instance));
@@ -152,7 +152,7 @@ impl Cluster {
         is_carried_out: bool,
         scope: Scope,
         at_most: Duration,
-    ) -> oneshot::Receiver<Result<Outcome, Refused>> {
+    ) -> oneshot::Receiver<Result<Outcome, PurgeRequestError>> {
         let (reply, answer) = oneshot::channel();
         let wish = PurgeRequest { purge, is_carried_out, scope, at_most, reply };
         let Some(wishes) = &self.wishes else { return answer };
@@ -160,9 +160,9 @@ impl Cluster {
             let (wish, refused) = match unsent {
                 mpsc::error::TrySendError::Full(wish) => {
                     count(&self.common.counts.refused);
-                    (wish, Refused::TooMany)
+                    (wish, PurgeRequestError::TooMany)
                 }
-                mpsc::error::TrySendError::Closed(wish) => (wish, Refused::Stopping),
+                mpsc::error::TrySendError::Closed(wish) => (wish, PurgeRequestError::Stopping),
             };
             // Its receiver is in our hand.
             let _ = wish.reply.send(Err(refused));
@@ -171,7 +171,7 @@ impl Cluster {
     }
 
     /// Opens what instances share; `hears` is told of all that is there, and of each change. `None`: nothing is to be.
-    pub fn open_vault(&self, hears: Hears) -> Option<Vault> {
+    pub fn open_vault(&self, hears: OnChange) -> Option<Vault> {
         let config = self.common.config.vault.clone()?;
         let (vault, keeper) = vault::VaultTask::new(Arc::clone(&self.common), config, hears)?;
         self.vaults.try_send(keeper).ok().map(|()| vault)

@@ -37,9 +37,9 @@ use tokio::{
 };
 
 pub(crate) use self::fault::Fault;
-use self::{carrying::consume, own_card::Taken};
+use self::{carrying::consume, own_card::AcceptedHeartbeat};
 use crate::{
-    CarriesOut,
+    PurgeExecutor,
     card::Heartbeat,
     client::{Common, State},
     config::WhenCutOff,
@@ -48,9 +48,9 @@ use crate::{
     lease::Lease,
     open,
     position::{Position, PositionFile},
-    record::{Carried, Record},
+    record::{AppliedNotice, Record},
     vault,
-    wish::{self, CarriedOut, PurgeRequest},
+    wish::{self, AppliedRecords, PurgeRequest},
 };
 
 /// The pause before the cluster is asked again: the first, and the longest.
@@ -61,12 +61,12 @@ const CARD_WITHIN: Duration = Duration::from_millis(50);
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 
 /// What a position's file held when it was opened.
-pub(crate) type Opened = Option<(PositionFile, Option<(Position, u128)>)>;
+pub(crate) type StoredPosition = Option<(PositionFile, Option<(Position, u128)>)>;
 
-type Waiting<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
+type OptionalFuture<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
 
 /// What comes of something that may not be under way.
-async fn of<T>(waiting: &mut Waiting<T>) -> T {
+async fn of<T>(waiting: &mut OptionalFuture<T>) -> T {
     match waiting {
         Some(future) => {
             let done = future.as_mut().await;
@@ -80,12 +80,12 @@ async fn of<T>(waiting: &mut Waiting<T>) -> T {
 /// Runs until nobody can wish for anything any more.
 pub(crate) async fn run(
     common: Arc<Common>,
-    server: Arc<dyn CarriesOut>,
-    opened: Opened,
+    server: Arc<dyn PurgeExecutor>,
+    opened: StoredPosition,
     mut wishes: mpsc::Receiver<PurgeRequest>,
     mut vaults: mpsc::Receiver<vault::VaultTask>,
 ) {
-    let carried_out = CarriedOut::default();
+    let carried_out = AppliedRecords::default();
     let of_wishes = Arc::clone(&server);
     let (file, before) = opened.map_or((None, None), |(file, before)| (Some(Arc::new(file)), before));
     let config = &common.config;
@@ -143,7 +143,7 @@ pub(crate) async fn run(
 
 /// How a sequence of the stream relates to the last sequence that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Follows {
+enum SequenceOrder {
     /// The sequence is the next to carry out.
     Next,
     /// The sequence has been carried out already.
@@ -152,18 +152,18 @@ enum Follows {
     Gap,
 }
 
-fn follows(applied: u64, sequence: u64) -> Follows {
+fn follows(applied: u64, sequence: u64) -> SequenceOrder {
     match sequence.checked_sub(applied) {
-        None | Some(0) => Follows::Known,
-        Some(1) => Follows::Next,
-        Some(_) => Follows::Gap,
+        None | Some(0) => SequenceOrder::Known,
+        Some(1) => SequenceOrder::Next,
+        Some(_) => SequenceOrder::Gap,
     }
 }
 
 struct ClusterTask {
     common: Arc<Common>,
-    server: Arc<dyn CarriesOut>,
-    carried_out: CarriedOut,
+    server: Arc<dyn PurgeExecutor>,
+    carried_out: AppliedRecords,
     file: Option<Arc<PositionFile>>,
     /// The process before us with this store, which is gone.
     was: Option<String>,
@@ -300,7 +300,10 @@ impl ClusterTask {
 
         let mut beat = interval(self.lease() / 3);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut putting, mut carrying): (Waiting<Result<Taken, Fault>>, Waiting<Position>) = (None, None);
+        let (mut putting, mut carrying): (
+            OptionalFuture<Result<AcceptedHeartbeat, Fault>>,
+            OptionalFuture<Position>,
+        ) = (None, None);
         let (mut is_wanted, mut is_serving) = (false, false);
         let (mut card_by, mut answer_to): (Option<Instant>, Option<String>) = (None, None);
         loop {
@@ -324,7 +327,7 @@ impl ClusterTask {
                     self.is_at(position);
                     match answer_to.take() {
                         Some(to) => {
-                            let said = Carried {
+                            let said = AppliedNotice {
                                 name: common.config.name.to_string(),
                                 instance: common.instance.clone(),
                                 generation: position.generation,
@@ -344,9 +347,9 @@ impl ClusterTask {
                     let sequence = purge.info().map_err(|error| Fault::Cannot(error.to_string()))?.stream_sequence;
                     let applied = self.position.map_or(0, |position| position.applied);
                     match follows(applied, sequence) {
-                        Follows::Next => {}
-                        Follows::Known => continue,
-                        Follows::Gap => {
+                        SequenceOrder::Next => {}
+                        SequenceOrder::Known => continue,
+                        SequenceOrder::Gap => {
                             self.has_gap = true;
                             return Err(Fault::OtherStream);
                         }
@@ -365,7 +368,7 @@ impl ClusterTask {
                 }
                 carried = answers.next() => {
                     let carried = carried.ok_or_else(|| Fault::Cannot("the connection to it was lost".to_owned()))?;
-                    if let Ok(carried) = serde_json::from_slice::<Carried>(&carried.payload) {
+                    if let Ok(carried) = serde_json::from_slice::<AppliedNotice>(&carried.payload) {
                         common.view.send_modify(|view| view.hear(&carried));
                     }
                 }
@@ -424,12 +427,12 @@ mod tests {
     #[test]
     fn a_gap_in_the_stream_is_noticed() {
         for (applied, sequence, want) in [
-            (0, 1, Follows::Next),
-            (7, 8, Follows::Next),
-            (7, 7, Follows::Known),
-            (7, 3, Follows::Known),
-            (7, 9, Follows::Gap),
-            (0, u64::MAX, Follows::Gap),
+            (0, 1, SequenceOrder::Next),
+            (7, 8, SequenceOrder::Next),
+            (7, 7, SequenceOrder::Known),
+            (7, 3, SequenceOrder::Known),
+            (7, 9, SequenceOrder::Gap),
+            (0, u64::MAX, SequenceOrder::Gap),
         ] {
             assert_eq!(follows(applied, sequence), want, "{applied} {sequence}");
         }

@@ -20,7 +20,7 @@ pub(crate) struct Lease {
 
 /// The chain is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lapsed;
+pub(crate) struct LeaseExpiry;
 
 impl Lease {
     /// The first link.
@@ -37,9 +37,9 @@ impl Lease {
     ///
     /// # Errors
     /// Too late.
-    pub(crate) fn renewed(&mut self, sent_ms: u64, now_ms: u64) -> Result<(), Lapsed> {
+    pub(crate) fn renewed(&mut self, sent_ms: u64, now_ms: u64) -> Result<(), LeaseExpiry> {
         if self.is_over(now_ms) {
-            return Err(Lapsed);
+            return Err(LeaseExpiry);
         }
         self.ends_ms = self.ends_ms.max(sent_ms + self.length_ms);
         Ok(())
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn an_answer_after_the_end_renews_nothing() {
         let mut lease = Lease::begin(100, 1_000);
-        assert_eq!(lease.renewed(1_099, 1_100), Err(Lapsed));
+        assert_eq!(lease.renewed(1_099, 1_100), Err(LeaseExpiry));
         assert_eq!(lease.ends_ms(), 1_100);
     }
 }

@@ -3,9 +3,9 @@
 //! ```text
 //! {"v":1,"id":"9f…","by":"web1","kind":"tags","soft":true,"of":["product-7","list"]}
 //! ```
-//! `to` is where its writer waits to be told that it was carried out ([`Carried`]), which saves a card in the bucket.
+//! `to` is where its writer waits to be told that it was carried out ([`AppliedNotice`]), which saves a card in the bucket.
 //! `kind` is `url`, `tags`, `ban` (with what of in `of`), `tagged` or `all`; `here` purges nothing: an instance that joins
-//! writes it, to know where the stream was when it did. **What is not understood purges everything**, hard unless it says
+//! writes it, to know where the stream was when it did. **PurgeSelection is not understood purges everything**, hard unless it says
 //! `soft`: a younger version knows kinds that this one does not, and too much purged is the safe direction.
 
 use serde::{Deserialize, Serialize};
@@ -15,32 +15,32 @@ const VERSION: u32 = 1;
 /// Bytes of a record. Whoever purges more at once purges everything.
 pub const RECORD_BYTES_MAX: usize = 128 << 10;
 
-/// What is purged, and how.
+/// PurgeSelection is purged, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purge {
-    /// What.
-    pub what: What,
+    /// PurgeSelection.
+    pub what: PurgeSelection,
     /// It becomes stale and stays.
     pub is_soft: bool,
 }
 
-/// What is purged.
+/// PurgeSelection is purged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// What is stored under this URL.
+pub enum PurgeSelection {
+    /// PurgeSelection is stored under this URL.
     Url(String),
-    /// What has one of these tags.
+    /// PurgeSelection has one of these tags.
     Tags(Vec<String>),
-    /// What this expression holds of.
+    /// PurgeSelection this expression holds of.
     Ban(String),
-    /// What has any tag.
+    /// PurgeSelection has any tag.
     Tagged,
     /// Everything.
     All,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Written {
+struct RecordJson {
     v: u32,
     id: String,
     by: String,
@@ -53,9 +53,9 @@ struct Written {
     to: String,
 }
 
-/// What an instance says to who waits for a purge, past the bucket.
+/// PurgeSelection an instance says to who waits for a purge, past the bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Carried {
+pub(crate) struct AppliedNotice {
     pub(crate) name: String,
     pub(crate) instance: String,
     pub(crate) generation: u64,
@@ -72,12 +72,12 @@ pub(crate) struct Record {
     pub(crate) by: String,
     /// Where it waits to be told that it was carried out; empty: nowhere.
     pub(crate) to: String,
-    pub(crate) says: Says,
+    pub(crate) says: RecordContent,
 }
 
-/// What a record says.
+/// PurgeSelection a record says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum RecordContent {
     Purge(Purge),
     /// An instance has joined.
     Here,
@@ -91,27 +91,27 @@ pub(crate) enum Says {
 impl Record {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (kind, soft, of) = match &self.says {
-            Says::Purge(Purge { what, is_soft }) => {
+            RecordContent::Purge(Purge { what, is_soft }) => {
                 let (kind, of) = match what {
-                    What::Url(url) => ("url", vec![url.clone()]),
-                    What::Tags(tags) => ("tags", tags.clone()),
-                    What::Ban(ban) => ("ban", vec![ban.clone()]),
-                    What::Tagged => ("tagged", Vec::new()),
-                    What::All => ("all", Vec::new()),
+                    PurgeSelection::Url(url) => ("url", vec![url.clone()]),
+                    PurgeSelection::Tags(tags) => ("tags", tags.clone()),
+                    PurgeSelection::Ban(ban) => ("ban", vec![ban.clone()]),
+                    PurgeSelection::Tagged => ("tagged", Vec::new()),
+                    PurgeSelection::All => ("all", Vec::new()),
                 };
                 (kind, *is_soft, of)
             }
-            Says::Here => ("here", false, Vec::new()),
-            Says::Unknown { is_soft, .. } => ("all", *is_soft, Vec::new()),
+            RecordContent::Here => ("here", false, Vec::new()),
+            RecordContent::Unknown { is_soft, .. } => ("all", *is_soft, Vec::new()),
         };
         let (id, by, to, kind) = (self.id.clone(), self.by.clone(), self.to.clone(), kind.to_owned());
         // Text and numbers alone: it cannot fail.
-        serde_json::to_vec(&Written { v: VERSION, id, by, kind, soft, of, to }).unwrap_or_default()
+        serde_json::to_vec(&RecordJson { v: VERSION, id, by, kind, soft, of, to }).unwrap_or_default()
     }
 
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
-        let unknown = |is_soft, why: String| Says::Unknown { is_soft, why };
-        let written: Written = match serde_json::from_slice(bytes) {
+        let unknown = |is_soft, why: String| RecordContent::Unknown { is_soft, why };
+        let written: RecordJson = match serde_json::from_slice(bytes) {
             Ok(written) => written,
             Err(error) => {
                 let why = format!("a record cannot be read: {error}");
@@ -119,15 +119,15 @@ impl Record {
                 return Self { id: String::new(), by: String::new(), to: String::new(), says };
             }
         };
-        let Written { v, id, by, kind, soft, mut of, to } = written;
-        let purge = |what| Says::Purge(Purge { what, is_soft: soft });
+        let RecordJson { v, id, by, kind, soft, mut of, to } = written;
+        let purge = |what| RecordContent::Purge(Purge { what, is_soft: soft });
         let says = match (v, kind.as_str(), of.len()) {
-            (VERSION, "url", 1) => purge(What::Url(of.remove(0))),
-            (VERSION, "tags", 1..) => purge(What::Tags(of)),
-            (VERSION, "ban", 1) => purge(What::Ban(of.remove(0))),
-            (VERSION, "tagged", 0) => purge(What::Tagged),
-            (VERSION, "all", 0) => purge(What::All),
-            (_, "here", _) => Says::Here,
+            (VERSION, "url", 1) => purge(PurgeSelection::Url(of.remove(0))),
+            (VERSION, "tags", 1..) => purge(PurgeSelection::Tags(of)),
+            (VERSION, "ban", 1) => purge(PurgeSelection::Ban(of.remove(0))),
+            (VERSION, "tagged", 0) => purge(PurgeSelection::Tagged),
+            (VERSION, "all", 0) => purge(PurgeSelection::All),
+            (_, "here", _) => RecordContent::Here,
             _ => unknown(
                 soft,
                 format!("a record of version {v} says {kind}, which this version does not know"),
@@ -143,22 +143,26 @@ mod tests {
 
     use super::*;
 
-    fn record(says: Says) -> Record {
+    fn record(says: RecordContent) -> Record {
         Record { id: "1".to_owned(), by: "a".to_owned(), to: "_INBOX.x".to_owned(), says }
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let tags = What::Tags(vec!["a".into(), "b c\"".into()]);
-        for what in
-            [What::Url("http://a/ß".into()), tags, What::Ban("req.url ~ x".into()), What::Tagged, What::All]
-        {
+        let tags = PurgeSelection::Tags(vec!["a".into(), "b c\"".into()]);
+        for what in [
+            PurgeSelection::Url("http://a/ß".into()),
+            tags,
+            PurgeSelection::Ban("req.url ~ x".into()),
+            PurgeSelection::Tagged,
+            PurgeSelection::All,
+        ] {
             for is_soft in [false, true] {
-                let written = record(Says::Purge(Purge { what: what.clone(), is_soft }));
+                let written = record(RecordContent::Purge(Purge { what: what.clone(), is_soft }));
                 assert_eq!(Record::of_bytes(&written.to_bytes()), written);
             }
         }
-        assert_eq!(Record::of_bytes(&record(Says::Here).to_bytes()).says, Says::Here);
+        assert_eq!(Record::of_bytes(&record(RecordContent::Here).to_bytes()).says, RecordContent::Here);
     }
 
     #[test]
@@ -172,7 +176,10 @@ mod tests {
             ("{", false),
         ] {
             let says = Record::of_bytes(text.as_bytes()).says;
-            assert!(matches!(says, Says::Unknown { is_soft, .. } if is_soft == soft), "{text}: {says:?}");
+            assert!(
+                matches!(says, RecordContent::Unknown { is_soft, .. } if is_soft == soft),
+                "{text}: {says:?}"
+            );
         }
     }
 
@@ -180,7 +187,7 @@ mod tests {
         #[test]
         fn no_bytes_are_taken_for_less_than_a_purge(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let says = Record::of_bytes(&bytes).says;
-            prop_assert!(matches!(says, Says::Unknown { .. }), "{:?}", says);
+            prop_assert!(matches!(says, RecordContent::Unknown { .. }), "{:?}", says);
         }
     }
 }

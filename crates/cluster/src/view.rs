@@ -1,7 +1,7 @@
 //! What this process has seen of the bucket, and what that says of a purge.
 //!
 //! ```text
-//!  one watcher ─▶ entries, in the order of their revisions ─▶ View ─▶ of each instance: has it · waits · its lease is out
+//!  one watcher ─▶ entries, in the order of their revisions ─▶ InstanceTable ─▶ of each instance: has it · waits · its lease is out
 //! ```
 //! **Who is waited for.** A purge was published, then we wrote our card, and the watcher has brought that card: so it has
 //! brought every card that was written before, and who wrote its first one later reads the stream from behind the purge.
@@ -16,14 +16,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::{card::Heartbeat, record::Carried};
+use crate::{card::Heartbeat, record::AppliedNotice};
 
 /// Instances that are known, alive or not.
 pub const INSTANCES_MAX: usize = 4096;
 
 /// How an instance is to a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum InstancePurgeState {
     /// It has carried it out.
     Applied,
     /// It is told not to be waited for, and may show what was purged: whether it has carried it out.
@@ -39,7 +39,7 @@ pub enum Standing {
     Waiting,
 }
 
-impl Standing {
+impl InstancePurgeState {
     /// A stable name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -107,7 +107,7 @@ struct Entry {
 
 /// Our own card, as the watcher brought it.
 #[derive(Debug, Clone, Copy)]
-struct Own {
+struct OwnHeartbeat {
     sent_ms: u64,
     generation: u64,
     applied: u64,
@@ -115,9 +115,9 @@ struct Own {
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct View {
+pub(crate) struct InstanceTable {
     entries: BTreeMap<String, Entry>,
-    own: Option<Own>,
+    own: Option<OwnHeartbeat>,
     /// Since when it is watched in one go.
     since_ms: u64,
     generation: u64,
@@ -126,7 +126,7 @@ pub(crate) struct View {
 
 /// Where a purge is: a sequence, which is of a stream of this generation or a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct StreamPosition {
     pub(crate) sequence: u64,
     pub(crate) generation: u64,
 }
@@ -134,7 +134,7 @@ pub(crate) struct Place {
 /// What is said of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PurgeProgress {
-    pub(crate) instances: Vec<(String, Standing)>,
+    pub(crate) instances: Vec<(String, InstancePurgeState)>,
     /// It holds everywhere.
     pub(crate) is_settled: bool,
     /// When our card, written anew, may say more.
@@ -146,7 +146,7 @@ pub(crate) fn with_margin(lease_ms: u64) -> u64 {
     lease_ms + (lease_ms / 10).max(20)
 }
 
-impl View {
+impl InstanceTable {
     /// Another bucket may be there: who has joined under the old one and not under this is known for as long as its lease may
     /// run.
     pub(crate) fn watch_begins(&mut self, now_ms: u64) {
@@ -179,7 +179,7 @@ impl View {
     }
 
     /// An instance says that it has carried out more than its card says. Of its lease that says nothing.
-    pub(crate) fn hear(&mut self, carried: &Carried) {
+    pub(crate) fn hear(&mut self, carried: &AppliedNotice) {
         if let Some(card) = self.entries.get_mut(&carried.name).and_then(|entry| entry.card.as_mut())
             && (&card.instance, card.generation) == (&carried.instance, carried.generation)
         {
@@ -189,7 +189,7 @@ impl View {
 
     /// Our own has, which was sent then.
     pub(crate) fn see_own(&mut self, card: &Heartbeat, sent_ms: u64) {
-        self.own = Some(Own { sent_ms, generation: card.generation, applied: card.applied });
+        self.own = Some(OwnHeartbeat { sent_ms, generation: card.generation, applied: card.applied });
     }
 
     /// The greatest that was seen.
@@ -208,9 +208,9 @@ impl View {
         &self,
         own_name: &str,
         own_lease_ms: u64,
-        Place { sequence, generation }: Place,
+        StreamPosition { sequence, generation }: StreamPosition,
     ) -> PurgeProgress {
-        let own = self.own.unwrap_or(Own { sent_ms: 0, generation: 0, applied: 0 });
+        let own = self.own.unwrap_or(OwnHeartbeat { sent_ms: 0, generation: 0, applied: 0 });
         // We have it ourselves, and know of all who were there before we said so.
         let is_ours = self.own.is_some()
             && own.applied >= sequence
@@ -235,21 +235,21 @@ impl View {
             let standing = match &entry.card {
                 Some(_) if name == own_name => {
                     if is_ours {
-                        Standing::Applied
+                        InstancePurgeState::Applied
                     } else {
-                        Standing::Waiting
+                        InstancePurgeState::Waiting
                     }
                 }
-                Some(card) if card.left => Standing::Left,
-                Some(card) if card.serves_on => Standing::ServesOn { has_applied },
-                _ if has_applied => Standing::Applied,
-                _ if is_ours && own.sent_ms >= out_ms => Standing::LeaseOut,
+                Some(card) if card.left => InstancePurgeState::Left,
+                Some(card) if card.serves_on => InstancePurgeState::ServesOn { has_applied },
+                _ if has_applied => InstancePurgeState::Applied,
+                _ if is_ours && own.sent_ms >= out_ms => InstancePurgeState::LeaseOut,
                 _ => {
                     wait_until(out_ms);
-                    Standing::Waiting
+                    InstancePurgeState::Waiting
                 }
             };
-            is_settled &= standing != Standing::Waiting;
+            is_settled &= standing != InstancePurgeState::Waiting;
             instances.push((name.clone(), standing));
         }
         PurgeProgress { instances, is_settled, again_ms }
@@ -305,8 +305,8 @@ mod tests {
     /// With its margin.
     const OUT: u64 = 1_100;
 
-    fn at(sequence: u64) -> Place {
-        Place { sequence, generation: 0 }
+    fn at(sequence: u64) -> StreamPosition {
+        StreamPosition { sequence, generation: 0 }
     }
 
     fn card(applied: u64) -> Heartbeat {
@@ -315,15 +315,15 @@ mod tests {
     }
 
     /// Ours was sent at 10,000 with everything up to 7, and all have been watched for long; b has `of_b`, learned at that time.
-    fn seen(of_b: Heartbeat, learned_ms: u64) -> View {
-        let mut view = View::default();
+    fn seen(of_b: Heartbeat, learned_ms: u64) -> InstanceTable {
+        let mut view = InstanceTable::default();
         view.see("a", Some(card(7)), LEASE, 10_000);
         view.see_own(&card(7), 10_000);
         view.see("b", Some(of_b), LEASE, learned_ms);
         view
     }
 
-    fn of_b(view: &View) -> (Standing, bool) {
+    fn of_b(view: &InstanceTable) -> (InstancePurgeState, bool) {
         let said = view.judge("a", LEASE, at(7));
         (said.instances[1].1, said.is_settled)
     }
@@ -346,11 +346,11 @@ mod tests {
         let left = Heartbeat { left: true, ..card(0) };
         let serves_on = Heartbeat { serves_on: true, ..card(0) };
         for (card, learned_ms, want, is_settled) in [
-            (card(7), 10_000, Standing::Applied, true),
-            (card(6), 10_000 - OUT + 1, Standing::Waiting, false),
-            (card(6), 10_000 - OUT, Standing::LeaseOut, true),
-            (left, 10_000, Standing::Left, true),
-            (serves_on, 10_000, Standing::ServesOn { has_applied: false }, true),
+            (card(7), 10_000, InstancePurgeState::Applied, true),
+            (card(6), 10_000 - OUT + 1, InstancePurgeState::Waiting, false),
+            (card(6), 10_000 - OUT, InstancePurgeState::LeaseOut, true),
+            (left, 10_000, InstancePurgeState::Left, true),
+            (serves_on, 10_000, InstancePurgeState::ServesOn { has_applied: false }, true),
         ] {
             assert_eq!(of_b(&seen(card.clone(), learned_ms)), (want, is_settled), "{card:?} {learned_ms}");
         }
@@ -359,13 +359,13 @@ mod tests {
     #[test]
     fn time_passes_for_others_only_with_a_card_of_ours_that_has_come_back() {
         let mut view = seen(card(6), 9_500);
-        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         assert_eq!(view.judge("a", LEASE, at(7)).again_ms, Some(9_500 + OUT));
         // However late it is: our card was sent before its lease was out.
         view.see("a", Some(card(7)), LEASE, 99_000);
-        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         view.see_own(&card(7), 9_500 + OUT);
-        assert_eq!(of_b(&view), (Standing::LeaseOut, true));
+        assert_eq!(of_b(&view), (InstancePurgeState::LeaseOut, true));
     }
 
     #[test]
@@ -394,19 +394,22 @@ mod tests {
         let younger = |applied| Heartbeat { generation: 1, ..card(applied) };
         view.see("a", Some(younger(7)), LEASE, 10_000);
         view.see_own(&younger(7), 10_000);
-        assert_eq!(of_b(&view), (Standing::Waiting, false), "its nine is of the stream before");
+        assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false), "its nine is of the stream before");
         view.see("b", Some(younger(7)), LEASE, 10_000);
-        assert_eq!(of_b(&view), (Standing::Applied, true));
+        assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));
     }
 
     /// Another has made the stream anew, and we have not heard of it when it takes our purge, as its second.
     #[test]
     fn what_a_stream_takes_that_began_anew_is_not_what_the_cards_before_are_about() {
         let mut view = seen(card(9), 10_000);
-        let place = Place { sequence: 2, generation: 1 };
+        let place = StreamPosition { sequence: 2, generation: 1 };
         let said = view.judge("a", LEASE, place);
         assert!(!said.is_settled, "{said:?}");
-        assert_eq!(said.instances.iter().filter(|(_, standing)| *standing == Standing::Waiting).count(), 2);
+        assert_eq!(
+            said.instances.iter().filter(|(_, standing)| *standing == InstancePurgeState::Waiting).count(),
+            2
+        );
         let younger = |applied| Heartbeat { generation: 1, ..card(applied) };
         view.see("a", Some(younger(3)), LEASE, 10_000);
         view.see_own(&younger(3), 10_000);
@@ -417,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_an_instance_says_past_the_bucket_counts_for_that_process_and_stream_alone() {
-        let carried = |instance: &str, generation, applied| Carried {
+        let carried = |instance: &str, generation, applied| AppliedNotice {
             name: "b".into(),
             instance: instance.into(),
             generation,
@@ -426,26 +429,29 @@ mod tests {
         let mut view = seen(card(6), 10_000);
         view.hear(&carried("another", 0, 7));
         view.hear(&carried("i", 1, 7));
-        view.hear(&Carried { name: "nobody".into(), ..carried("i", 0, 7) });
-        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        view.hear(&AppliedNotice { name: "nobody".into(), ..carried("i", 0, 7) });
+        assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         view.hear(&carried("i", 0, 7));
-        assert_eq!(of_b(&view), (Standing::Applied, true));
+        assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));
         // A card that was written before it comes after it.
         view.see("b", Some(card(6)), LEASE, 10_001);
         view.hear(&carried("i", 0, 3));
-        assert_eq!(of_b(&view), (Standing::Applied, true));
+        assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));
     }
 
     #[test]
     fn what_is_deleted_or_cannot_be_read_is_waited_for() {
         let mut view = seen(card(7), 10_000);
         view.see("b", None, 60_000, 10_000);
-        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         view.see_own(&card(7), 10_000 + OUT);
-        assert_eq!(of_b(&view), (Standing::LeaseOut, true), "by the lease that it had");
+        assert_eq!(of_b(&view), (InstancePurgeState::LeaseOut, true), "by the lease that it had");
         view.see("c", None, 60_000, 10_000);
         let said = view.judge("a", LEASE, at(7));
-        assert_eq!((said.instances[2].1, said.again_ms), (Standing::Waiting, Some(10_000 + 66_000)));
+        assert_eq!(
+            (said.instances[2].1, said.again_ms),
+            (InstancePurgeState::Waiting, Some(10_000 + 66_000))
+        );
     }
 
     #[test]

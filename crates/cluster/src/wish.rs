@@ -12,11 +12,11 @@ use tokio::{
 };
 
 use crate::{
-    CarriesOut,
+    PurgeExecutor,
     client::Common,
     counts::count,
-    record::{Purge, RECORD_BYTES_MAX, Record, Says},
-    view::{Place, PurgeProgress, Standing},
+    record::{Purge, RECORD_BYTES_MAX, Record, RecordContent},
+    view::{InstancePurgeState, PurgeProgress, StreamPosition},
 };
 
 /// Purges that wait for the cluster at once; more are refused.
@@ -43,21 +43,21 @@ pub struct Outcome {
     /// Its sequence in the stream.
     pub sequence: u64,
     /// Each instance, where it was to hold everywhere.
-    pub instances: Vec<Told>,
+    pub instances: Vec<InstanceOutcome>,
 }
 
 /// An instance, as a purge found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct InstanceOutcome {
     /// Its name.
     pub name: String,
     /// How it is to the purge.
-    pub standing: Standing,
+    pub standing: InstancePurgeState,
 }
 
 /// Why a purge did not come to that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum PurgeRequestError {
     /// It is not in the stream, as far as we know.
     #[error("the cluster has not taken it: {0}")]
     NotTold(String),
@@ -76,7 +76,7 @@ pub enum Refused {
 }
 
 fn missing(outcome: &Outcome) -> String {
-    let waiting = outcome.instances.iter().filter(|told| told.standing == Standing::Waiting);
+    let waiting = outcome.instances.iter().filter(|told| told.standing == InstancePurgeState::Waiting);
     let names: Vec<_> = waiting.map(|told| told.name.as_str()).collect();
     match names[..] {
         [] => "this instance has not heard from the cluster since".to_owned(),
@@ -93,24 +93,25 @@ pub(crate) struct PurgeRequest {
     pub(crate) is_carried_out: bool,
     pub(crate) scope: Scope,
     pub(crate) at_most: Duration,
-    pub(crate) reply: oneshot::Sender<Result<Outcome, Refused>>,
+    pub(crate) reply: oneshot::Sender<Result<Outcome, PurgeRequestError>>,
 }
 
 /// Which of the stream's records hold here already.
-pub(crate) type CarriedOut = Rc<RefCell<HashSet<String>>>;
+pub(crate) type AppliedRecords = Rc<RefCell<HashSet<String>>>;
 
 /// Sees to one.
 pub(crate) async fn fulfil(
     common: Arc<Common>,
-    server: Arc<dyn CarriesOut>,
-    carried_out: CarriedOut,
+    server: Arc<dyn PurgeExecutor>,
+    carried_out: AppliedRecords,
     wish: PurgeRequest,
 ) {
     let PurgeRequest { purge, is_carried_out, scope, at_most, reply } = wish;
     let until = Instant::now() + at_most;
     let id = format!("{}-{}", common.instance, common.next_number());
     let to = if scope == Scope::Everywhere { common.inbox.borrow().clone() } else { String::new() };
-    let record = Record { id: id.clone(), by: common.config.name.to_string(), to, says: Says::Purge(purge) };
+    let record =
+        Record { id: id.clone(), by: common.config.name.to_string(), to, says: RecordContent::Purge(purge) };
     if is_carried_out {
         carried_out.borrow_mut().insert(id.clone());
     }
@@ -119,7 +120,7 @@ pub(crate) async fn fulfil(
         // Should it come all the same, it is carried out once more.
         carried_out.borrow_mut().remove(&id);
     }
-    if let Ok(Place { generation, sequence }) = told {
+    if let Ok(StreamPosition { generation, sequence }) = told {
         server.begins(generation, sequence);
         if is_carried_out && server.carries_own_again() {
             // Then it holds here whatever others have answered us.
@@ -139,10 +140,14 @@ pub(crate) async fn fulfil(
 }
 
 /// Puts a record into the stream; its place there.
-pub(crate) async fn tell(common: &Common, record: &Record, until: Instant) -> Result<Place, Refused> {
+pub(crate) async fn tell(
+    common: &Common,
+    record: &Record,
+    until: Instant,
+) -> Result<StreamPosition, PurgeRequestError> {
     let bytes = record.to_bytes();
     if bytes.len() > RECORD_BYTES_MAX {
-        return Err(Refused::TooLong);
+        return Err(PurgeRequestError::TooLong);
     }
     let bytes = bytes::Bytes::from(bytes);
     let mut open = common.open.subscribe();
@@ -150,11 +155,13 @@ pub(crate) async fn tell(common: &Common, record: &Record, until: Instant) -> Re
     loop {
         let context = match timeout_at(until, open.wait_for(Option::is_some)).await {
             Ok(Ok(context)) => context.clone(),
-            Ok(Err(_)) => return Err(Refused::Stopping),
+            Ok(Err(_)) => return Err(PurgeRequestError::Stopping),
             Err(_) => None,
         };
         let Some(context) = context.filter(|_| Instant::now() < until) else {
-            return Err(Refused::NotTold(why.unwrap_or_else(|| common.state.borrow().words.clone())));
+            return Err(PurgeRequestError::NotTold(
+                why.unwrap_or_else(|| common.state.borrow().words.clone()),
+            ));
         };
         let before = (common.generation(), common.applied());
         let message = PublishMessage::build().payload(bytes.clone()).message_id(&record.id);
@@ -172,9 +179,9 @@ pub(crate) async fn tell(common: &Common, record: &Record, until: Instant) -> Re
                     // The stream is another, or an older state of itself: what came before is not what we know, and
                     // no card that was written before is about this sequence.
                     common.doubt.notify_one();
-                    return Ok(Place { sequence, generation: generation + 1 });
+                    return Ok(StreamPosition { sequence, generation: generation + 1 });
                 }
-                return Ok(Place { sequence, generation });
+                return Ok(StreamPosition { sequence, generation });
             }
             Ok(Err(error)) => why = Some(words(&error)),
             Err(_) => why = Some("no acknowledgement in time: too few of its servers may be up".to_owned()),
@@ -197,20 +204,25 @@ fn words(error: &async_nats::jetstream::context::PublishError) -> String {
 }
 
 /// Waits until a purge holds everywhere.
-async fn everywhere(common: &Common, place: Place, until: Instant) -> Result<Outcome, Refused> {
+async fn everywhere(
+    common: &Common,
+    place: StreamPosition,
+    until: Instant,
+) -> Result<Outcome, PurgeRequestError> {
     let mut view = common.view.subscribe();
     let lease_ms = u64::try_from(common.config.lease.as_millis()).unwrap_or(u64::MAX);
     loop {
         let PurgeProgress { instances, is_settled, again_ms } =
             view.borrow_and_update().judge(common.config.name.as_str(), lease_ms, place);
-        let instances = instances.into_iter().map(|(name, standing)| Told { name, standing }).collect();
+        let instances =
+            instances.into_iter().map(|(name, standing)| InstanceOutcome { name, standing }).collect();
         let outcome = Outcome { sequence: place.sequence, instances };
         if is_settled {
             return Ok(outcome);
         }
         if Instant::now() >= until {
             count(&common.counts.late);
-            return Err(Refused::NotYet(outcome));
+            return Err(PurgeRequestError::NotYet(outcome));
         }
         let again = async {
             match again_ms {
@@ -228,7 +240,7 @@ async fn everywhere(common: &Common, place: Place, until: Instant) -> Result<Out
         tokio::select! {
             changed = view.changed() => {
                 if changed.is_err() {
-                    return Err(Refused::Stopping);
+                    return Err(PurgeRequestError::Stopping);
                 }
             }
             () = again => {}

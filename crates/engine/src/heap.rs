@@ -30,7 +30,7 @@ pub const STAYS_OUT_MS: u64 = 10_000;
 pub const WORTH_BYTES: usize = 4 << 20;
 const WORTH_SHARE: usize = 8;
 
-static DOOR: Door = Door { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
+static DOOR: TrimGate = TrimGate { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
 
 /// How much one server, or one loop of it, uses: now, and at the most since memory was given back.
 #[derive(Debug, Default)]
@@ -100,12 +100,12 @@ pub fn trims() -> u64 {
 }
 
 /// Who asks while somebody has asked already is served with them.
-struct Door {
+struct TrimGate {
     is_asked: AtomicBool,
     trims: AtomicU64,
 }
 
-impl Door {
+impl TrimGate {
     fn ask(&self, begin: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         if self.is_asked.swap(true, SeqCst) {
             return Ok(());
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn who_asks_together_is_served_together() {
-        let door = Door { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
+        let door = TrimGate { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
         let mut begun = 0;
         let mut ask = |error: bool| {
             let _ = door.ask(|| {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::share::{Common, Share};
+use crate::share::{CommonPart, Share};
 
 /// Bytes of one kind that a core holds for its clients.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct ClientMemoryBudget {
 
 impl ClientMemoryBudget {
     /// Creates a core's part of `total`, with nothing held.
-    pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
+    pub fn new(common: Arc<CommonPart>, total: usize, cores: usize) -> Self {
         Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into() }
     }
 

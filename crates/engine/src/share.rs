@@ -112,12 +112,12 @@ impl Eq for ClientBudget {}
 
 /// The common part of one kind: how much of it is taken.
 #[derive(Debug, Default)]
-pub struct Common {
+pub struct CommonPart {
     pool: Pool,
     budget: Option<Arc<ClientBudget>>,
 }
 
-impl Common {
+impl CommonPart {
     /// Creates the common part of a kind: one of a budget's, or one that stands by itself.
     #[must_use]
     pub fn within(budget: Option<&Arc<ClientBudget>>) -> Arc<Self> {
@@ -187,7 +187,7 @@ impl Common {
 /// A core's part.
 #[derive(Debug)]
 pub struct Share {
-    common: Arc<Common>,
+    common: Arc<CommonPart>,
     common_max: usize,
     own: usize,
     step: usize,
@@ -196,7 +196,7 @@ pub struct Share {
 
 impl Share {
     /// Creates a core's part of `total`, with nothing taken of the common part.
-    pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
+    pub fn new(common: Arc<CommonPart>, total: usize, cores: usize) -> Self {
         common.enter();
         let mut share = Self { common, common_max: 0, own: 0, step: 1, taken: 0 };
         share.resize(total, cores);
@@ -292,7 +292,7 @@ mod tests {
     /// Two kinds of a budget on all cores; the first kind's total is more than the budget.
     fn kinds() -> Vec<Share> {
         let budget = ClientBudget::new(TOTAL, 2);
-        let commons = [(); 2].map(|()| Common::within(Some(&budget)));
+        let commons = [(); 2].map(|()| CommonPart::within(Some(&budget)));
         let shares = commons.iter().zip([2 * TOTAL, TOTAL / 2]);
         shares
             .flat_map(|(common, total)| (0..CORES).map(move |_| Share::new(Arc::clone(common), total, CORES)))
@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn cores() -> Vec<Share> {
-        let common = Arc::new(Common::default());
+        let common = Arc::new(CommonPart::default());
         (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect()
     }
 
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn a_share_that_ends_gives_back() {
         let budget = ClientBudget::new(TOTAL, 1);
-        let mut share = Share::new(Common::within(Some(&budget)), TOTAL, 1);
+        let mut share = Share::new(CommonPart::within(Some(&budget)), TOTAL, 1);
         assert!(share.allows(TOTAL / 2));
         drop(share);
         assert_eq!((budget.common.taken.load(Relaxed), budget.common.sharers.load(Relaxed)), (0, 0));

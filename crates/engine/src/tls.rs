@@ -88,7 +88,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 
 /// What a server shows to who comes by TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
+pub enum CertificateSource {
     /// The certificate of these files, as they are at the start.
     Pair(Pair),
     /// Those of a table, whatever is in it when somebody comes.
@@ -100,10 +100,14 @@ pub enum Shown {
 ///
 /// # Errors
 /// [`TlsError`]
-pub fn acceptor(shown: &Shown, protocols: &[&[u8]], clients: Option<&Path>) -> Result<TlsAcceptor, TlsError> {
+pub fn acceptor(
+    shown: &CertificateSource,
+    protocols: &[&[u8]],
+    clients: Option<&Path>,
+) -> Result<TlsAcceptor, TlsError> {
     let certificates = match shown {
-        Shown::Pair(pair) => Arc::new(Certificates::new(&[Arc::new(Certificate::read(pair)?)])),
-        Shown::Table(table) => Arc::clone(table),
+        CertificateSource::Pair(pair) => Arc::new(Certificates::new(&[Arc::new(Certificate::read(pair)?)])),
+        CertificateSource::Table(table) => Arc::clone(table),
     };
     let clients = clients.map(Authorities::read).transpose()?;
     let clients = clients.as_ref().map(|authorities| (authorities, true));

@@ -9,10 +9,10 @@
 use engine::store::{
     BodyLength, Hash, Lookup, NewObject, StoreConfig,
     directory::IndexOwner,
-    index::{Found, Index, Slot},
+    index::{Index, Slot, SlotLookup},
     open_anon,
     segments::{SegmentState, Segments},
-    turns::Turns,
+    turns::Epochs,
 };
 use loom::{
     sync::{
@@ -49,11 +49,11 @@ fn assert_whole(found: Slot, numbers: &[u32]) {
 
 struct Shared {
     index: Index,
-    turns: Turns,
+    turns: Epochs,
 }
 
 fn shared(pages: usize) -> (Arc<Shared>, IndexOwner) {
-    let shared = Arc::new(Shared { index: Index::reserve(pages, 1).unwrap(), turns: Turns::new(2) });
+    let shared = Arc::new(Shared { index: Index::reserve(pages, 1).unwrap(), turns: Epochs::new(2) });
     let owner = IndexOwner::new(&shared.index, 0, 1);
     (shared, owner)
 }
@@ -69,9 +69,9 @@ fn a_lookup_returns_a_slot_as_it_was_at_one_moment() {
             thread::spawn(move || {
                 shared.turns.begin(1);
                 match shared.index.lookup(hash) {
-                    Found::Slot(found, _) => assert_whole(found, &[1, 2, 3]),
-                    Found::Contended => {}
-                    Found::Absent => panic!("a linked object is always found (I5)"),
+                    SlotLookup::Slot(found, _) => assert_whole(found, &[1, 2, 3]),
+                    SlotLookup::Contended => {}
+                    SlotLookup::Absent => panic!("a linked object is always found (I5)"),
                 }
                 shared.turns.end(1);
             })
@@ -93,7 +93,7 @@ fn a_slot_that_changes_hands_is_never_seen_half() {
             thread::spawn(move || {
                 shared.turns.begin(1);
                 for (hash, number) in [(one, 1), (two, 2)] {
-                    if let Found::Slot(found, _) = shared.index.lookup(hash) {
+                    if let SlotLookup::Slot(found, _) = shared.index.lookup(hash) {
                         assert_eq!(found, slot(hash, number));
                     }
                 }
@@ -122,9 +122,9 @@ fn found_through(come: std::ops::Range<u32>, shift: u32, preemptions: usize) {
                 for _ in 0..2 {
                     shared.turns.begin(1);
                     match shared.index.lookup(still) {
-                        Found::Slot(found, _) => assert_eq!(found, slot(still, 7)),
-                        Found::Contended => {}
-                        Found::Absent => panic!("a linked object was missed (I5, I7)"),
+                        SlotLookup::Slot(found, _) => assert_eq!(found, slot(still, 7)),
+                        SlotLookup::Contended => {}
+                        SlotLookup::Absent => panic!("a linked object was missed (I5, I7)"),
                     }
                     shared.turns.end(1);
                 }
@@ -164,7 +164,7 @@ fn what_was_unlinked_is_not_found_by_a_later_turn() {
                 let unlinked = done.load(Acquire) == 1;
                 shared.turns.begin(1);
                 let found = shared.index.lookup(hash);
-                assert!(!unlinked || found == Found::Absent, "found after unlink returned (I6)");
+                assert!(!unlinked || found == SlotLookup::Absent, "found after unlink returned (I6)");
                 shared.turns.end(1);
             })
         };
@@ -177,7 +177,7 @@ fn what_was_unlinked_is_not_found_by_a_later_turn() {
 /// A segment with one word in it, and the index's way to it.
 struct Place {
     segments: Segments,
-    turns: Turns,
+    turns: Epochs,
     linked: AtomicU64,
     word: AtomicU64,
 }
@@ -188,7 +188,7 @@ const REUSED: u64 = 9;
 fn place() -> Arc<Place> {
     let place = Place {
         segments: Segments::new(2, 2),
-        turns: Turns::new(2),
+        turns: Epochs::new(2),
         linked: AtomicU64::new(1),
         word: AtomicU64::new(WRITTEN),
     };

@@ -1,46 +1,47 @@
-//! What can be set, in nats-server's words, with its default and its bound.
+//! Configuration of the feed, in nats-server's terms, with defaults and bounds.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use engine::{network::Network, share::ClientBudget, tls::Shown};
+use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
 use crate::{accounts::identity::Authorization, leaf::Remote};
 
-/// Kinds of memory that the feed takes of [`Config::client_budget`]: connections, what waits for clients, subscriptions.
+/// Kinds of memory that the feed charges to [`Config::client_budget`]: connections, backlogs, subscriptions.
 pub const BUDGET_KINDS: usize = 3;
 
-/// Limits on clients. Each has a counter for when it is hit.
+/// Limits on clients. Each limit has a counter for the times that it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections over all cores; one more is told so and closed.
+    /// Connections of all cores; one more gets an error and is closed.
     pub max_connections: usize,
     /// Subscriptions of one connection; one more is refused. 0: no limit.
     pub max_subscriptions: usize,
-    /// Bytes of memory that all clients' subscriptions may take, each counted as if nobody else had a part of its pattern,
-    /// on every core. A connection may take half of it; beyond that its subscriptions are refused. When it is used up,
-    /// the client that takes most is closed for one that takes less.
+    /// Bytes of memory for all clients' subscriptions, on every core; each is counted as if no other shared a
+    /// part of its pattern. A connection may use half of it; further subscriptions are refused. If it is used
+    /// up, the client that uses most is closed for one that uses less.
     pub max_subscription_memory: usize,
-    /// Bytes of one operation's arguments; more, and the connection is closed.
+    /// Bytes of one operation's arguments; a client that sends more is disconnected.
     pub max_control_line: usize,
-    /// Bytes of one message, headers included; more, and the connection is closed.
+    /// Bytes of one message, headers included; a client that sends more is disconnected.
     pub max_payload: usize,
-    /// Bytes that may wait for one client, messages and answers; one more, and it is cut off. From three quarters of it
-    /// on, its producers are held back; from a sixteenth of it in answers on, it is not read from.
+    /// Bytes of one client's backlog of messages and answers; above it, the client is cut off. Above three
+    /// quarters of it, its producers are held back. Above a sixteenth of it in answers, reads from the client
+    /// are paused.
     pub max_pending: usize,
-    /// Bytes of memory that what waits for all clients may take, and messages of theirs that have not come whole; beyond,
-    /// the client that holds most is cut off. From half of it on, producers are held back for consumers for which a
-    /// sixteenth of what else it takes waits.
+    /// Bytes of memory for the backlogs of all clients together, and their incomplete messages; above it, the
+    /// client that holds most is cut off. Above half of it, producers are held back at a sixteenth of the
+    /// usual backlog.
     pub max_pending_total: usize,
-    /// How long a consumer may hold its producers back before it is cut off.
+    /// Time for which a consumer may hold its producers back before it is cut off.
     pub producer_hold_max: Duration,
-    /// Within each such time a client must take what waited for it at its beginning, or a sixteenth of `max_pending`;
-    /// else it is cut off.
+    /// Period in which a client must read the backlog that it had at the period's start, up to a sixteenth of
+    /// `max_pending`; otherwise it is cut off.
     pub write_deadline: Duration,
-    /// A client is asked whether it is there when it was silent for so long.
+    /// Time of silence after which a client is pinged.
     pub ping_interval: Duration,
-    /// Pings that may stay unanswered; one more, and the connection is closed.
+    /// Pings that may stay unanswered before the connection is closed.
     pub ping_max: u32,
-    /// Time from the connection to its CONNECT, where one is needed, and for the handshakes of TLS and WebSocket.
+    /// Time from the connection to its CONNECT, where that is required, and for TLS and WebSocket handshakes.
     pub auth_timeout: Duration,
 }
 
@@ -63,94 +64,95 @@ impl Default for Limits {
     }
 }
 
-/// Whether a connection begins with TLS, or with INFO.
+/// First step of a connection: TLS handshake or INFO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HandshakeFirst {
-    /// With INFO; TLS follows.
+    /// INFO comes first, then TLS.
     #[default]
     No,
-    /// With TLS.
+    /// TLS comes first.
     Yes,
-    /// With TLS if the client begins it within this time, else with INFO.
+    /// TLS comes first if the client begins it within this time; otherwise INFO.
     After(Duration),
 }
 
-/// TLS on a listener.
+/// TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// What is shown.
-    pub shown: Shown,
-    /// Certificates of those who sign clients' certificates, PEM; needed for `verify`.
+    /// Certificate and key of the server.
+    pub shown: CertificateSource,
+    /// CA certificates that sign clients' certificates (PEM); required for `verify`.
     pub ca_file: Option<PathBuf>,
-    /// Clients must show a certificate.
+    /// Clients must present a certificate.
     pub verify: bool,
-    /// A client is the user that its certificate names: by an address or name of the certificate, or by its subject.
-    /// It needs no password.
+    /// A client is the user that its certificate names, by an alternative name or by the subject. It needs no
+    /// password.
     pub map: bool,
-    /// Whether the connection begins with the handshake instead of INFO.
+    /// Selects whether a connection begins with the TLS handshake or with INFO.
     pub handshake_first: HandshakeFirst,
-    /// How long a handshake may take; `None`: [`Limits::auth_timeout`].
+    /// Time for a handshake; `None`: [`Limits::auth_timeout`].
     pub timeout: Option<Duration>,
-    /// Clients that do not begin a handshake are served in clear. (Not over WebSocket.)
+    /// Clients that do not begin a handshake are served without TLS. (Not over WebSocket.)
     pub optional: bool,
 }
 
-/// A listener for browsers.
+/// Settings of the WebSocket listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSocket {
-    /// Where; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// `wss://` with this certificate; `None`: `ws://`.
+    /// TLS settings for `wss://`; `None`: `ws://`.
     pub tls: Option<Tls>,
-    /// Pages of these origins may connect, besides those of this very address; `*`: all.
+    /// Origins whose pages may connect, besides pages of this very address; `*`: all.
     pub allowed_origins: Vec<String>,
-    /// A page may connect only to where it came from, whatever name that has; and if `allowed_origins` lists any, its
-    /// origin must be listed, too.
+    /// A page may connect only to the host name and port that it came from; if `allowed_origins` lists any,
+    /// its origin must be listed, too.
     pub same_origin: bool,
 }
 
-/// How a feed is set up.
+/// Configuration of a feed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Where clients connect; port 0 takes a free one.
+    /// Address for clients; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// Processors to run one loop on each; empty: every one that the process may use.
+    /// Processors, each of which runs one loop; empty: every one that the process may use.
     pub cores: Vec<usize>,
-    /// Connections that come one after the other are likely to talk to each other: so many of them are gathered on one
-    /// core before the next gets as many. What stays on its core costs about half of what crosses. 1: each
-    /// connection to the core that has fewest.
+    /// Connections assigned to one core before the next core gets as many, because clients that connect one
+    /// after the other are likely to talk to each other. A message that stays on its core costs about half of
+    /// one that crosses. 1: each connection goes to the core with fewest.
     pub gathered: usize,
-    /// The server's name in INFO.
+    /// Name of the server in INFO.
     pub server_name: String,
-    /// Words about this server, by which tools choose it.
+    /// Tags of the server, by which tools select it.
     pub server_tags: Vec<String>,
-    /// Whether messages may have headers.
+    /// Allows messages with headers.
     pub headers: bool,
-    /// Who may do what.
+    /// Users, accounts and permissions.
     pub authorization: Authorization,
     /// Limits on clients.
     pub limits: Limits,
-    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
+    /// Memory budget for clients, shared by all servers of the process; `None`: each limit stands by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Bytes of memory that requests to services of other accounts may take while they wait for their answers; beyond, those
-    /// of a client that has much are answered as if nobody were there.
+    /// Bytes of memory for pending requests to services of other accounts. Above it, requests of a client
+    /// that has many pending are answered as if there were no responders.
     pub waiting_requests_bytes_max: usize,
-    /// TLS, required of all clients; `None`: plain.
+    /// TLS, required of all clients; `None`: without TLS.
     pub tls: Option<Tls>,
-    /// A listener for browsers.
+    /// WebSocket listener.
     pub websocket: Option<WebSocket>,
-    /// Connections, by whatever listener, begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
-    /// then claim any address: listen where only the proxy reaches.
+    /// Connections to all listeners begin with a PROXY protocol header, version 1 or 2. Any peer that can
+    /// connect can then claim any address, so listen only where the proxy alone can connect.
     pub proxy_protocol: bool,
-    /// Networks in which each connection counts as a client of its own: a large NAT, or a proxy that names no clients.
+    /// Networks in which each connection counts as a separate client: a large NAT, or a proxy that does not
+    /// name its clients.
     pub shared_networks: Vec<Network>,
-    /// Other servers' addresses, told to clients in `connect_urls`.
+    /// Addresses of other servers, announced to clients in `connect_urls`.
     pub connect_urls: Vec<String>,
-    /// Hubs that are joined as a leaf node, at most [`crate::leaf::REMOTES_MAX`].
+    /// Hubs to join as a leaf node, at most [`crate::leaf::REMOTES_MAX`].
     pub hubs: Vec<Remote>,
-    /// A server that is stopping tells its clients, and lets them leave for so long before it closes the first.
+    /// Time that clients have to leave a stopping server before it closes the first.
     pub lame_duck_grace_period: Duration,
-    /// The closing of those that are left is spread over this time.
+    /// Time over which the closing of the remaining clients is spread.
     pub lame_duck_duration: Duration,
 }
 

@@ -1,9 +1,9 @@
-//! What the feed counts.
+//! Counters of the feed.
 
 use crate::client::connection::CloseReason;
 
 engine::counters! {
-    /// What the feed counts, per core.
+    /// Counters and gauges of the feed, one row for each core.
     pub enum Counter {
         Accepted => Counter, "feed_accepted", None, "Connections accepted.";
         HandedOff => Counter, "feed_handed_off", None, "Connections given to a core that had fewer.";
@@ -86,7 +86,7 @@ engine::counters! {
 }
 
 impl Counter {
-    /// The counter of a reason to close, if it has one.
+    /// Returns the counter of a close reason, if it has one.
     pub(crate) fn of_closed(closed: CloseReason) -> Option<Self> {
         Some(match closed {
             CloseReason::ProtocolViolation => Self::ProtocolViolations,

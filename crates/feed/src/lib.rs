@@ -4,18 +4,18 @@
 //!   producers                                                                              consumers
 //!      │ bytes                                                                                 ▲ one write each
 //!  ┌─ serve ───────┐   ┌─ session ────────┐   ┌─ publish ─────────────────┐   ┌─ outbox ───────┴─┐
-//!  │ one read into │──▶│ operations, runs │──▶│ matching ◀─ trie          │──▶│ chunks that go   │
-//!  │ the scratch   │   │ of publishes     │   │ subscriber by subscriber  │   │ round            │
+//!  │ one read into │──▶│ operations, runs │──▶│ matching ◀─ trie          │──▶│ chunks that are  │
+//!  │ the scratch   │   │ of publishes     │   │ subscriber by subscriber  │   │ reused           │
 //!  └───────▲───────┘   └──────────────────┘   └────────────┬──────────────┘   └───────┬──────────┘
-//!          │ paused                                        │ one batch a turn         │ too much waits
+//!          │ paused                                        │ one batch a turn         │ large backlog
 //!          └────────────────── backpressure ◀──────────────┼──────────────────────────┘
 //!                                                          ▼
 //!                                     across ═ ring ═▶ inbox of another core ─▶ publish there
 //! ```
 //!
-//! One loop per core; a connection lives and dies on its core. A message is copied from the read buffer into the output
-//! of each local consumer, and once into a batch for each other core that has any. In steady state nothing of this
-//! allocates or locks (`hot_path_tests`).
+//! Each core runs one loop, and a connection stays on its core. A message is copied from the read buffer into
+//! the output of each local consumer, and once into a batch for each other core that has consumers. In steady
+//! state nothing of this allocates or locks (`hot_path_tests`).
 
 mod accounts;
 mod client;
@@ -41,6 +41,6 @@ pub use crate::monitor::snapshot::{Snapshot, Totals};
 pub use accounts::identity;
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use counters::Counter;
-pub use engine::tls::{Shown, TlsError, certificates::Pair};
+pub use engine::tls::{CertificateSource, TlsError, certificates::Pair};
 pub use monitor::snapshot;
 pub use server::{NoAnswer, ReloadError, Server, StartError};

@@ -1,4 +1,4 @@
-//! Starting and stopping the feed: sockets, one loop per core, and what runs on each.
+//! Start and stop of the feed: its sockets, one loop per core, and the tasks on each.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use engine::{
         self, CoreContext, Cores, CoresConfig,
         listener::{Balance, bind_all},
         mesh::{self, Mesh},
-        run::{CoreFailure, Drained},
+        run::{CoreFailure, DrainReport},
     },
     journal::{Journal, Scribe},
     meter::{CoreCounters, CounterSet, Registry},
@@ -47,31 +47,31 @@ use crate::{
     routing::trie::CORES_MAX,
 };
 
-/// Pause after an accept that failed for want of files or memory: trying at once would spin.
+/// Pause after an accept that failed for lack of file descriptors or memory; trying again at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a reload may wait until each core takes a message.
+/// Time that a reload waits until every core accepts a message.
 const RELOAD_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Why the feed could not start.
+/// Error of a failed start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on; it says which one.
+    /// An address cannot be listened on; the error names it.
     #[error("{0}")]
     Listen(io::Error),
-    /// The users, accounts or permissions are not sound.
+    /// The users, accounts or permissions are invalid.
     #[error("the authorization cannot be used: {0}")]
     Authorization(#[from] SpecError),
-    /// The certificates or keys cannot be used.
+    /// The certificates or keys are unusable.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] TlsError),
-    /// A hub cannot be joined as it is configured.
+    /// The configuration of a hub is invalid.
     #[error("{0}")]
     Leaf(String),
-    /// More loops than a message's list of cores has room for.
+    /// There are more loops than a message's set of cores can hold.
     #[error("{0} cores: the feed uses at most {CORES_MAX}; name some with --cores")]
     TooManyCores(usize),
-    /// The processors, or what wakes the loops, cannot be had.
+    /// The processors, or the wake-up handles of the loops, are not available.
     #[error("cannot prepare the loops: {0}")]
     Prepare(io::Error),
     /// The loops cannot be started.
@@ -79,34 +79,34 @@ pub enum StartError {
     Cores(#[from] cores::run::StartError),
 }
 
-/// Why a core did not do what it was asked.
+/// A core did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("a core did not answer; the server may be stopping")]
 pub struct NoAnswer;
 
-/// Why a configuration was not taken over.
+/// Error of a reload; the old configuration stays active.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The users, accounts or permissions are not sound.
+    /// The users, accounts or permissions are invalid.
     #[error("the authorization cannot be used: {0}")]
     Authorization(#[from] SpecError),
-    /// The certificates or keys cannot be used.
+    /// The certificates or keys are unusable.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] TlsError),
-    /// A hub cannot be joined as it is configured.
+    /// The configuration of a hub is invalid.
     #[error("{0}")]
     Leaf(String),
-    /// A core did not take it.
+    /// A core did not accept the new configuration.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
 }
 
-/// Which listener a client came in by.
+/// Listener that accepted a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// NATS over TCP.
+    /// NATS over TCP, with or without TLS.
     Nats,
-    /// WebSocket.
+    /// NATS over WebSocket.
     Web,
 }
 
@@ -125,7 +125,7 @@ pub struct Server {
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]
 type OneAtATime<T> = std::sync::Mutex<T>;
 
-/// What one core is started with.
+/// Resources with which one core is started.
 struct Seed {
     listener: TcpListener,
     web_listener: Option<TcpListener>,
@@ -135,7 +135,7 @@ struct Seed {
     scribe: Option<Scribe>,
 }
 
-/// What all are started with.
+/// Resources that all cores share.
 struct Common {
     shared: Arc<SharedState>,
     settings: Arc<Settings>,
@@ -144,18 +144,21 @@ struct Common {
 }
 
 impl Server {
-    /// Binds and starts one loop per core. When it returns, connections are accepted.
+    /// Binds the sockets and starts one loop per core. Connections are accepted once the function has
+    /// returned.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`] if the configuration is invalid, an address cannot be bound, or the loops cannot be
+    /// started.
     pub fn start(config: Config) -> Result<Self, StartError> {
         Self::start_logged(config, None)
     }
 
-    /// The same; who is cut off is said in a journal that has a ring left for each loop.
+    /// Starts the feed as [`Server::start`] does, with a journal for records of slow consumers that are cut
+    /// off. The journal must have a free ring for each loop.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError`]: see [`Server::start`].
     pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
         let processors = if config.cores.is_empty() {
             let available = cores::available().map_err(StartError::Prepare)?;
@@ -227,7 +230,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the thread that answers in the system account; it ends with the last loop.
+    /// Starts the thread that answers requests in the system account; it ends with the last loop.
     fn answer_in_system(&self, told: mpsc::Receiver<SystemEvent>) -> io::Result<()> {
         let (looker, settings) = (self.looker(), Arc::clone(&self.settings));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -239,31 +242,31 @@ impl Server {
         std::thread::Builder::new().name("feed-system".to_owned()).spawn(answer).map(drop)
     }
 
-    /// What was bound: the clients' address first, then the browsers' if there is one.
+    /// Returns the bound addresses: the one for NATS clients, then the WebSocket listener's if there is one.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
     }
 
-    /// All counters, gauges and histograms.
+    /// Returns the registry of all counters, gauges and histograms.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
     }
 
-    /// What one counter says, over all cores.
+    /// Returns the value of a counter, summed over all cores.
     #[must_use]
     pub fn counted(&self, counter: Counter) -> u64 {
         self.counters.total(counter)
     }
 
-    /// Whether every loop accepts connections.
+    /// Returns whether every loop accepts connections.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.ready.load(Ordering::Acquire) == self.loops
     }
 
-    /// What looks at it, for its pages.
+    /// Returns the source of the monitoring pages' data.
     #[must_use]
     pub fn looker(&self) -> Looker {
         Looker {
@@ -274,11 +277,10 @@ impl Server {
         }
     }
 
-    /// What the server looks like now, but for the subscriptions. Put together of steps, each of which costs a loop
-    /// little.
+    /// Takes a snapshot of the server without its subscriptions, in steps that each cost a loop little.
     ///
     /// # Errors
-    /// A loop did not answer within two seconds.
+    /// [`NoAnswer`] if a loop did not answer within two seconds.
     pub fn snapshot(&self) -> impl Future<Output = Result<Snapshot, NoAnswer>> + Send + use<> {
         let looker = self.looker();
         async move {
@@ -296,21 +298,21 @@ impl Server {
         }
     }
 
-    /// What publishes for the program itself.
+    /// Returns a publisher for the program's own messages.
     #[must_use]
     pub fn publisher(&self) -> Publisher {
         Publisher::new(Arc::clone(&self.outside))
     }
 
-    /// Takes over what may change while it runs: users, permissions, limits, the server's name. Clients whose user,
-    /// secret or account is gone or another are closed; the others have the permissions of now, and lose the subscriptions
-    /// that these do not allow. Where there are more than the new limit, the newest of each core are told so and closed.
-    /// A hub that is configured as before stays joined; another is left, or joined. The addresses and the number of
-    /// cores stay as they are.
+    /// Activates a new configuration: users, permissions, limits, the server's name. Clients whose user,
+    /// secret or account is gone or has changed are closed. Other clients get the new permissions, and lose
+    /// the subscriptions that these do not allow. If there are more connections than the new limit, the
+    /// newest of each core get an error and are closed. A hub whose configuration is unchanged stays joined;
+    /// other hubs are left or joined. The addresses and the number of cores stay.
     ///
     /// # Errors
-    /// Nothing has changed then, on no core: the new configuration is not sound, the server is stopping, or a core has
-    /// taken nothing for two seconds.
+    /// [`ReloadError`] if the configuration is invalid, the server is stopping, or a core has accepted
+    /// nothing for two seconds. Nothing has changed then, on any core.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
@@ -323,7 +325,7 @@ impl Server {
         let surplus = self.counters.total(Counter::Connections).saturating_sub(max);
         self.shared.surplus.store(usize::try_from(surplus).unwrap_or(usize::MAX), Ordering::Release);
         for core in 0..self.loops {
-            // There is room, and nobody else sends meanwhile.
+            // There is room on every core, and the lock keeps other senders out.
             outside.send(core, Message::Reload(Arc::clone(&settings))).map_err(|_| NoAnswer)?;
         }
         outside.flush();
@@ -332,20 +334,22 @@ impl Server {
         Ok(())
     }
 
-    /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
+    /// Completes once a loop has ended. A loop ends by itself only when it fails; [`Server::drain`] then
+    /// returns the reason.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.cores.ended()
     }
 
-    /// Accepts nothing more, tells clients to go elsewhere, lets them leave, closes those that are left, and stops.
+    /// Stops accepting connections, tells clients to go elsewhere, lets them leave, closes the rest, and
+    /// stops.
     ///
     /// # Errors
-    /// A loop had failed, or fails now.
-    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+    /// [`CoreFailure`] if a loop has failed before, or fails during the drain.
+    pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         self.cores.drain(at_most)
     }
 
-    /// The outside's sending half, at a moment when each core takes a message more.
+    /// Locks the sender to the cores at a moment when each core has room for one more message.
     fn with_room_for_all(&self) -> Result<std::sync::MutexGuard<'_, mesh::Sender<Message>>, NoAnswer> {
         let begun = cores::clock::now();
         loop {
@@ -399,7 +403,8 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     drop((listener, web_listener));
     shared.ready.fetch_sub(1, Ordering::AcqRel);
     see_off(&local).await;
-    // A loop stays until the last client of all loops is gone: its messages may be on their way to here.
+    // A loop runs until the last client of all loops is gone, because that client's messages may be on their
+    // way here.
     while common.balance.total() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -411,7 +416,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     Ok(())
 }
 
-/// Lame duck: clients are told to go elsewhere; those that stay are closed one after the other.
+/// Lame duck mode: tells clients to go elsewhere, and closes the remaining ones one after the other.
 async fn see_off(local: &Rc<Local>) {
     let (grace, duration) = {
         let core = &mut *local.core.borrow_mut();
@@ -478,7 +483,7 @@ async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Doo
                 }
             }
             Err(error) => {
-                // Out of files or memory, or a client that was gone at once: the loop must live on.
+                // File descriptors or memory ran out, or the client left at once: the loop must go on.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -486,7 +491,7 @@ async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Doo
     }
 }
 
-/// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
+/// Hands a new connection to a core that has fewer; keeps it if that core cannot accept it now.
 fn hand_off(
     local: &Rc<Local>,
     core: &mut Core,
@@ -517,17 +522,17 @@ pub(crate) fn take_over(
     }
 }
 
-/// Serves a connection, if the limits allow one more.
+/// Serves a connection if the limits allow one more.
 fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
     if core.balance.total() >= core.settings.config.limits.max_connections || !core.has_connection_memory() {
         core.count(Counter::ConnectionsRefused);
         let mut line = Vec::new();
         Rejection::ConnectionsExceeded.write(&mut line);
-        // The socket is fresh and empty: it takes a line, or the client is gone.
+        // The socket's buffer is empty, so it accepts a line unless the client has left.
         let _ = socket.try_write(&line);
         return;
     }
-    // Whatever is to be said is said in one write; waiting for more would only add latency.
+    // Every batch of output is one write, so waiting for more (Nagle) would only add latency.
     let _ = socket.set_nodelay(true);
     if core.settings.config.proxy_protocol {
         proxy_protocol::read(local, core, socket, address.ip(), door);
@@ -536,7 +541,7 @@ fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketA
     }
 }
 
-/// Serves a connection of this address.
+/// Serves a connection under this client address.
 pub(crate) fn begin(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
     let arrival = Arrival::new(core, address, Transport { websocket: door == Door::Web, tls: None });
     if door == Door::Nats && core.settings.config.tls.is_none() {

@@ -13,24 +13,24 @@ use std::{
 
 use axum::serve::Listener;
 use engine::{
-    bounded::{self, Connection, Place},
+    bounded::{self, Connection, ConnectionSlot},
     tls::{Accept, ServerStream, TlsAcceptor},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A listener, and what its connections begin with.
-pub(crate) struct Door {
+pub(crate) struct BoundedListener {
     listener: bounded::Listener,
     tls: Option<TlsAcceptor>,
 }
 
-impl Door {
+impl BoundedListener {
     pub(crate) fn new(listener: bounded::Listener, tls: Option<TlsAcceptor>) -> Self {
         Self { listener, tls }
     }
 }
 
-impl Listener for Door {
+impl Listener for BoundedListener {
     type Io = Stream;
     type Addr = SocketAddr;
 
@@ -51,7 +51,7 @@ impl Listener for Door {
 
 /// One that came in.
 pub(crate) struct Stream {
-    place: Place,
+    place: ConnectionSlot,
     state: State,
 }
 
@@ -66,7 +66,7 @@ enum State {
 
 impl Stream {
     /// Its place.
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &ConnectionSlot {
         &self.place
     }
 

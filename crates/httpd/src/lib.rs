@@ -33,14 +33,14 @@ use axum::{
     serve::IncomingStream,
 };
 use engine::{
-    bounded::{self, Bounds, Place},
+    bounded::{self, Bounds, ConnectionSlot},
     network::Network,
     tls::TlsAcceptor,
 };
 use http_body::{Frame, SizeHint};
 use wire::http1::url::{self, Scheme};
 
-use self::door::Door;
+use self::door::BoundedListener;
 
 /// A head must be there within this time, however it dribbles in; as the accelerator's `request-head-time-max`.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
@@ -133,18 +133,18 @@ pub async fn serve_behind(
 ) -> io::Result<()> {
     let pages = pages.layer(middleware::from_fn_with_state(proxies, mark));
     let pages = pages.into_make_service_with_connect_info::<Arrival>();
-    axum::serve(Door::new(listener, tls), pages).with_graceful_shutdown(stop).await
+    axum::serve(BoundedListener::new(listener, tls), pages).with_graceful_shutdown(stop).await
 }
 
 /// Who came, and its place.
 #[derive(Clone)]
 struct Arrival {
     peer: Peer,
-    place: Place,
+    place: ConnectionSlot,
 }
 
-impl Connected<IncomingStream<'_, Door>> for Arrival {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
+impl Connected<IncomingStream<'_, BoundedListener>> for Arrival {
+    fn connect_info(stream: IncomingStream<'_, BoundedListener>) -> Self {
         Self { peer: Peer(*stream.remote_addr()), place: stream.io().place().clone() }
     }
 }
@@ -173,7 +173,7 @@ async fn mark(
         request
     } else {
         place.receiving();
-        request.map(|body| Body::new(Receiving { body, place: place.clone(), bytes: 0 }))
+        request.map(|body| Body::new(RequestBody { body, place: place.clone(), bytes: 0 }))
     };
     let response = next.run(request).await;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -186,16 +186,16 @@ async fn mark(
 
 /// A body with something that lives until it was handed over whole, or its client is gone.
 pub fn keep<T: Send + Unpin + 'static>(body: Body, kept: T) -> Body {
-    Body::new(Keeping { body, _kept: kept })
+    Body::new(GuardedBody { body, _kept: kept })
 }
 
 /// See [`keep`].
-struct Keeping<T> {
+struct GuardedBody<T> {
     body: Body,
     _kept: T,
 }
 
-impl<T: Unpin> HttpBody for Keeping<T> {
+impl<T: Unpin> HttpBody for GuardedBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -224,7 +224,7 @@ fn names_one_host(request: &Request) -> bool {
 }
 
 /// The answer to a request that no page sees.
-fn refused(status: StatusCode, text: &'static str, closes: bool, place: Place) -> Response {
+fn refused(status: StatusCode, text: &'static str, closes: bool, place: ConnectionSlot) -> Response {
     place.working();
     let mut response = (status, text).into_response();
     if closes {
@@ -234,22 +234,22 @@ fn refused(status: StatusCode, text: &'static str, closes: bool, place: Place) -
 }
 
 /// The answer's body, with a place that hears when it was handed over whole, or its client is gone.
-fn answering(response: Response, place: Place) -> Response {
+fn answering(response: Response, place: ConnectionSlot) -> Response {
     response.map(|body| {
         let bytes = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        keep(body, Answering { place, bytes })
+        keep(body, ResponseGuard { place, bytes })
     })
 }
 
 /// A request's body on its way to its handler.
-struct Receiving {
+struct RequestBody {
     body: Body,
-    place: Place,
+    place: ConnectionSlot,
     /// That have come.
     bytes: usize,
 }
 
-impl HttpBody for Receiving {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -276,7 +276,7 @@ impl HttpBody for Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         self.place.received();
         if self.bytes >= LARGE_BYTES {
@@ -286,13 +286,13 @@ impl Drop for Receiving {
 }
 
 /// An answer that is under way.
-struct Answering {
-    place: Place,
+struct ResponseGuard {
+    place: ConnectionSlot,
     /// That it had in memory.
     bytes: usize,
 }
 
-impl Drop for Answering {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
         self.place.answered();
         if self.bytes >= LARGE_BYTES {

@@ -63,7 +63,7 @@ pub struct Trial {
 
 /// One placement, over all rounds.
 #[derive(Debug, Clone, Serialize)]
-pub struct Placed {
+pub struct PlacementFigures {
     /// Where.
     pub placement: Placement,
     /// The figure, round by round.
@@ -165,12 +165,16 @@ fn placements_of(cores: &[usize], siblings: &dyn Fn(usize) -> Vec<usize>) -> Vec
 ///
 /// # Errors
 /// See [`TrialError`]. The program that was started is ended in any case.
-pub fn run(trial: &Trial, placements: &[Placement], told: &dyn Fn(&str)) -> Result<Vec<Placed>, TrialError> {
+pub fn run(
+    trial: &Trial,
+    placements: &[Placement],
+    told: &dyn Fn(&str),
+) -> Result<Vec<PlacementFigures>, TrialError> {
     if trial.command.is_empty() {
         return Err(TrialError::NoCommand);
     }
-    let mut placed: Vec<Placed> =
-        placements.iter().map(|p| Placed { placement: p.clone(), figures: Vec::new() }).collect();
+    let mut placed: Vec<PlacementFigures> =
+        placements.iter().map(|p| PlacementFigures { placement: p.clone(), figures: Vec::new() }).collect();
     for round in 0..trial.rounds.max(1) {
         for one in &mut placed {
             told(&format!("round {} of {}: {}", round + 1, trial.rounds.max(1), one.placement.name));
@@ -199,7 +203,7 @@ fn once(trial: &Trial, placement: &Placement) -> Result<f64, TrialError> {
             (output, began.elapsed().as_secs_f64(), command)
         }
         Some(load) => {
-            let mut running = Running(child);
+            let mut running = ChildGuard(child);
             thread::sleep(trial.settle);
             if running.0.try_wait()?.is_some() {
                 return Err(TrialError::Ended(command));
@@ -225,9 +229,9 @@ fn once(trial: &Trial, placement: &Placement) -> Result<f64, TrialError> {
 }
 
 /// A program that is ended when it is let go: asked to first, and killed if it does not listen.
-struct Running(Child);
+struct ChildGuard(Child);
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
@@ -261,7 +265,7 @@ fn number_after(text: &str, after: &str) -> Option<f64> {
 
 /// The report of a trial.
 #[must_use]
-pub fn report(trial: &Trial, placed: &[Placed]) -> Report {
+pub fn report(trial: &Trial, placed: &[PlacementFigures]) -> Report {
     let unit = trial.figure.as_deref().map_or("s", |_| "");
     let mut report = Report {
         data: serde_json::json!({
@@ -281,7 +285,7 @@ pub fn report(trial: &Trial, placed: &[Placed]) -> Report {
             ("to free", ""),
         ],
     );
-    let series = |one: &Placed| one.figures.iter().copied().map(Some).collect::<Vec<_>>();
+    let series = |one: &PlacementFigures| one.figures.iter().copied().map(Some).collect::<Vec<_>>();
     for one in placed {
         let Some(spread) = Spread::of(&one.figures) else { continue };
         let ratio = placed.first().and_then(|free| Ratio::paired(&series(one), &series(free)));

@@ -36,7 +36,7 @@ pub struct Lan {
 
 /// What an interface has carried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct LinkTraffic {
     /// Bytes towards the server.
     pub out_bytes: u64,
     /// Bytes from it.
@@ -119,7 +119,7 @@ impl Lan {
     ///
     /// # Errors
     /// The interface is gone.
-    pub fn carried(&self) -> Result<Carried, String> {
+    pub fn carried(&self) -> Result<LinkTraffic, String> {
         let text = self.near(|| fs::read_to_string("/proc/thread-self/net/dev"))?;
         carried(&text.map_err(|error| error.to_string())?).ok_or_else(|| "the cable is gone".to_owned())
     }
@@ -135,10 +135,10 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 }
 
 /// proc(5), `net/dev`: received bytes are the first field, sent bytes the ninth.
-fn carried(text: &str) -> Option<Carried> {
+fn carried(text: &str) -> Option<LinkTraffic> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'))?;
     let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
-    Some(Carried { back_bytes: *fields.first()?, out_bytes: *fields.get(8)? })
+    Some(LinkTraffic { back_bytes: *fields.first()?, out_bytes: *fields.get(8)? })
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn counters_are_read_by_their_place() {
         let text = "Inter-| Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9 10\n cable: 70 2 0 0 0 0 0 0 900 4 0 0\n";
-        assert_eq!(carried(text), Some(Carried { back_bytes: 70, out_bytes: 900 }));
+        assert_eq!(carried(text), Some(LinkTraffic { back_bytes: 70, out_bytes: 900 }));
         assert_eq!(carried("lo: 1 2"), None);
     }
 

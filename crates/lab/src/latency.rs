@@ -40,10 +40,10 @@ pub struct Latencies {
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum From {
-    /// From when it should have been sent.
+pub enum LatencyOrigin {
+    /// LatencyOrigin when it should have been sent.
     Due,
-    /// From when it was sent.
+    /// LatencyOrigin when it was sent.
     Sent,
 }
 
@@ -77,7 +77,7 @@ impl Percentiles {
 /// A file for other tools could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the histogram: {0}")]
-pub struct Unwritable(String);
+pub struct HistogramWriteFault(String);
 
 impl Default for Latencies {
     fn default() -> Self {
@@ -151,19 +151,19 @@ impl Latencies {
 
     /// The value of a quantile (0 to 1), in nanoseconds: the highest of those that the histogram does not tell apart.
     #[must_use]
-    pub fn quantile(&self, from: From, quantile: f64) -> u64 {
+    pub fn quantile(&self, from: LatencyOrigin, quantile: f64) -> u64 {
         self.of(from).value_at_quantile(quantile)
     }
 
     /// The mean, in nanoseconds.
     #[must_use]
-    pub fn mean(&self, from: From) -> f64 {
+    pub fn mean(&self, from: LatencyOrigin) -> f64 {
         self.of(from).mean()
     }
 
     /// The usual percentiles; all zero when nothing was recorded.
     #[must_use]
-    pub fn percentiles(&self, from: From) -> Percentiles {
+    pub fn percentiles(&self, from: LatencyOrigin) -> Percentiles {
         let [p50, p90, p99, p99_9, p99_99, p99_999] = QUANTILES.map(|quantile| self.quantile(from, quantile));
         let worst = if self.of(from).is_empty() { 0 } else { self.of(from).max() };
         Percentiles { p50, p90, p99, p99_9, p99_99, p99_999, worst }
@@ -171,7 +171,7 @@ impl Latencies {
 
     /// The curve of a percentile plot: "one in how many" and the value in nanoseconds, denser towards the tail.
     #[must_use]
-    pub fn curve(&self, from: From) -> Vec<(f64, u64)> {
+    pub fn curve(&self, from: LatencyOrigin) -> Vec<(f64, u64)> {
         let count = self.of(from).len();
         if count == 0 {
             return Vec::new();
@@ -188,7 +188,7 @@ impl Latencies {
 
     /// The distribution as text that HdrHistogram's plotter reads (`.hgrm`), in microseconds.
     #[must_use]
-    pub fn hgrm(&self, from: From) -> String {
+    pub fn hgrm(&self, from: LatencyOrigin) -> String {
         let histogram = self.of(from);
         let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
         let us = |ns: f64| ns / 1_000.0;
@@ -226,25 +226,25 @@ impl Latencies {
     ///
     /// # Errors
     /// What the library or the writer says.
-    pub fn write_hlog(&self, into: &mut impl Write, duration: Duration) -> Result<(), Unwritable> {
+    pub fn write_hlog(&self, into: &mut impl Write, duration: Duration) -> Result<(), HistogramWriteFault> {
         let mut serializer = V2DeflateSerializer::new();
         let mut log = IntervalLogWriterBuilder::new()
             .begin_log_with(into, &mut serializer)
-            .map_err(|error| Unwritable(error.to_string()))?;
+            .map_err(|error| HistogramWriteFault(error.to_string()))?;
         for (name, histogram) in [("corrected", &self.corrected), ("uncorrected", &self.uncorrected)] {
             #[expect(clippy::expect_used, reason = "both names are letters only")]
             let tag = hdrhistogram::serialization::interval_log::Tag::new(name)
                 .expect("a tag without comma or space");
             log.write_histogram(histogram, Duration::ZERO, duration, Some(tag))
-                .map_err(|error| Unwritable(format!("{error:?}")))?;
+                .map_err(|error| HistogramWriteFault(format!("{error:?}")))?;
         }
         Ok(())
     }
 
-    fn of(&self, from: From) -> &Histogram<u64> {
+    fn of(&self, from: LatencyOrigin) -> &Histogram<u64> {
         match from {
-            From::Due => &self.corrected,
-            From::Sent => &self.uncorrected,
+            LatencyOrigin::Due => &self.corrected,
+            LatencyOrigin::Sent => &self.uncorrected,
         }
     }
 }
@@ -296,7 +296,7 @@ mod tests {
         }
         corrected.sort_unstable();
         uncorrected.sort_unstable();
-        for (from, sorted) in [(From::Due, &corrected), (From::Sent, &uncorrected)] {
+        for (from, sorted) in [(LatencyOrigin::Due, &corrected), (LatencyOrigin::Sent, &uncorrected)] {
             for quantile in QUANTILES {
                 let (ours, truth) =
                     (latencies.quantile(from, quantile) as f64, exact(sorted, quantile) as f64);
@@ -318,9 +318,9 @@ mod tests {
             free = sent + service;
             latencies.record(due, sent, free);
         }
-        assert!(latencies.quantile(From::Due, 0.95) > 20 * ms);
-        assert!(latencies.quantile(From::Sent, 0.99) <= ms / 9);
-        assert_eq!(latencies.percentiles(From::Sent).worst / ms, 100);
+        assert!(latencies.quantile(LatencyOrigin::Due, 0.95) > 20 * ms);
+        assert!(latencies.quantile(LatencyOrigin::Sent, 0.99) <= ms / 9);
+        assert_eq!(latencies.percentiles(LatencyOrigin::Sent).worst / ms, 100);
     }
 
     /// wrk2's arithmetic: the answer number n of a connection is held against `start + n / rate`, whenever it was sent.
@@ -352,7 +352,7 @@ mod tests {
             filled_in.record_correct(value, interval).unwrap();
         }
         for quantile in [0.5, 0.9, 0.99, 0.995, 0.999, 1.0] {
-            let value = ours.quantile(From::Due, quantile);
+            let value = ours.quantile(LatencyOrigin::Due, quantile);
             assert_eq!(value, wrk2.value_at_quantile(quantile), "wrk2 at {quantile}");
             // What is filled in takes the queue for gone when the stall is over; working it off takes a ninth longer.
             // At 99% that is the difference between the last that waited and the first that did not.
@@ -360,7 +360,10 @@ mod tests {
             let near = (value as f64 - filled as f64).abs() <= 0.15 * value as f64;
             assert!(near || quantile == 0.99, "filled in at {quantile}: {filled} against {value}");
         }
-        assert!(ours.quantile(From::Due, 0.995) > 50 * ms && ours.quantile(From::Sent, 0.999) < ms);
+        assert!(
+            ours.quantile(LatencyOrigin::Due, 0.995) > 50 * ms
+                && ours.quantile(LatencyOrigin::Sent, 0.999) < ms
+        );
     }
 
     #[test]
@@ -372,22 +375,22 @@ mod tests {
         }
         assert_eq!((latencies.count(), latencies.sent()), (100, 1));
         // The median was 0 ns while unsent requests counted as sent at the end.
-        assert_eq!(latencies.quantile(From::Sent, 0.5), 2_000);
-        assert!(latencies.quantile(From::Due, 0.5) > 990_000);
+        assert_eq!(latencies.quantile(LatencyOrigin::Sent, 0.5), 2_000);
+        assert!(latencies.quantile(LatencyOrigin::Due, 0.5) > 990_000);
         let never = {
             let mut never = Latencies::new();
             never.record_unsent(0, 5);
             never
         };
-        assert_eq!(never.percentiles(From::Sent), Percentiles::default());
-        assert!(never.curve(From::Sent).is_empty());
+        assert_eq!(never.percentiles(LatencyOrigin::Sent), Percentiles::default());
+        assert!(never.curve(LatencyOrigin::Sent).is_empty());
     }
 
     #[test]
     fn rounds_add_up_and_an_empty_one_is_zero() {
         let mut all = Latencies::new();
-        assert_eq!(all.percentiles(From::Due), Percentiles::default());
-        assert!(all.curve(From::Due).is_empty());
+        assert_eq!(all.percentiles(LatencyOrigin::Due), Percentiles::default());
+        assert!(all.curve(LatencyOrigin::Due).is_empty());
         let mut one = Latencies::new();
         one.record(0, 0, 5_000);
         // Later than due, and longer than an hour.
@@ -405,7 +408,7 @@ mod tests {
         for at in 1..=1_000 {
             latencies.record(0, 500 * at, 1_000 * at);
         }
-        let hgrm = latencies.hgrm(From::Due);
+        let hgrm = latencies.hgrm(LatencyOrigin::Due);
         assert!(hgrm.contains("1000.447 1.000000000000       1000\n"), "{hgrm}");
         assert!(hgrm.contains("0.500000000000"), "{hgrm}");
         assert!(hgrm.contains("Total count    =         1000]"), "{hgrm}");

@@ -14,7 +14,7 @@ use rustls::{
 pub enum Trust {
     /// Those that lead to one of the system's.
     Roots,
-    /// Anyone's.
+    /// NoVerification's.
     Anyone,
 }
 
@@ -51,7 +51,7 @@ pub fn client(
         }
         Trust::Anyone => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            .with_custom_certificate_verifier(Arc::new(NoVerification(provider)))
             .with_no_client_auth(),
     };
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -60,9 +60,9 @@ pub fn client(
 
 /// Takes any certificate: what is measured here is time, and test servers sign for themselves.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct NoVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -10,8 +10,8 @@ use std::{
 
 use engine::cores::clock;
 use mail::render::{
-    Prepared, Until,
-    html::{Clean, Showing},
+    ParsedMail, StepLimit,
+    html::{DisplayOptions, SanitizedHtml},
 };
 
 const ROUNDS: usize = 501;
@@ -45,11 +45,11 @@ fn main() -> io::Result<()> {
     let html = env::args().nth(1).map_or_else(|| Ok(newsletter()), fs::read_to_string)?;
     let raw = format!("Content-Type: text/html; charset=utf-8\r\n\r\n{html}");
     let mut took_ns = Vec::with_capacity(ROUNDS);
-    let mut last: Option<Clean> = None;
+    let mut last: Option<SanitizedHtml> = None;
     for _ in 0..ROUNDS {
         let begun_ns = clock::thread_cpu_ns();
-        let prepared = Prepared::new(raw.as_bytes());
-        last = prepared.read().html(&Showing::default(), &Until::default());
+        let prepared = ParsedMail::new(raw.as_bytes());
+        last = prepared.read().html(&DisplayOptions::default(), &StepLimit::default());
         took_ns.push(clock::thread_cpu_ns() - begun_ns);
     }
     took_ns.sort_unstable();

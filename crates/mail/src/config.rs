@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use engine::{share::ClientBudget, tls::Shown};
+use engine::{share::ClientBudget, tls::CertificateSource};
 
 use crate::abuse::{Lists, Rates};
 
@@ -123,7 +123,7 @@ pub struct Config {
     /// Where LMTP is spoken (RFC 2033).
     pub lmtp: Option<SocketAddr>,
     /// For STARTTLS, and for `smtps`.
-    pub tls: Option<Shown>,
+    pub tls: Option<CertificateSource>,
     /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
     /// then claim any address: listen where only the proxy reaches.
     pub proxy_protocol: bool,

@@ -25,7 +25,7 @@ pub mod web;
 pub use crate::mailbox::mailstore::Mailstore;
 pub use abuse::{ListFault, Lists, Rates};
 pub use config::Config;
-pub use engine::tls::{Shown, certificates::Pair};
+pub use engine::tls::{CertificateSource, certificates::Pair};
 pub use mailbox::mailboxes;
 pub use mailbox::twin;
 pub use server::{Addresses, Server, StartError};

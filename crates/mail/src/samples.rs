@@ -213,7 +213,7 @@ fn broken(to: &str, now_s: i64) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::{Prepared, Until, findings, html::Showing};
+    use crate::render::{ParsedMail, StepLimit, findings, html::DisplayOptions};
 
     #[test]
     fn each_sample_is_read_as_it_was_meant() {
@@ -221,13 +221,16 @@ mod tests {
         let names: Vec<&str> = samples.iter().map(|sample| sample.name).collect();
         assert_eq!(names, ["newsletter", "attachment", "japanese", "rtl", "invitation", "broken", "code"]);
         for sample in &samples {
-            let prepared = Prepared::new(&sample.raw);
+            let prepared = ParsedMail::new(&sample.raw);
             let reading = prepared.read();
             let (text, _) = reading.text();
             match sample.name {
                 "newsletter" => {
                     let html = reading
-                        .html(&Showing { pictures: "attachments", ..Showing::default() }, &Until::default())
+                        .html(
+                            &DisplayOptions { pictures: "attachments", ..DisplayOptions::default() },
+                            &StepLimit::default(),
+                        )
                         .unwrap();
                     assert_eq!(html.remote_items, 2);
                     assert_eq!(html.remote_hosts, ["images.timetable.test", "track.timetable.test"]);
@@ -257,7 +260,7 @@ mod tests {
                     assert_eq!(reading.date_ms(), None);
                 }
                 "code" => {
-                    assert_eq!(findings::codes(&reading.subject(), &text, &Until::default()), ["493021"])
+                    assert_eq!(findings::codes(&reading.subject(), &text, &StepLimit::default()), ["493021"])
                 }
                 other => panic!("{other}"),
             }

@@ -17,13 +17,13 @@ use engine::{
         self, CoreContext, Cores, CoresConfig, clock,
         listener::{Balance, bind_all},
         mesh::{Mesh, Receiver, Sender},
-        run::{CoreFailure, Drained},
+        run::{CoreFailure, DrainReport},
     },
     journal::{Journal, Scribe},
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
     random,
-    share::Common,
+    share::CommonPart,
     size::Size,
     tls::{self, TlsError},
 };
@@ -33,14 +33,14 @@ use tokio::{
 };
 
 use crate::{
-    abuse::{Lists, Peers},
+    abuse::{Lists, PeerLimits},
     config::{Config, STORE_BYTES_MIN},
     counters::Counter,
     mailbox::{mailstore::Mailstore, questions},
-    smtp::{Kind, connection},
+    smtp::{ListenerKind, connection},
     store::{
         annotations::Notes,
-        core::{CORES_MAX, Core, Message, Owned, Shared},
+        core::{CORES_MAX, Core, CoreParts, Message, SharedState},
         delivery_refs::DeliveryRefs,
         index::Index,
         recovery::{self, StoreError},
@@ -119,7 +119,7 @@ pub struct Server {
     teller: Option<thread::JoinHandle<()>>,
     stop_telling: Arc<Notify>,
     header: Header,
-    _shared: Arc<Shared>,
+    _shared: Arc<SharedState>,
     /// Last: what was appended is written out when it goes.
     log: Log,
 }
@@ -137,7 +137,7 @@ pub struct Addresses {
 
 /// What one core is started with.
 struct Seed {
-    listeners: Vec<(TcpListener, Kind)>,
+    listeners: Vec<(TcpListener, ListenerKind)>,
     index: Index,
     letters: DeliveryRefs,
     notes: Notes,
@@ -203,11 +203,11 @@ impl Server {
         let (outside_sender, outside_receiver) = outside.split();
         let (log, header) = (recovered.log, recovered.header);
         let seed = random::number().map_err(StartError::Prepare)?;
-        let shared = Arc::new(Shared {
-            receiving: Common::within(config.client_budget.as_ref()),
-            connections: Common::within(config.client_budget.as_ref()),
+        let shared = Arc::new(SharedState {
+            receiving: CommonPart::within(config.client_budget.as_ref()),
+            connections: CommonPart::within(config.client_budget.as_ref()),
             parts_bytes: AtomicU64::default(),
-            peers: Peers::new(&config.rates, config.limits.address_connections_max(), seed),
+            peers: PeerLimits::new(&config.rates, config.limits.address_connections_max(), seed),
             reader: log.reader(),
             balance: Balance::new(loops),
             listening: Arc::default(),
@@ -322,7 +322,7 @@ impl Server {
     ///
     /// # Errors
     /// A loop had failed, or fails now.
-    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+    pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         let drained = self.cores.drain(at_most)?;
         self.mailstore.stop();
         Ok(drained)
@@ -354,7 +354,7 @@ fn check(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-type Listeners = Vec<(Vec<TcpListener>, Kind)>;
+type Listeners = Vec<(Vec<TcpListener>, ListenerKind)>;
 
 fn bind(config: &Config, loops: usize) -> Result<(Addresses, Listeners), StartError> {
     let mut listeners = Vec::new();
@@ -364,16 +364,16 @@ fn bind(config: &Config, loops: usize) -> Result<(Addresses, Listeners), StartEr
         listeners.push((all, kind));
         Ok::<_, StartError>(address)
     };
-    let smtp = bound(config.smtp, Kind::Smtp)?.unwrap_or(config.smtp);
-    let smtps = config.smtps.map(|address| bound(address, Kind::Smtps)).transpose()?.flatten();
-    let lmtp = config.lmtp.map(|address| bound(address, Kind::Lmtp)).transpose()?.flatten();
+    let smtp = bound(config.smtp, ListenerKind::Smtp)?.unwrap_or(config.smtp);
+    let smtps = config.smtps.map(|address| bound(address, ListenerKind::Smtps)).transpose()?.flatten();
+    let lmtp = config.lmtp.map(|address| bound(address, ListenerKind::Lmtp)).transpose()?.flatten();
     Ok((Addresses { smtp, smtps, lmtp }, listeners))
 }
 
 /// The thread that hands events from the cores' rings to whoever listens.
 fn tell(
     mut receiver: Receiver<Message>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     stop: Arc<Notify>,
 ) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name("mail-events".to_owned()).spawn(move || {
@@ -403,14 +403,14 @@ fn tell(
 async fn run_core(
     context: CoreContext,
     seed: Seed,
-    shared: Weak<Shared>,
+    shared: Weak<SharedState>,
     ready: Arc<AtomicUsize>,
 ) -> io::Result<()> {
     // The server went before its loops had begun.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
     let Seed { listeners, index, letters, notes, writer, sender, receiver, counters, last_name, scribe } =
         seed;
-    let owned = Owned { index, letters, notes, writer, sender, counters, last_name, scribe };
+    let owned = CoreParts { index, letters, notes, writer, sender, counters, last_name, scribe };
     let core = Rc::new(Core::new(context.index, context.cores, shared, owned));
     core.gauges();
     let beside = [
@@ -441,7 +441,7 @@ async fn run_core(
     Ok(())
 }
 
-async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, kind: Kind) {
+async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, kind: ListenerKind) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
@@ -470,7 +470,7 @@ async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, kind: Kind) {
 }
 
 /// Gives a fresh connection to a core that has fewer.
-fn hand_off(core: &Core, to: usize, stream: TcpStream, address: SocketAddr, kind: Kind) {
+fn hand_off(core: &Core, to: usize, stream: TcpStream, address: SocketAddr, kind: ListenerKind) {
     let Ok(stream) = stream.into_std() else { return };
     core.count(Counter::HandedOff);
     core.give(to, Message::Accept(stream, address, kind));

@@ -8,18 +8,18 @@ use std::{
 };
 
 use cache::{Certificate, Origin, memory_limit};
-use engine::tls::Shown;
+use engine::tls::CertificateSource;
 use mail::config::Store;
 
 use crate::{
     admin::{Access, read_token},
     failure::{Failure, Fault},
-    machine::{MemorySum, Servers},
+    machine::{MemorySum, ServerSet},
     services::{accelerator::check_authorities, certificates::Certificates},
     settings::{
         Settings, file,
         nats_file::{self, join_nats_config},
-        precedence::{self, InForce},
+        precedence::{self, ActiveSettings},
         upgrade,
     },
 };
@@ -38,7 +38,7 @@ pub(crate) fn check(path: &Path) -> Result<String, Failure> {
     let lines = std::iter::once(format!("{} is right.", path.display()))
         .chain(remarks.iter().map(ToString::to_string))
         .collect();
-    in_sum(lines, in_force, Servers::ALL)
+    in_sum(lines, in_force, ServerSet::ALL)
 }
 
 /// Checks a configuration of nats-server's (`*.conf`); the text that says what it comes to.
@@ -47,14 +47,14 @@ pub(crate) fn check(path: &Path) -> Result<String, Failure> {
 /// Everything that is wrong in it, and in the files that it names.
 pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
     let (lines, in_force) = nats_file::check(path).map_err(Failure::Configuration)?;
-    in_sum(lines, in_force, Servers::FEED)
+    in_sum(lines, in_force, ServerSet::FEED)
 }
 
 /// Looks at what a start of these servers reads, and adds to the lines what it would warn of and the sum of its memory.
 fn in_sum(
     mut lines: Vec<String>,
-    InForce { settings, .. }: InForce,
-    servers: Servers,
+    ActiveSettings { settings, .. }: ActiveSettings,
+    servers: ServerSet,
 ) -> Result<String, Failure> {
     let mut warnings = Vec::new();
     let faults = faults_of(&settings, servers, &mut warnings);
@@ -75,7 +75,7 @@ fn in_sum(
     Ok(lines.join("\n"))
 }
 
-fn faults_of(settings: &Settings, servers: Servers, warnings: &mut Vec<String>) -> Vec<Fault> {
+fn faults_of(settings: &Settings, servers: ServerSet, warnings: &mut Vec<String>) -> Vec<Fault> {
     let mut faults = Vec::new();
     check_admin(settings, &mut faults);
     check_places(settings, servers, &mut faults);
@@ -136,7 +136,7 @@ fn check_admin(settings: &Settings, faults: &mut Vec<Fault>) {
 }
 
 /// Files that a start makes need their directories.
-fn check_places(settings: &Settings, servers: Servers, faults: &mut Vec<Fault>) {
+fn check_places(settings: &Settings, servers: ServerSet, faults: &mut Vec<Fault>) {
     let of_mail = match &settings.mail.store {
         Some(Store::File(path)) if servers.mail => Some(path),
         _ => None,
@@ -162,8 +162,13 @@ fn check_places(settings: &Settings, servers: Servers, faults: &mut Vec<Fault>) 
 }
 
 /// Reads what a server would show under TLS.
-fn check_shown(place: &str, shown: Option<Shown>, faults: &mut Vec<Fault>, warnings: &mut Vec<String>) {
-    let Some(Shown::Pair(pair)) = shown else { return };
+fn check_shown(
+    place: &str,
+    shown: Option<CertificateSource>,
+    faults: &mut Vec<Fault>,
+    warnings: &mut Vec<String>,
+) {
+    let Some(CertificateSource::Pair(pair)) = shown else { return };
     match Certificate::read(&pair) {
         Ok(certificate) => {
             warnings.extend(expired(&pair.certificates.display().to_string(), certificate.until_s));

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Su
 
 use crate::{
     settings::{
-        COMMON, SETTINGS, Section, Settings, Shape,
+        COMMON, SETTINGS, Section, Settings, ValueShape,
         cache_settings::LIMITS,
         feed_settings::{FEED_ADMIN, FEED_LIMITS},
         mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
@@ -454,9 +454,9 @@ fn augment(mut command: Command, wanted: fn(&str, Section) -> bool) -> Command {
                 .help_heading(setting.heading)
                 .hide_short_help(matches!(setting.heading, LIMITS | FEED_LIMITS | MAIL_LIMITS))
                 .action(ArgAction::Set)
-                .num_args(if setting.shape == Shape::Flag { 0..=1 } else { 1..=1 })
-                .default_missing_values((setting.shape == Shape::Flag).then_some("true"))
-                .require_equals(setting.shape == Shape::Flag)
+                .num_args(if setting.shape == ValueShape::Flag { 0..=1 } else { 1..=1 })
+                .default_missing_values((setting.shape == ValueShape::Flag).then_some("true"))
+                .require_equals(setting.shape == ValueShape::Flag)
                 .value_parser(move |text: &str| {
                     set(&mut Settings::default(), text).map(|()| text.to_owned())
                 }),

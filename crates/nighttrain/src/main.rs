@@ -29,7 +29,7 @@ use clap::{CommandFactory, Parser};
 use crate::{
     cli::{Cli, ConfigFile, Task},
     failure::Failure,
-    settings::precedence::{Flags, InForce},
+    settings::precedence::{ActiveSettings, Flags},
 };
 
 fn main() -> ExitCode {
@@ -120,7 +120,7 @@ fn perform(task: Task) -> Result<(), Failure> {
     }
 }
 
-fn configured(file: &ConfigFile, flags: &Flags) -> Result<InForce, Failure> {
+fn configured(file: &ConfigFile, flags: &Flags) -> Result<ActiveSettings, Failure> {
     crate::settings::precedence::in_force(file.path().as_deref(), |name| std::env::var_os(name), flags)
         .map_err(Failure::Configuration)
 }

@@ -1,4 +1,4 @@
-//! The tables of ambiguous messages against the accelerator: `smuggling PAGE` writes the page about them.
+//! The tables of ambiguous messages against the accelerator: `smuggling` writes the data and the page that counts it.
 #![allow(
     clippy::expect_used,
     clippy::print_stderr,
@@ -8,24 +8,31 @@
 
 use std::{fs, process::ExitCode};
 
-use tests::corpus::{Table, page, run};
+use tests::{
+    corpus::{DATA, PAGE, Table, cases::Record, page, run},
+    node::source_tree,
+};
 
 const USAGE: &str = "\
 smuggling: the tables in tests/corpus against `nighttrain cache`
 
-  smuggling PAGE    runs them, says which rows come to something else than they say, and writes the page anew
+  smuggling    runs them, names the rows whose result differs, and writes docs/conformance/smuggling.tsv and .md
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path] = arguments.as_slice() else {
+    if std::env::args().len() > 1 {
         eprint!("{USAGE}");
         return ExitCode::from(2);
-    };
-    let outcomes = Table::ALL.map(|table| run(table, ""));
-    let faults: Vec<&String> = outcomes.iter().flat_map(|outcome| &outcome.faults).collect();
+    }
+    let (mut cases, mut faults) = (Vec::new(), Vec::new());
+    for table in Table::ALL {
+        let outcome = run(table, "");
+        cases.extend(outcome.cases);
+        faults.extend(outcome.faults);
+    }
     faults.iter().for_each(|fault| println!("{fault}"));
-    let parts = outcomes.each_ref().map(|outcome| outcome.part.clone());
-    fs::write(path, page::whole(&parts)).expect("the page can be written");
+    let record = Record::new(cases);
+    fs::write(source_tree().join(DATA), record.text()).expect("the data can be written");
+    fs::write(source_tree().join(PAGE), page::of(&record)).expect("the page can be written");
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

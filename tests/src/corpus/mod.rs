@@ -1,15 +1,16 @@
-//! Ambiguous requests and answers, and what one client could plant for another: three tables (`tests/corpus/`), run
-//! against the accelerator in front of origins that are strict and origins that are lax.
+//! Ambiguous requests, ambiguous answers and cache poisoning: three tables (`tests/corpus/`), run against the accelerator
+//! in front of strict and lax origins.
 //!
 //! ```text
 //!   requests.txt ──▶ accelerator ──▶ ScriptedOrigin · nginx · Node · Node, lax · Python · Go
 //!   responses.txt ─▶ accelerator ──▶ ScriptedOrigin, which says what stands there
 //!   poisoning.txt ─▶ accelerator ──▶ ScriptedOrigin, which says all that it hears
-//!          └ what each row came to ─▶ docs/conformance/smuggling.md
+//!          └ Case, one a row ─▶ Record ─▶ docs/conformance/smuggling.tsv ─▶ smuggling.md, which counts them
 //! ```
 //!
-//! [`table`] reads, [`page`] writes; the others run a table each.
+//! [`table`] reads the tables, [`cases`] writes the data, [`page`] the summary; the others run a table each.
 
+pub mod cases;
 pub mod origins;
 pub mod page;
 mod poisoning;
@@ -20,26 +21,39 @@ pub mod table;
 use std::{fs, thread};
 
 use crate::node::source_tree;
+use cases::Case;
 use origins::Kind;
 use table::Row;
 
-/// The record, from the top of the source tree.
+/// The summary, from the top of the source tree.
 pub const PAGE: &str = "docs/conformance/smuggling.md";
+/// The data, from the top of the source tree.
+pub const DATA: &str = "docs/conformance/smuggling.tsv";
 
 /// One of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// What clients send.
+    /// Clients' requests.
     Requests,
-    /// What origins answer.
+    /// Origins' answers.
     Responses,
-    /// What one client sends and another could get.
+    /// Requests of one client whose answer another could get.
     Poisoning,
 }
 
 impl Table {
-    /// All of them, as they stand on the page.
+    /// All tables, in the order of the page.
     pub const ALL: [Self; 3] = [Self::Requests, Self::Responses, Self::Poisoning];
+
+    /// The name of its file and in the data.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Responses => "responses",
+            Self::Poisoning => "poisoning",
+        }
+    }
 
     /// Its rows.
     ///
@@ -47,35 +61,30 @@ impl Table {
     /// When the table is not in order.
     #[must_use]
     pub fn rows(self) -> Vec<Row> {
-        let name = match self {
-            Self::Requests => "requests",
-            Self::Responses => "responses",
-            Self::Poisoning => "poisoning",
-        };
-        let path = source_tree().join("tests/corpus").join(name).with_extension("txt");
+        let path = source_tree().join("tests/corpus").join(self.name()).with_extension("txt");
         let text = fs::read_to_string(&path).expect("the table is in the source tree");
         Row::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
     }
 }
 
-/// What a row came to.
+/// A row's result before one origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// The client's answer.
-    said: String,
-    /// What became of its connection.
-    end: String,
-    /// What the origin was asked, or what became of its answer.
-    origin: Vec<String>,
+pub(crate) struct CaseResult {
+    /// The client's statuses, or the answer in words.
+    answer: String,
+    /// The client's connection afterwards.
+    connection: String,
+    /// The origin's requests, or `stored` and `not stored`.
+    effect: Vec<String>,
 }
 
-/// What a table came to.
+/// A table's result.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The rows that came to something else than they say.
+    /// Rows whose result differs from what they say, and how.
     pub faults: Vec<String>,
-    /// Its part of the page; without those rows.
-    pub part: String,
+    /// The other rows with their results.
+    pub cases: Vec<Case>,
 }
 
 /// Runs a table, of it the rows whose names begin so.
@@ -92,12 +101,16 @@ pub fn run(table: Table, beginning: &str) -> Outcome {
         Table::Responses => (responses::run(&rows), Vec::new()),
         Table::Poisoning => (poisoning::run(&rows), Vec::new()),
     };
-    let faults = ours.iter().chain(others.iter().flat_map(|(_, came)| came));
-    let faults = faults.filter_map(|came| came.as_ref().err().cloned()).collect();
-    Outcome { faults, part: page::part(table, &rows, &ours, &others) }
+    let results = ours.iter().chain(others.iter().flatten());
+    let faults = results.filter_map(|result| result.as_ref().err().cloned()).collect();
+    let case = |(at, (row, ours)): (usize, (&Row, &Result<CaseResult, String>))| {
+        let others: Vec<_> = others.iter().map(|results| results[at].as_ref().ok()).collect();
+        Some(Case::of(table, row, ours.as_ref().ok()?, &others))
+    };
+    Outcome { faults, cases: rows.iter().zip(&ours).enumerate().filter_map(case).collect() }
 }
 
-/// Runs the requests with HTTP/2 between the accelerator and the origin: the rows that came to something else than they say.
+/// Runs the requests with HTTP/2 between the accelerator and the origin. Returns the rows whose result differs.
 ///
 /// # Panics
 /// When an accelerator does not start.
@@ -106,33 +119,33 @@ pub fn requests_over_http2() -> Vec<String> {
     requests::run_over_http2(&Table::Requests.rows()).into_iter().filter_map(Result::err).collect()
 }
 
-type Came = Vec<Result<Shown, String>>;
+type TableResults = Vec<Result<CaseResult, String>>;
 
-/// Runs each row; the answers say which one is wrong.
-fn each(rows: &[Row], mut run: impl FnMut(&Row) -> Result<Shown, String>) -> Came {
+/// Runs each row; an error names its row.
+fn each(rows: &[Row], mut run: impl FnMut(&Row) -> Result<CaseResult, String>) -> TableResults {
     let named = |row: &Row| {
-        let panics = Named(&row.name);
-        let came = run(row);
+        let panics = PanicNote(&row.name);
+        let result = run(row);
         std::mem::forget(panics);
-        came.map_err(|why| format!("{}: {why}", row.name))
+        result.map_err(|why| format!("{}: {why}", row.name))
     };
     rows.iter().map(named).collect()
 }
 
-/// Says where a panic came from: whatever reads strictly stops the test.
-struct Named<'a>(&'a str);
+/// Names the row when a panic unwinds: a strict reader stops the test.
+struct PanicNote<'a>(&'a str);
 
-impl Drop for Named<'_> {
+impl Drop for PanicNote<'_> {
     fn drop(&mut self) {
         eprintln!("in the row {}", self.0);
     }
 }
 
-fn in_front_of_all(rows: &[Row]) -> (Came, Vec<(Kind, Came)>) {
+/// The results before the strict origin, and before each other one in the order of [`Kind::ALL`].
+fn in_front_of_all(rows: &[Row]) -> (TableResults, Vec<TableResults>) {
     thread::scope(|scope| {
-        let others = Kind::ALL.map(|kind| (kind, scope.spawn(move || requests::run(rows, Some(kind)))));
+        let others = Kind::ALL.map(|kind| scope.spawn(move || requests::run(rows, Some(kind))));
         let ours = requests::run(rows, None);
-        let others = others.into_iter().map(|(kind, run)| (kind, run.join().expect("a table is run")));
-        (ours, others.collect())
+        (ours, others.into_iter().map(|run| run.join().expect("the table is run")).collect())
     })
 }

@@ -36,7 +36,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Nginx, Self::Node, Self::NodeLax, Self::Python, Self::Go];
 
-    /// Its name on the page.
+    /// Its name in the data, without a version.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -45,6 +45,22 @@ impl Kind {
             Self::Python => "Python",
             Self::Go => "Go",
         }
+    }
+
+    /// Its name with the version installed.
+    #[must_use]
+    pub fn title(self) -> String {
+        let (program, argument) = match self {
+            Self::Nginx => (Nginx::binary().to_string_lossy().into_owned(), "-v"),
+            Self::Node | Self::NodeLax => ("node".to_owned(), "--version"),
+            Self::Python => ("python3".to_owned(), "--version"),
+            Self::Go => ("go".to_owned(), "version"),
+        };
+        let output = succeeds(Command::new(program).arg(argument));
+        let word = output.split([' ', '\n', '/']).find(|word| {
+            word.trim_start_matches(['v', 'g', 'o']).starts_with(|first: char| first.is_ascii_digit())
+        });
+        format!("{} {}", self.name(), word.unwrap_or("?").trim_start_matches(['v', 'g', 'o']))
     }
 
     /// How it is started; nginx is by [`Nginx`].
@@ -66,26 +82,6 @@ impl Kind {
             Self::Nginx => unreachable!("nginx is started otherwise"),
         }
     }
-}
-
-/// Which versions are installed, in one line for the page.
-#[must_use]
-pub fn versions() -> String {
-    let said = |program: &str, argument: &str| {
-        let said = succeeds(Command::new(program).arg(argument));
-        let word = said.split([' ', '\n', '/']).find(|word| {
-            word.trim_start_matches(['v', 'g', 'o']).starts_with(|first: char| first.is_ascii_digit())
-        });
-        word.unwrap_or("?").trim_start_matches(['v', 'g', 'o']).to_owned()
-    };
-    let nginx = Nginx::binary().to_string_lossy().into_owned();
-    format!(
-        "nginx {}, Node {}, Python {}, Go {}",
-        said(&nginx, "-v"),
-        said("node", "--version"),
-        said("python3", "--version"),
-        said("go", "version")
-    )
 }
 
 /// Go's origin, built once for each content of its source.

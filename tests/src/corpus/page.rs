@@ -1,188 +1,123 @@
-//! The page about the tables: the same bytes for the same results.
+//! The summary: `docs/conformance/smuggling.md` counts the cases of the data file.
 
 use std::fmt::Write as _;
 
 use super::{
-    Came, Shown, Table,
-    origins::{Kind, versions},
-    table::{Row, unescaped},
+    Table,
+    cases::{Case, Record},
+    poisoning::{CLEAN, SEPARATE, SHARED},
 };
 
 const HEAD: &str = "\
-# What ambiguous messages come to
+# Ambiguous messages: what the accelerator does with each
 
-Written by `make smuggling` from `tests/corpus/`, whose README says what each row asserts; a test compares this page with
-what the tables come to, so it changes with the accelerator and not after it. Line ends are shown as `⏎`; what is long is
-shortened.
+Two programs can read one message differently: where its body ends, which host it is for, who may share the answer. Attackers use
+this for request smuggling, response splitting and cache poisoning. [smuggling.tsv](smuggling.tsv) has a line a case: what is sent,
+the rule (RFC), our answer, what becomes of the connection, and what the origin is asked. This page counts the cases.
 
+`make smuggling` runs the cases of [tests/corpus](../../tests/corpus/README.md) and writes both files. `make test` runs them, too,
+and fails when a result differs.
 ";
 
-/// What stands before what other origins made of it.
-const OTHERS: &str = "; others: ";
+const REQUESTS: &str = "\
+A client sends each request to the accelerator in front of six origins: a strict one of the tests, and five that others wrote.
+*Refused*: an answer of 400 or higher; no origin sees more of the request than its beginning. *Closed*: the connection ends after
+the answer. Behind each case stands a plain request in the same bytes: on an open connection it gets its own answer, on a closed one
+none. Other clients then get their own answers. The last columns count the cases that an origin reads differently from the strict
+one; the data says how. Python's `http.server`, for example, reads no chunked body.
+";
 
-/// Characters of what is sent that are shown.
-const SENT_MAX: usize = 330;
+const RESPONSES: &str = "\
+An origin sends each answer. *Refused*: the client gets 502. *Refused or cut*: the client gets 502, or the beginning of the answer
+and then a cut, where the fault comes late. *Stored*: the next client gets the answer from the store. What the origin sends behind an
+answer reaches no client.
+";
 
-/// The whole page.
+const POISONING: &str = "\
+An attacker sends a request with the word `evil`; then another client asks for the same page. The origin repeats all that it is
+sent, in an answer that may be stored for everybody unless the case says otherwise. *Separate*: each client gets an answer of its own.
+*Clean*: both share one stored answer without the word. *Shared*: both share one stored answer with the word.
+";
+
+/// The page of a record.
 #[must_use]
-pub fn whole(parts: &[String]) -> String {
-    let mut page = HEAD.to_owned();
-    let _ = writeln!(page, "{}\n", behind());
-    page + &parts.join("\n")
-}
+pub fn of(record: &Record) -> String {
+    let cases_of = |table: Table| record.cases.iter().filter(|case| case.table == table).collect::<Vec<_>>();
 
-/// Which origins it was run before.
-fn behind() -> String {
-    format!("The other origins: {}.", versions())
-}
+    let requests = cases_of(Table::Requests);
+    let mut columns = vec![
+        column("refused", is_refused),
+        column("answered", |case| !is_refused(case)),
+        column("closed", |case| case.connection == "closed"),
+    ];
+    let others = record.origins.iter().enumerate();
+    columns.extend(others.map(|(at, origin)| column(origin, move |case| !case.others[at].is_empty())));
+    let mut page = format!("{HEAD}\n## Requests: {} cases\n\n{REQUESTS}\n", requests.len());
+    page += &counts(&requests, &columns);
 
-/// Whether a part of the page is in it as it stands; where other versions of the origins are installed than those of the
-/// page, without what they made of it.
-#[must_use]
-pub fn holds(page: &str, part: &str) -> bool {
-    if page.contains(&behind()) {
-        return page.contains(part);
+    let responses = cases_of(Table::Responses);
+    let columns = [
+        column("refused", |case| case.answer == "502"),
+        column("refused or cut", |case| case.answer.starts_with("502,")),
+        column("passed on", |case| !case.answer.starts_with("502")),
+        column("stored", |case| case.effect == "stored"),
+    ];
+    let _ = write!(page, "\n## Responses: {} cases\n\n{RESPONSES}\n", responses.len());
+    page += &counts(&responses, &columns);
+
+    let poisoning = cases_of(Table::Poisoning);
+    let columns = [
+        column("refused", is_refused),
+        column("separate", |case| case.answer == SEPARATE),
+        column("clean", |case| case.answer == CLEAN),
+        column("shared", |case| case.answer == SHARED),
+    ];
+    let _ = write!(page, "\n## Poisoning: {} cases\n\n{POISONING}\n", poisoning.len());
+    page += &counts(&poisoning, &columns);
+    page += "\nShared, and why:\n\n";
+    for case in poisoning.iter().filter(|case| case.answer == SHARED) {
+        let _ = writeln!(page, "- `{}`: {}", case.name, case.remark);
     }
-    let without = |text: &str| -> Vec<String> {
-        let ours =
-            |line: &str| line.split_once(OTHERS).map_or(line.to_owned(), |(ours, _)| format!("{ours} |"));
-        text.lines().map(ours).collect()
-    };
-    let (page, part) = (without(page), without(part));
-    page.windows(part.len()).any(|lines| lines == part)
+    page
 }
 
-/// A table's part.
-pub(super) fn part(table: Table, rows: &[Row], ours: &Came, others: &[(Kind, Came)]) -> String {
-    let (title, columns) = match table {
-        Table::Requests => (
-            "Requests",
-            "| row | sent | rule | we answer | connection | the origin is asked |\n|---|---|---|---|---|---|\n",
-        ),
-        Table::Responses => (
-            "Responses",
-            "| row | the origin sends | rule | the client gets | connection | kept? |\n|---|---|---|---|---|---|\n",
-        ),
-        Table::Poisoning => (
-            "Poisoning",
-            "| row | one client sends | the origin adds | rule | what another gets |\n|---|---|---|---|---|\n",
-        ),
-    };
-    let mut part = format!("## {title}\n\n");
-    let _ = writeln!(part, "{} rows.", rows.len());
-    let mut section = "";
-    for (at, (row, came)) in rows.iter().zip(ours).enumerate() {
-        if section != row.section {
-            section = &row.section;
-            let _ = write!(part, "\n### {section}\n\n{columns}");
-        }
-        let Ok(shown) = came else { continue };
-        let others: Vec<_> = others.iter().map(|(kind, came)| (*kind, came[at].as_ref().ok())).collect();
-        part += &line(table, row, shown, &others);
-    }
-    part
+/// A column's title, and the test for the cases that it counts.
+type Column<'a> = (&'a str, Box<dyn Fn(&Case) -> bool + 'a>);
+
+fn column<'a>(title: &'a str, is_counted: impl Fn(&Case) -> bool + 'a) -> Column<'a> {
+    (title, Box::new(is_counted))
 }
 
-fn line(table: Table, row: &Row, shown: &Shown, others: &[(Kind, Option<&Shown>)]) -> String {
-    let Row { name, rule, .. } = row;
-    let remark = row.all('?').map(|remark| format!(" — {remark}")).collect::<String>();
-    let Shown { said, end, .. } = shown;
-    match table {
-        Table::Requests => {
-            // Whether another origin hears of the beginning before the fault comes is a matter of who is quicker.
-            let is_part = row.one('~') == "part";
-            let differences = if is_part { String::new() } else { differences(shown, others) };
-            let asked = match shown.origin.as_slice() {
-                [] if is_part => "the beginning".to_owned(),
-                [] => "nothing".to_owned(),
-                lines => lines.iter().map(|line| code(line)).collect::<Vec<_>>().join(", then "),
-            };
-            let others = if differences.is_empty() { differences } else { format!("{OTHERS}{differences}") };
-            let sent = code(&wire(&row.wire('>')));
-            format!("| {name} | {sent} | {rule} | {said}{remark} | {end} | {asked}{others} |\n")
-        }
-        Table::Responses => {
-            let kept = shown.origin.join("");
-            let request = row.wire('>');
-            let request =
-                if request.len() > 4 { format!("to {}: ", code(&wire(&request))) } else { String::new() };
-            let later = match wire(&row.wire('%')) {
-                later if later.is_empty() => later,
-                later => format!(", later {}", code(&later)),
-            };
-            let then = match row.one('!') {
-                "close" => ", and closes",
-                "stall" => ", and stalls",
-                _ => "",
-            };
-            format!(
-                "| {name} | {request}{}{later}{then} | {rule} | {}{remark} | {end} | {kept} |\n",
-                code(&wire(&row.wire('<'))),
-                said.trim_end()
-            )
-        }
-        Table::Poisoning => {
-            let adds: Vec<String> = row.all('<').map(|field| code(field.trim())).collect();
-            format!(
-                "| {name} | {} | {} | {rule} | {said}{remark} |\n",
-                code(&wire(&row.wire('>'))),
-                adds.join(" ")
-            )
+/// A refusal may follow earlier answers.
+fn is_refused(case: &Case) -> bool {
+    case.answer.split(", ").any(|status| status.starts_with(['4', '5']))
+}
+
+/// The table of counts by class of attack, with the sums below.
+fn counts(cases: &[&Case], columns: &[Column<'_>]) -> String {
+    let mut attacks: Vec<&str> = Vec::new();
+    for case in cases {
+        if !attacks.contains(&case.attack.as_str()) {
+            attacks.push(&case.attack);
         }
     }
-}
-
-/// What the other origins made of it, where it was something else; a fault of theirs is told by its status.
-fn differences(ours: &Shown, others: &[(Kind, Option<&Shown>)]) -> String {
-    let counted = |line: &String| {
-        let words: Vec<&str> = line.splitn(4, ' ').collect();
-        let body = words.get(3).copied().unwrap_or_default();
-        let bytes = unescaped(body).map_or(0, |body| body.len());
-        format!("{} {} {} {bytes}", words[0], words[1], words.get(2).copied().unwrap_or_default())
-    };
-    let want: Vec<String> = ours.origin.iter().map(counted).collect();
-    let mut said = Vec::new();
-    for (kind, theirs) in others {
-        let Some(theirs) = theirs else { continue };
-        let is_same = theirs.said == ours.said
-            && theirs.origin.len() == want.len()
-            && theirs.origin.iter().zip(&want).all(|(is, want)| same(*kind, is, want));
-        if is_same {
-            continue;
-        }
-        let asked: Vec<String> = theirs.origin.iter().map(|line| code(line)).collect();
-        let asked = if asked.is_empty() { "nothing".to_owned() } else { asked.join(", then ") };
-        said.push(format!("{} {asked} ({})", kind.name(), theirs.said));
+    let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+    let mut table =
+        format!("| attack | cases | {} |\n|---|--:|{}\n", titles.join(" | "), "--:|".repeat(columns.len()));
+    for attack in attacks {
+        let cases: Vec<&Case> = cases.iter().copied().filter(|case| case.attack == attack).collect();
+        table += &row(attack, &cases, columns);
     }
-    said.join(", ")
+    table + &row("**all**", cases, columns)
 }
 
-/// nginx does not say how long a body in chunks was.
-fn same(kind: Kind, is: &str, want: &str) -> bool {
-    let without_length = |line: &str| line.rsplit_once(' ').map(|(rest, _)| rest.to_owned());
-    is == want || kind == Kind::Nginx && without_length(is) == without_length(want)
-}
-
-/// Bytes as they are shown.
-fn wire(bytes: &[u8]) -> String {
-    let shown =
-        bytes.escape_ascii().to_string().replace("\\r\\n", "⏎").replace("\\'", "'").replace("\\\"", "\"");
-    shortened(&shown)
-}
-
-/// Text without its middle, where it is long.
-pub(super) fn shortened(text: &str) -> String {
-    let characters: Vec<char> = text.chars().collect();
-    if characters.len() <= SENT_MAX {
-        return text.to_owned();
+fn row(name: &str, cases: &[&Case], columns: &[Column<'_>]) -> String {
+    let mut row = format!("| {name} | {} |", cases.len());
+    for (_, is_counted) in columns {
+        let _ = match cases.iter().filter(|case| is_counted(case)).count() {
+            0 => write!(row, " – |"),
+            count => write!(row, " {count} |"),
+        };
     }
-    let begin: String = characters[..SENT_MAX / 2].iter().collect();
-    let end: String = characters[characters.len() - SENT_MAX / 2..].iter().collect();
-    format!("{begin} … {end}")
-}
-
-/// As code within a cell.
-fn code(text: &str) -> String {
-    let text = text.replace('|', "\\|");
-    if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
+    row + "\n"
 }

@@ -1,13 +1,18 @@
 //! What one client writes and another gets: the origin says all that it hears in an answer that all may keep.
 
-use super::{Shown, each, table::Row};
+use super::{CaseResult, each, table::Row};
 use crate::{Accelerator, Answer, Response, ScriptedOrigin, message::date, origin::Seen};
 
 /// The word that one client sends and no other may see.
 const EVIL: &str = "evil";
 
-/// Runs the table: what each row came to, or what is wrong.
-pub(super) fn run(rows: &[Row]) -> Vec<Result<Shown, String>> {
+/// Answers of the second client, as the data has them.
+pub(super) const SEPARATE: &str = "an answer for each client";
+pub(super) const CLEAN: &str = "one stored answer, without the attacker's word";
+pub(super) const SHARED: &str = "one stored answer, with the attacker's word";
+
+/// Runs the table; an error says what differs from the row.
+pub(super) fn run(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
     let origin = ScriptedOrigin::start();
     let all = rows.to_vec();
     origin.otherwise(move |seen, reply| {
@@ -38,7 +43,7 @@ fn echo(seen: &Seen) -> String {
     format!("{} {}\n{}\n{body}", seen.method, seen.target, fields.join("\n"))
 }
 
-fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) -> Result<Shown, String> {
+fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) -> Result<CaseResult, String> {
     let attack = row.wire('>');
     let mut innocent = row.wire('&');
     if innocent.is_empty() {
@@ -78,11 +83,11 @@ fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) ->
     if came != expected {
         return Err(format!("{came} and not {expected}: {}", second.text()));
     }
-    let words = match came {
-        "one" => "one stored answer, without it",
-        "one evil" => "one stored answer, with it",
-        "two" => "one each",
+    let answer = match came {
+        "one" => CLEAN,
+        "one evil" => SHARED,
+        "two" => SEPARATE,
         status => status,
     };
-    Ok(Shown { said: words.to_owned(), end: String::new(), origin: Vec::new() })
+    Ok(CaseResult { answer: answer.to_owned(), connection: String::new(), effect: Vec::new() })
 }

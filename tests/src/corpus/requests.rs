@@ -2,7 +2,7 @@
 //! and what stands behind is answered with its own answer or not at all.
 
 use super::{
-    Shown, each,
+    CaseResult, each,
     origins::{Kind, Real},
     table::{Row, unescaped},
 };
@@ -74,7 +74,7 @@ fn scripted() -> ScriptedOrigin {
 }
 
 /// Runs the table before one origin: `None` for the scripted one. What each row came to, or what is wrong.
-pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<Shown, String>> {
+pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<CaseResult, String>> {
     let mut behind = match kind {
         None => Behind::Scripted(scripted(), 0),
         Some(kind) => Behind::Real(Real::start(kind)),
@@ -92,7 +92,7 @@ pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<Shown, String>
 }
 
 /// Runs the table before the scripted origin, with HTTP/2 on the way: the accelerator asks another one over HTTP/2.
-pub(super) fn run_over_http2(rows: &[Row]) -> Vec<Result<Shown, String>> {
+pub(super) fn run_over_http2(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
     let mut behind = Behind::Scripted(scripted(), 0);
     let Behind::Scripted(origin, _) = &behind else { return Vec::new() };
     let inner = Accelerator::before(&origin.url()).flag("--name", "inner").start();
@@ -108,7 +108,7 @@ fn before(
     behind: &mut Behind,
     rows: &[Row],
     name: &str,
-) -> Vec<Result<Shown, String>> {
+) -> Vec<Result<CaseResult, String>> {
     accelerator.get("/stored").expect_status(200);
     let first = behind.understood().map(|understood| understood.len());
     assert_eq!(first, Ok(1), "the one that is to be stored");
@@ -122,7 +122,7 @@ fn before(
     })
 }
 
-fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Result<Shown, String> {
+fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Result<CaseResult, String> {
     let expected = Expected::of(row)?;
     let sent = row.wire('>');
     let next = format!("/next/{}", row.name);
@@ -175,9 +175,9 @@ fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Resu
     let lines: Vec<String> = understood.iter().map(|(line, _)| line.clone()).collect();
     compare(behind, &expected, &lines)?;
     fields(row, &understood)?;
-    let end = if expected.keeps { "goes on" } else { "closed" };
-    let said: Vec<String> = statuses.iter().map(u16::to_string).collect();
-    Ok(Shown { said: said.join(", "), end: end.to_owned(), origin: lines })
+    let connection = if expected.keeps { "open" } else { "closed" };
+    let statuses: Vec<String> = statuses.iter().map(u16::to_string).collect();
+    Ok(CaseResult { answer: statuses.join(", "), connection: connection.to_owned(), effect: lines })
 }
 
 /// The statuses of the answers, as many as are expected.

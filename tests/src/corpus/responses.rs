@@ -2,7 +2,9 @@
 //! answer, is kept or not, and what the origin says too much reaches nobody.
 
 use super::{
-    Shown, each,
+    CaseResult,
+    cases::shortened,
+    each,
     table::{Row, unescaped},
 };
 use crate::{Accelerator, Answer, End, Gate, Next, Request, Response, ScriptedOrigin};
@@ -49,8 +51,8 @@ impl Expected {
     }
 }
 
-/// Runs the table: what each row came to, or what is wrong.
-pub(super) fn run(rows: &[Row]) -> Vec<Result<Shown, String>> {
+/// Runs the table; an error says what differs from the row.
+pub(super) fn run(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|seen, reply| {
         reply.answer(&Answer::new(200, format!("own {}", seen.target)).header("Cache-Control", "no-store"))
@@ -62,7 +64,7 @@ pub(super) fn run(rows: &[Row]) -> Vec<Result<Shown, String>> {
     each(rows, |row| row_through(&accelerator, &origin, row))
 }
 
-fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) -> Result<Shown, String> {
+fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) -> Result<CaseResult, String> {
     let expected = Expected::of(row)?;
     let path = format!("/answer/{}", row.name);
     let (answered, sent) = (Gate::new(), Gate::new());
@@ -113,26 +115,30 @@ fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) ->
     for number in 5..8 {
         expect_own(&accelerator.fetch(&own(number)), row, number)?;
     }
-    let said = match expected.end {
+    let answer = match expected.end {
         Ending::Broken => "502, or the beginning and a cut".to_owned(),
         _ => format!("{} {}", first.status(), shown(&first)),
     };
-    let end = match expected.end {
-        Ending::Keep => "goes on",
+    let connection = match expected.end {
+        Ending::Keep => "open",
         Ending::Close => "closed",
         Ending::Cut => "cut",
-        Ending::Broken => "goes on, or is cut",
+        Ending::Broken => "open or cut",
     };
-    let stored = if stored { "stored" } else { "not stored" };
-    Ok(Shown { said: said.trim_end().to_owned(), end: end.to_owned(), origin: vec![stored.to_owned()] })
+    let effect = if stored { "stored" } else { "not stored" };
+    Ok(CaseResult {
+        answer: answer.trim_end().to_owned(),
+        connection: connection.to_owned(),
+        effect: vec![effect.to_owned()],
+    })
 }
 
-/// What of an answer stands on the page: the content of one that came through.
+/// The content of an answer that is passed on.
 fn shown(answer: &Response) -> String {
     if answer.status() >= 500 || answer.body.is_empty() {
         return String::new();
     }
-    format!("`{}`", super::page::shortened(&answer.body.escape_ascii().to_string()))
+    shortened(&answer.body.escape_ascii().to_string())
 }
 
 /// Scripts the answer; whether something is `sent` when the client was `answered`.

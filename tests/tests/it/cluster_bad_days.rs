@@ -23,7 +23,10 @@ use async_nats::jetstream::{
     self, kv,
     stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy},
 };
-use cluster::{CarriesOut, Cluster, Config, NotCarried, Purge, Scope, Standing, Told, What};
+use cluster::{
+    Cluster, Config, ExecuteError, InstanceOutcome, InstancePurgeState, Purge, PurgeExecutor, PurgeSelection,
+    Scope,
+};
 use engine::cores::clock;
 use tests::{
     Accelerator,
@@ -86,13 +89,13 @@ struct Noting {
     lease_until_ms: AtomicU64,
 }
 
-impl CarriesOut for Noting {
-    fn carry_out(&self, purge: &Purge) -> Result<(), NotCarried> {
+impl PurgeExecutor for Noting {
+    fn carry_out(&self, purge: &Purge) -> Result<(), ExecuteError> {
         self.purged.lock().expect("no thread panics with it").push(format!("{:?}", purge.what));
         Ok(())
     }
 
-    fn doubt_all(&self) -> Result<(), NotCarried> {
+    fn doubt_all(&self) -> Result<(), ExecuteError> {
         Ok(())
     }
 
@@ -120,7 +123,7 @@ fn a38_clocks_that_are_apart_do_no_harm() {
     let server = Arc::new(Noting::default());
     let servers = cluster.urls().split(',').map(str::to_owned).collect();
     let config = Config { lease: LEASE, ..Config::new(servers, "apart".parse().expect("a name")) };
-    let apart = Cluster::start(config, Arc::clone(&server) as Arc<dyn CarriesOut>).expect("started");
+    let apart = Cluster::start(config, Arc::clone(&server) as Arc<dyn PurgeExecutor>).expect("started");
     eventually("it has joined", || apart.look().is_joined);
     for step_s in [60, -120, 60] {
         clock::step_unix_time(step_s);
@@ -132,10 +135,10 @@ fn a38_clocks_that_are_apart_do_no_harm() {
         assert!(server.purged.lock().expect("no panic").last().is_some_and(|what| what.contains("/p")));
         store(&a, "/p");
         let version_now = origin.raise();
-        let purge = Purge { what: What::Url(url("/p")), is_soft: false };
+        let purge = Purge { what: PurgeSelection::Url(url("/p")), is_soft: false };
         let told = apart.tell(purge, true, Scope::Everywhere, apart.everywhere_within());
         let outcome = told.blocking_recv().expect("an answer").expect("told");
-        let applied = |of: &Told| of.standing == Standing::Applied;
+        let applied = |of: &InstanceOutcome| of.standing == InstancePurgeState::Applied;
         assert!(outcome.instances.len() == 2 && outcome.instances.iter().all(applied), "{outcome:?}");
         assert_eq!(version(&a, "/p"), version_now);
         assert!(server.lease_until_ms.load(SeqCst) > clock::boot_ms(), "it may serve on");

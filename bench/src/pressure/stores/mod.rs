@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::pressure::traces::Trace;
-use engine::store::tier::Paging;
-use lab::experiments::again::{Again, ask, do_task_and_exit};
+use engine::store::tier::ReadMode;
+use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::pressure::objects;
 use serde::{Deserialize, Serialize};
 
@@ -196,7 +196,8 @@ pub(crate) fn run(
             std::fs::create_dir_all(&own)?;
             let requests = if is_quick { REQUESTS_QUICK } else { REQUESTS };
             let task = Task { contender, trace, memory_bytes, requests, directory: own.clone() };
-            let replayed: io::Result<Replay> = ask(TASK, &task, directory, &Again { arguments: vec![] });
+            let replayed: io::Result<Replay> =
+                ask(TASK, &task, directory, &ChildCommand { arguments: vec![] });
             std::fs::remove_dir_all(&own)?;
             match replayed {
                 Ok(replayed) => found.push(replayed),
@@ -299,7 +300,7 @@ fn ours_replayed(task: &Task) -> io::Result<Replay> {
     let file = (task.contender == Contender::OursOnFile).then_some((
         path.as_path(),
         task.file_bytes(),
-        Paging::Direct,
+        ReadMode::Direct,
     ));
     let (ours, completions) = ours::Ours::open(&ours::Sizes { memory_bytes: task.memory_bytes, file })?;
     let mut body = Vec::new();

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use engine::io::{Completions, Extent, ReadCounter, ReadPool, ReadPoolConfig, Reads};
 use engine::log::{self, Log};
-use engine::store::tier::{Admission, Cold, FileConfig, OnFile, Paging, image::Image, open_on_file};
+use engine::store::tier::{
+    Admission, FileConfig, FileRecord, FileStore, ReadMode, image::Image, open_on_file,
+};
 use engine::store::{
     BodyLength, Hash, Lookup, NewObject, Object, Reader, Shard, StoreConfig, Usage, open_anon,
 };
@@ -49,7 +51,7 @@ struct OnDisk {
 pub(crate) struct Sizes<'a> {
     pub(crate) memory_bytes: u64,
     /// Where the file is, how long, and how it is read.
-    pub(crate) file: Option<(&'a Path, u64, Paging)>,
+    pub(crate) file: Option<(&'a Path, u64, ReadMode)>,
 }
 
 impl Ours {
@@ -74,7 +76,7 @@ impl Ours {
             admission: Admission::Always,
             objects_max: u64::MAX,
         };
-        let OnFile { store, mut shards, log, source, .. } =
+        let FileStore { store, mut shards, log, source, .. } =
             open_on_file(&config, &file, NOW_S).map_err(io::Error::other)?;
         let shard = shards.pop().ok_or_else(|| io::Error::other("no shard"))?;
         let pool = ReadPoolConfig { helpers: HELPERS, ..ReadPoolConfig::default() };
@@ -144,7 +146,7 @@ impl Ours {
     }
 
     /// The payload of a record, by a helper; `None` if its segment has been used again.
-    async fn read(&self, cold: Cold) -> io::Result<Option<Vec<u8>>> {
+    async fn read(&self, cold: FileRecord) -> io::Result<Option<Vec<u8>>> {
         let file = self.file.as_ref().ok_or_else(|| io::Error::other("a cold object without a file"))?;
         let bytes = log::record_bytes(cold.payload_bytes as usize);
         // No object here is longer than what a helper reads.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use engine::tls::certificates::Certificate;
 
-use super::{Due, RenewalTask, date, now_s};
+use super::{RenewalAction, RenewalTask, date, now_s};
 use crate::{
     files::{ACCOUNT, ACCOUNT_KEY, FilesError, KeptAccount, Merge, certificate_file, order_file},
-    share::NotShared,
+    share::ShareError,
 };
 
 /// When the others are asked again: whoever orders now is done, or the cluster is back.
@@ -31,7 +31,7 @@ impl RenewalTask {
     /// Whether what is due of a certificate may be done now. If it is one of several: what the others have is ours by then,
     /// what we have theirs, and if something is to be ordered, it is our turn to.
     pub(super) fn may_do(&mut self, at: usize) -> bool {
-        let is_due = |keeper: &Self| keeper.entries[at].standing.due(now_s()) == Due::Order;
+        let is_due = |keeper: &Self| keeper.entries[at].standing.due(now_s()) == RenewalAction::Order;
         if self.sharing.is_none() || !(self.entries[at].is_to_meet || is_due(self)) {
             return true;
         }
@@ -59,7 +59,7 @@ impl RenewalTask {
         }
     }
 
-    fn take_turn(&mut self) -> Result<(), NotShared> {
+    fn take_turn(&mut self) -> Result<(), ShareError> {
         if let (None, Some(sharing)) = (&self.turn, &self.sharing) {
             self.turn = Some(sharing.take_turn()?);
             self.has_met_account = false;
@@ -68,7 +68,7 @@ impl RenewalTask {
     }
 
     /// Takes in what the others have of the account, and gives them what they do not have.
-    fn meet_account(&mut self) -> Result<(), NotShared> {
+    fn meet_account(&mut self) -> Result<(), ShareError> {
         let key = self.files.meet(ACCOUNT_KEY, is_theirs).map_err(failed)?;
         let mut account = self.files.meet(ACCOUNT, is_theirs).map_err(failed)?;
         if key == Merge::Taken && account == Merge::OursIsToBeShared {
@@ -85,7 +85,7 @@ impl RenewalTask {
     }
 
     /// The same of a certificate, and of the account if that is to be.
-    fn meet(&mut self, at: usize) -> Result<(), NotShared> {
+    fn meet(&mut self, at: usize) -> Result<(), ShareError> {
         if !self.has_met_account {
             self.meet_account()?;
         }
@@ -109,7 +109,7 @@ impl RenewalTask {
     }
 
     /// Gives the others what they do not have of these, in our turn.
-    fn give(&mut self, met: &[(Merge, &str)]) -> Result<(), NotShared> {
+    fn give(&mut self, met: &[(Merge, &str)]) -> Result<(), ShareError> {
         for (_, file) in met.iter().filter(|(met, _)| *met == Merge::OursIsToBeShared) {
             self.take_turn()?;
             self.files.give(file).map_err(failed)?;
@@ -124,22 +124,22 @@ impl RenewalTask {
             return;
         }
         match &self.waits {
-            Some(NotShared::Failed(why)) => {
+            Some(ShareError::Failed(why)) => {
                 self.rounds_failed = self.rounds_failed.saturating_add(1);
                 if self.rounds_failed == 2 {
                     tracing::warn!("certificates are neither ordered nor shared with other instances: {why}");
                 }
             }
-            Some(NotShared::Busy) | None => self.rounds_failed = 0,
+            Some(ShareError::Busy) | None => self.rounds_failed = 0,
         }
         self.say();
     }
 }
 
-fn failed(error: FilesError) -> NotShared {
+fn failed(error: FilesError) -> ShareError {
     match error {
         FilesError::NotShared { why, .. } => why,
-        other => NotShared::Failed(other.to_string()),
+        other => ShareError::Failed(other.to_string()),
     }
 }
 

@@ -4,27 +4,27 @@
 use super::error::{Fault, FileError};
 use super::header::{Header, SLOTS, Shape};
 use super::power_loss::Faulty;
-use super::{FileLayout, FileRows, Stored};
+use super::{FileLayout, FileRows, StoredItem};
 use crate::heap::Heap;
-use crate::layout::Paged;
+use crate::layout::PageLayout;
 use crate::rows::Rows;
 use std::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 fn shape() -> Shape {
-    Paged::for_page_bytes::<u64>(4096).unwrap().shape::<u64>(1000)
+    PageLayout::for_page_bytes::<u64>(4096).unwrap().shape::<u64>(1000)
 }
 
 /// A disk with 600 items in the second checkpoint; the first block was changed after the first.
 fn disk() -> Faulty {
-    let layout = Paged::for_page_bytes::<u64>(4096).unwrap();
+    let layout = PageLayout::for_page_bytes::<u64>(4096).unwrap();
     let rows = FileRows::create_on(Faulty::new(shape().plan().unwrap().file_bytes, 1), shape()).unwrap();
-    let mut heap: Heap<Stored<u64>, _, FileRows<u64, Faulty>> = Heap::with_rows(layout, rows);
+    let mut heap: Heap<StoredItem<u64>, _, FileRows<u64, Faulty>> = Heap::with_rows(layout, rows);
     for key in 0..600 {
-        heap.push(Stored::new(key * 3 + 1));
+        heap.push(StoredItem::new(key * 3 + 1));
     }
     heap.rows_mut().checkpoint().unwrap();
-    heap.replace_at(0, Stored::new(0));
+    heap.replace_at(0, StoredItem::new(0));
     heap.rows_mut().checkpoint().unwrap();
     heap.rows_mut().disk_mut().clone()
 }
@@ -119,8 +119,8 @@ fn items_out_of_order_are_put_in_order() {
         disk.seen[slot..slot + 128].copy_from_slice(&header.encode());
     }
     let rows = FileRows::<u64, _>::open_on(disk, shape()).unwrap();
-    let mut heap: Heap<Stored<u64>, _, _> =
-        Heap::with_rows(Paged::for_page_bytes::<u64>(4096).unwrap(), rows);
+    let mut heap: Heap<StoredItem<u64>, _, _> =
+        Heap::with_rows(PageLayout::for_page_bytes::<u64>(4096).unwrap(), rows);
     let items: Vec<u64> = heap.drain().map(|stored| stored.item()).collect();
     assert!(items.is_sorted());
     assert_eq!((items.len(), items.last()), (600, Some(&u64::MAX)));

@@ -106,7 +106,7 @@ impl Fault {
 /// An item that found no room, and why; the queue is as it was.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Refused<T: core::fmt::Debug> {
+pub struct PushError<T: core::fmt::Debug> {
     /// The item.
     pub item: T,
     /// Why there is no room: the capacity is reached, the disk is full, a checkpoint failed.

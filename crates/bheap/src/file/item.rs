@@ -5,7 +5,7 @@
 //! reinterpreted, and on the usual processors decoding is one load.
 
 use crate::indexed::Entry;
-use crate::lazy::Queued;
+use crate::lazy::QueueEntry;
 use core::cmp::Ordering;
 
 /// An array of bytes: `[u8; N]`, and nothing else.
@@ -143,7 +143,7 @@ impl<K: Key> Item for Entry<K> {
     }
 }
 
-impl<K: Key> Queued<K> for Stored<Entry<K>> {
+impl<K: Key> QueueEntry<K> for StoredItem<Entry<K>> {
     #[inline]
     fn new(key: K, slot: u32) -> Self {
         Self::new(Entry { key, slot })
@@ -160,9 +160,9 @@ impl<K: Key> Queued<K> for Stored<Entry<K>> {
 
 /// An item as it lies in the file.
 #[repr(transparent)]
-pub struct Stored<T: Item>(T::Bytes);
+pub struct StoredItem<T: Item>(T::Bytes);
 
-impl<T: Item> Stored<T> {
+impl<T: Item> StoredItem<T> {
     /// The item's bytes, to be stored.
     #[inline]
     pub fn new(item: T) -> Self {
@@ -184,30 +184,30 @@ impl<T: Item> Stored<T> {
     }
 }
 
-impl<T: Item> Clone for Stored<T> {
+impl<T: Item> Clone for StoredItem<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T: Item> Copy for Stored<T> {}
-impl<T: Item> PartialEq for Stored<T> {
+impl<T: Item> Copy for StoredItem<T> {}
+impl<T: Item> PartialEq for StoredItem<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
-impl<T: Item> Eq for Stored<T> {}
-impl<T: Item> PartialOrd for Stored<T> {
+impl<T: Item> Eq for StoredItem<T> {}
+impl<T: Item> PartialOrd for StoredItem<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<T: Item> Ord for Stored<T> {
+impl<T: Item> Ord for StoredItem<T> {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         self.item().cmp(&other.item())
     }
 }
-impl<T: Item + core::fmt::Debug> core::fmt::Debug for Stored<T> {
+impl<T: Item + core::fmt::Debug> core::fmt::Debug for StoredItem<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.item().fmt(f)
     }

@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use super::item::{ByteArray, Item, Stored};
+use super::item::{ByteArray, Item, StoredItem};
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
@@ -112,17 +112,17 @@ impl Drop for Mapping {
 
 /// Bytes seen as the stored item that they are.
 #[inline]
-pub(super) fn stored<T: Item>(bytes: &T::Bytes) -> &Stored<T> {
-    // SAFETY: `Stored<T>` is `repr(transparent)` over `T::Bytes`, so both have one size, alignment and set of
+pub(super) fn stored<T: Item>(bytes: &T::Bytes) -> &StoredItem<T> {
+    // SAFETY: `StoredItem<T>` is `repr(transparent)` over `T::Bytes`, so both have one size, alignment and set of
     // valid values; the lifetime is kept by the signature.
-    unsafe { &*core::ptr::from_ref(bytes).cast::<Stored<T>>() }
+    unsafe { &*core::ptr::from_ref(bytes).cast::<StoredItem<T>>() }
 }
 
 /// Bytes seen as the stored items that they are; what is over at the end is left out.
 #[inline]
-pub(super) fn stored_items<T: Item>(bytes: &[u8]) -> &[Stored<T>] {
+pub(super) fn stored_items<T: Item>(bytes: &[u8]) -> &[StoredItem<T>] {
     const { assert!(align_of::<T::Bytes>() == 1, "an array of bytes begins anywhere") };
-    // SAFETY: `Stored<T>` is `repr(transparent)` over `T::Bytes`, which is an array of `BYTES` bytes (the trait is
+    // SAFETY: `StoredItem<T>` is `repr(transparent)` over `T::Bytes`, which is an array of `BYTES` bytes (the trait is
     // sealed): alignment 1, every content valid. `len / BYTES` of them lie in `bytes`; the lifetime is kept by the
     // signature. Counting with another size would reach beyond the slice.
     unsafe { core::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / T::Bytes::BYTES) }
@@ -130,7 +130,7 @@ pub(super) fn stored_items<T: Item>(bytes: &[u8]) -> &[Stored<T>] {
 
 /// The bytes of stored items.
 #[inline]
-pub(super) fn bytes_of<T: Item>(items: &[Stored<T>]) -> &[u8] {
+pub(super) fn bytes_of<T: Item>(items: &[StoredItem<T>]) -> &[u8] {
     // SAFETY: as above, in the other direction: arrays of bytes without anything between them.
     unsafe { core::slice::from_raw_parts(items.as_ptr().cast(), size_of_val(items)) }
 }

@@ -61,16 +61,16 @@ pub(crate) mod state;
 mod timers;
 
 pub use disk::{Disk, MappedFile};
-pub use error::{Fault, FileError, Refused};
+pub use error::{Fault, FileError, PushError};
 pub use header::{BLOCK_BYTES, HEADER_BYTES, MAGIC, Shape, VERSION};
-pub use item::{ByteArray, Item, Key, Stored};
+pub use item::{ByteArray, Item, Key, StoredItem};
 pub use pages::Pages;
 pub use queue::FileQueue;
 pub use rows::FileRows;
-pub use timers::{FileTimers, NotUpdated};
+pub use timers::{FileTimers, UpdateError};
 
 use crate::heap::Heap;
-use crate::layout::{Binary, Dary, Layout, Paged};
+use crate::layout::{Binary, Dary, Layout, PageLayout};
 use crate::rows::{Full, Rows};
 use std::path::Path;
 
@@ -108,7 +108,7 @@ impl FileLayout for Binary {
     }
 }
 
-impl FileLayout for Paged {
+impl FileLayout for PageLayout {
     fn id(&self) -> u32 {
         2
     }
@@ -170,7 +170,7 @@ fn align(shape: &Shape) -> usize {
 /// A heap in a file: any layout that a file can name, over [`FileRows`].
 #[derive(Debug)]
 pub struct FileHeap<T: Item, L: FileLayout> {
-    heap: Heap<Stored<T>, L, FileRows<T>>,
+    heap: Heap<StoredItem<T>, L, FileRows<T>>,
 }
 
 impl<T: Item, L: FileLayout> FileHeap<T, L> {
@@ -198,14 +198,14 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
     ///
     /// # Errors
     /// If there is no room: the item comes back with the reason, and the queue is as it was.
-    pub fn push(&mut self, item: T) -> Result<(), Refused<T>>
+    pub fn push(&mut self, item: T) -> Result<(), PushError<T>>
     where
         T: core::fmt::Debug,
     {
         if let Err(why) = self.heap.rows_mut().room() {
-            return Err(Refused { item, why });
+            return Err(PushError { item, why });
         }
-        match self.heap.try_push(Stored::new(item)) {
+        match self.heap.try_push(StoredItem::new(item)) {
             Ok(()) => Ok(()),
             Err(Full(_)) => unreachable!("room, once reserved, stays"),
         }
@@ -215,14 +215,14 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
     ///
     /// # Errors
     /// If there is no room: the first item without room comes back; those before it are in the queue.
-    pub fn load(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), Refused<T>>
+    pub fn load(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), PushError<T>>
     where
         T: core::fmt::Debug,
     {
         let rows = self.heap.rows_mut();
         let loaded = items.into_iter().try_for_each(|item| {
-            rows.room().map_err(|why| Refused { item, why })?;
-            match rows.push(Stored::new(item)) {
+            rows.room().map_err(|why| PushError { item, why })?;
+            match rows.push(StoredItem::new(item)) {
                 Ok(()) => Ok(()),
                 Err(Full(_)) => unreachable!("room, once reserved, stays"),
             }
@@ -234,7 +234,7 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
     /// The smallest item.
     #[must_use]
     pub fn peek(&self) -> Option<T> {
-        self.heap.peek().map(Stored::item)
+        self.heap.peek().map(StoredItem::item)
     }
 
     /// Takes the smallest item, in O(log n).
@@ -251,7 +251,7 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         if self.is_empty() {
             return Err(item);
         }
-        Ok(self.heap.replace_at(0, Stored::new(item)).item())
+        Ok(self.heap.replace_at(0, StoredItem::new(item)).item())
     }
 
     /// How many items there are.
@@ -292,12 +292,12 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
     }
 
     /// The heap itself, for what this interface does not offer.
-    pub const fn heap(&self) -> &Heap<Stored<T>, L, FileRows<T>> {
+    pub const fn heap(&self) -> &Heap<StoredItem<T>, L, FileRows<T>> {
         &self.heap
     }
 
     /// The heap itself, to change.
-    pub const fn heap_mut(&mut self) -> &mut Heap<Stored<T>, L, FileRows<T>> {
+    pub const fn heap_mut(&mut self) -> &mut Heap<StoredItem<T>, L, FileRows<T>> {
         &mut self.heap
     }
 }

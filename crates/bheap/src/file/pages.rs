@@ -12,7 +12,7 @@ use super::disk::Disk;
 use super::error::{Fault, FileError};
 use super::header::{BLOCK_BYTES, Shape};
 use super::images::Images;
-use super::item::{ByteArray, Item, Stored};
+use super::item::{ByteArray, Item, StoredItem};
 use super::mapping::{bytes_of, stored_items};
 use crate::blocks::{Blocks, NO_BLOCK};
 use core::marker::PhantomData;
@@ -237,7 +237,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
     }
 }
 
-impl<T: Item, D: Disk> Blocks<Stored<T>> for Pages<T, D> {
+impl<T: Item, D: Disk> Blocks<StoredItem<T>> for Pages<T, D> {
     #[inline]
     fn block_items(&self) -> usize {
         Self::ITEMS
@@ -265,12 +265,12 @@ impl<T: Item, D: Disk> Blocks<Stored<T>> for Pages<T, D> {
     }
 
     #[inline]
-    fn read(&self, block: u32, len: usize) -> &[Stored<T>] {
+    fn read(&self, block: u32, len: usize) -> &[StoredItem<T>] {
         stored_items(self.images.read(block as usize * BLOCK_BYTES, len * T::Bytes::BYTES))
     }
 
     #[inline]
-    fn write(&mut self, block: u32, at: usize, items: &[Stored<T>]) {
+    fn write(&mut self, block: u32, at: usize, items: &[StoredItem<T>]) {
         assert!(at + items.len() <= Self::ITEMS, "a block is written within its bounds");
         self.images.write(block as usize * BLOCK_BYTES + at * T::Bytes::BYTES, bytes_of(items));
     }

@@ -6,9 +6,9 @@
 
 use super::disk::Disk;
 use super::header::{BLOCK_BYTES, SLOTS};
-use super::{FileLayout, FileRows, Stored};
+use super::{FileLayout, FileRows, StoredItem};
 use crate::heap::Heap;
-use crate::layout::{Binary, Paged};
+use crate::layout::{Binary, PageLayout};
 use crate::rows::Rows;
 use std::cell::RefCell;
 use std::io;
@@ -124,7 +124,7 @@ impl Disk for Faulty {
     }
 }
 
-type Queue<L> = Heap<Stored<u64>, L, FileRows<u64, Faulty>>;
+type Queue<L> = Heap<StoredItem<u64>, L, FileRows<u64, Faulty>>;
 
 fn content(rows: &FileRows<u64, Faulty>) -> Vec<u64> {
     let mut items: Vec<u64> = (0..rows.len()).map(|at| rows.item(at).item()).collect();
@@ -163,7 +163,7 @@ fn lives<L: FileLayout + Copy>(layout: L, seed: u64, rounds: u32) -> Outcome {
             let pushes = random.below(101);
             for _ in 0..random.below(400) {
                 if random.below(100) < pushes {
-                    let _ = queue.try_push(Stored::new(random.below(1 << 40)));
+                    let _ = queue.try_push(StoredItem::new(random.below(1 << 40)));
                 } else {
                     queue.pop();
                 }
@@ -179,7 +179,9 @@ fn lives<L: FileLayout + Copy>(layout: L, seed: u64, rounds: u32) -> Outcome {
             if checkpoints == 0 && random.below(2) == 0 {
                 queue.rows_mut().disk_mut().syncs_left = random.below(3);
                 queue.rows_mut().checkpoint().unwrap_err();
-                assert!(queue.is_empty() && queue.try_push(Stored::new(1)).is_err() && queue.pop().is_none());
+                assert!(
+                    queue.is_empty() && queue.try_push(StoredItem::new(1)).is_err() && queue.pop().is_none()
+                );
                 queue.rows_mut().checkpoint().unwrap_err();
                 under_way = Some(present);
                 break;
@@ -236,8 +238,8 @@ fn the_last_checkpoint_comes_back_after_every_power_failure() {
     for seed in 1..=12 {
         let one = match seed % 3 {
             0 => lives(Binary, seed * 7919, rounds),
-            1 => lives(Paged::for_page_bytes::<u64>(4096).unwrap(), seed * 7919, rounds),
-            _ => lives(Paged::for_page_bytes::<u64>(64).unwrap(), seed * 7919, rounds),
+            1 => lives(PageLayout::for_page_bytes::<u64>(4096).unwrap(), seed * 7919, rounds),
+            _ => lives(PageLayout::for_page_bytes::<u64>(64).unwrap(), seed * 7919, rounds),
         };
         all.killed += one.killed;
         all.between += one.between;
@@ -252,13 +254,13 @@ fn the_last_checkpoint_comes_back_after_every_power_failure() {
 
 #[test]
 fn a_full_disk_refuses_and_changes_nothing() {
-    let layout = Paged::for_page_bytes::<u64>(4096).unwrap();
+    let layout = PageLayout::for_page_bytes::<u64>(4096).unwrap();
     let shape = layout.shape::<u64>(100_000);
     let mut disk = Faulty::new(shape.plan().unwrap().file_bytes, 5);
     disk.room = shape.plan().unwrap().images[0] + 2 * 10 * BLOCK_BYTES;
-    let mut queue: Queue<Paged> = Heap::with_rows(layout, FileRows::create_on(disk, shape).unwrap());
+    let mut queue: Queue<PageLayout> = Heap::with_rows(layout, FileRows::create_on(disk, shape).unwrap());
     let mut pushed = 0;
-    while queue.try_push(Stored::new(1_000_000 - pushed)).is_ok() {
+    while queue.try_push(StoredItem::new(1_000_000 - pushed)).is_ok() {
         pushed += 1;
     }
     assert_eq!(pushed, 10 * 512 - 1, "all the room there is, in both images, is used");
@@ -269,7 +271,7 @@ fn a_full_disk_refuses_and_changes_nothing() {
         queue.rows_mut().checkpoint().unwrap();
     }
     queue.rows_mut().disk_mut().room = usize::MAX;
-    queue.try_push(Stored::new(3)).unwrap();
+    queue.try_push(StoredItem::new(3)).unwrap();
     assert_eq!(queue.pop().map(|stored| stored.item()), Some(3));
 }
 

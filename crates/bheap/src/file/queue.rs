@@ -1,9 +1,9 @@
 //! A page queue in a file.
 
 use super::disk::{Disk, MappedFile};
-use super::error::{FileError, Refused};
+use super::error::{FileError, PushError};
 use super::header::{BLOCK_BYTES, Shape};
-use super::item::{ByteArray, Item, Stored};
+use super::item::{ByteArray, Item, StoredItem};
 use super::pages::Pages;
 use super::{Fault, create_file, open_file};
 use crate::page_queue::PageQueue;
@@ -44,7 +44,7 @@ pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Faul
 /// which would be a `pop` and then a `push`, of which the second may be refused.
 #[derive(Debug)]
 pub struct FileQueue<T: Item, D: Disk = MappedFile> {
-    queue: PageQueue<Stored<T>, Pages<T, D>>,
+    queue: PageQueue<StoredItem<T>, Pages<T, D>>,
 }
 
 impl<T: Item> FileQueue<T> {
@@ -115,16 +115,16 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
     ///
     /// # Errors
     /// If there is no room: the item comes back with the reason, and the queue is as it was.
-    pub fn push(&mut self, item: T) -> Result<(), Refused<T>>
+    pub fn push(&mut self, item: T) -> Result<(), PushError<T>>
     where
         T: core::fmt::Debug,
     {
         if let Err(why) = self.alive() {
-            return Err(Refused { item, why });
+            return Err(PushError { item, why });
         }
-        match self.queue.try_push(Stored::new(item)) {
+        match self.queue.try_push(StoredItem::new(item)) {
             Ok(()) => Ok(()),
-            Err(Full(_)) => Err(Refused { item, why: self.queue.store_mut().full() }),
+            Err(Full(_)) => Err(PushError { item, why: self.queue.store_mut().full() }),
         }
     }
 
@@ -132,17 +132,17 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
     ///
     /// # Errors
     /// If there is no room for all of them; then none has been added, and they come back.
-    pub fn load(&mut self, items: Vec<T>) -> Result<(), Refused<Vec<T>>>
+    pub fn load(&mut self, items: Vec<T>) -> Result<(), PushError<Vec<T>>>
     where
         T: core::fmt::Debug,
     {
         if let Err(why) = self.alive() {
-            return Err(Refused { item: items, why });
+            return Err(PushError { item: items, why });
         }
-        let stored: Vec<Stored<T>> = items.iter().map(|item| Stored::new(*item)).collect();
+        let stored: Vec<StoredItem<T>> = items.iter().map(|item| StoredItem::new(*item)).collect();
         match self.queue.try_extend(&stored) {
             Ok(()) => Ok(()),
-            Err(Full(_)) => Err(Refused { item: items, why: self.queue.store_mut().full() }),
+            Err(Full(_)) => Err(PushError { item: items, why: self.queue.store_mut().full() }),
         }
     }
 
@@ -150,7 +150,7 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
     #[must_use]
     pub fn peek(&self) -> Option<T> {
         self.alive().ok()?;
-        self.queue.peek().map(Stored::item)
+        self.queue.peek().map(StoredItem::item)
     }
 
     /// Takes the smallest item.

@@ -4,7 +4,7 @@ use super::disk::{Disk, MappedFile};
 use super::error::{Fault, FileError};
 use super::header::{BLOCK_BYTES, Shape};
 use super::images::Images;
-use super::item::{ByteArray, Item, Stored};
+use super::item::{ByteArray, Item, StoredItem};
 use super::mapping::stored;
 use super::{align, create_file, open_mapped};
 use crate::rows::{Full, Rows};
@@ -169,7 +169,7 @@ impl<T: Item, D: Disk> FileRows<T, D> {
     }
 
     #[inline]
-    fn write(&mut self, at: usize, item: Stored<T>) {
+    fn write(&mut self, at: usize, item: StoredItem<T>) {
         assert!(at < self.len(), "no item at this position");
         self.images.write(self.byte(at), item.bytes());
     }
@@ -180,29 +180,29 @@ impl<T: Item, D: Disk> FileRows<T, D> {
     }
 }
 
-impl<T: Item, D: Disk> Rows<Stored<T>> for FileRows<T, D> {
+impl<T: Item, D: Disk> Rows<StoredItem<T>> for FileRows<T, D> {
     #[inline]
     fn len(&self) -> usize {
         if self.failed() { 0 } else { self.len }
     }
     #[inline]
-    fn item(&self, at: usize) -> &Stored<T> {
+    fn item(&self, at: usize) -> &StoredItem<T> {
         stored(self.array(at))
     }
     #[inline]
     fn swap(&mut self, a: usize, b: usize) {
         let (one, other) = (*self.array(a), *self.array(b));
-        self.write(a, Stored::from_array(other));
-        self.write(b, Stored::from_array(one));
+        self.write(a, StoredItem::from_array(other));
+        self.write(b, StoredItem::from_array(one));
     }
     #[inline]
-    fn replace(&mut self, at: usize, item: Stored<T>) -> Stored<T> {
-        let old = Stored::from_array(*self.array(at));
+    fn replace(&mut self, at: usize, item: StoredItem<T>) -> StoredItem<T> {
+        let old = StoredItem::from_array(*self.array(at));
         self.write(at, item);
         old
     }
     #[inline]
-    fn push(&mut self, item: Stored<T>) -> Result<(), Full<Stored<T>>> {
+    fn push(&mut self, item: StoredItem<T>) -> Result<(), Full<StoredItem<T>>> {
         if self.room().is_err() {
             return Err(Full(item));
         }
@@ -211,9 +211,9 @@ impl<T: Item, D: Disk> Rows<Stored<T>> for FileRows<T, D> {
         Ok(())
     }
     #[inline]
-    fn pop(&mut self) -> Option<Stored<T>> {
+    fn pop(&mut self) -> Option<StoredItem<T>> {
         let last = self.len().checked_sub(1)?;
-        let item = Stored::from_array(*self.array(last));
+        let item = StoredItem::from_array(*self.array(last));
         self.len = last;
         Some(item)
     }

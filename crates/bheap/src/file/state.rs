@@ -1,6 +1,6 @@
 //! A queue's state as a file holds it: numbers in little-endian order, and items as they are.
 
-use super::item::{ByteArray, Item, Stored};
+use super::item::{ByteArray, Item, StoredItem};
 use std::vec::Vec;
 
 /// Appends a number.
@@ -9,7 +9,7 @@ pub(crate) fn put(out: &mut Vec<u8>, number: usize) {
 }
 
 /// Appends the number of items, then the items.
-pub(crate) fn put_items<T: Item>(out: &mut Vec<u8>, items: &[Stored<T>]) {
+pub(crate) fn put_items<T: Item>(out: &mut Vec<u8>, items: &[StoredItem<T>]) {
     put(out, items.len());
     items.iter().for_each(|item| out.extend_from_slice(item.bytes()));
 }
@@ -28,7 +28,7 @@ pub(crate) fn take(input: &mut &[u8], most: usize) -> Option<usize> {
 }
 
 /// Takes at most `most` items.
-pub(crate) fn take_items<T: Item>(input: &mut &[u8], most: usize) -> Option<Vec<Stored<T>>> {
+pub(crate) fn take_items<T: Item>(input: &mut &[u8], most: usize) -> Option<Vec<StoredItem<T>>> {
     let count = take(input, most)?;
     let (items, rest) = input.split_at_checked(count.checked_mul(T::Bytes::BYTES)?)?;
     *input = rest;
@@ -36,13 +36,13 @@ pub(crate) fn take_items<T: Item>(input: &mut &[u8], most: usize) -> Option<Vec<
         items
             .chunks_exact(T::Bytes::BYTES)
             .filter_map(T::Bytes::view)
-            .map(|item| Stored::from_array(*item))
+            .map(|item| StoredItem::from_array(*item))
             .collect(),
     )
 }
 
 /// Takes one item.
-pub(crate) fn take_item<T: Item>(input: &mut &[u8]) -> Option<Stored<T>> {
+pub(crate) fn take_item<T: Item>(input: &mut &[u8]) -> Option<StoredItem<T>> {
     take_items(input, 1)?.first().copied()
 }
 

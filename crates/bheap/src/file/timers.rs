@@ -1,14 +1,14 @@
 //! A page queue with handles in a file.
 
 use super::disk::{Disk, MappedFile};
-use super::error::{Fault, FileError, Refused};
+use super::error::{Fault, FileError, PushError};
 use super::item::Key;
 use super::pages::Pages;
 use super::queue::{FAN_OUT, TIMERS, shape};
 use super::{create_file, open_file};
 use crate::indexed::Entry;
-use crate::lazy::{Saved, SlotPages};
-use crate::queue::{Handle, Stale};
+use crate::lazy::{FileLazyQueue, SlotPages};
+use crate::queue::{Handle, StaleHandle};
 use core::hash::{BuildHasher, Hasher};
 use std::hash::RandomState;
 use std::path::Path;
@@ -26,10 +26,10 @@ fn file_number() -> u32 {
 /// Why an item keeps its key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotUpdated {
+pub enum UpdateError {
     /// The handle is of an item that has left, or of another queue.
     #[error(transparent)]
-    Stale(#[from] Stale),
+    Stale(#[from] StaleHandle),
     /// There is no room for the new key beside the old one.
     #[error(transparent)]
     NoRoom(FileError),
@@ -42,7 +42,7 @@ pub enum NotUpdated {
 /// stale, and means no item that comes later.
 #[derive(Debug)]
 pub struct FileTimers<K: Key, D: Disk = MappedFile> {
-    lazy: Saved<K, D>,
+    lazy: FileLazyQueue<K, D>,
     slot_pages: SlotPages,
 }
 
@@ -105,7 +105,7 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
             return Self::begin(pages);
         }
         let input = &mut state.as_slice();
-        let (lazy, slot_pages) = Saved::restore(pages, FAN_OUT, input)?;
+        let (lazy, slot_pages) = FileLazyQueue::restore(pages, FAN_OUT, input)?;
         if !input.is_empty() {
             return Err(lazy.queue().store().damaged("the state is longer than it says"));
         }
@@ -116,7 +116,7 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
 
     /// An empty queue whose number lasts from now on.
     fn begin(pages: Pages<Entry<K>, D>) -> Result<Self, FileError> {
-        let lazy = Saved::create(pages, FAN_OUT, file_number());
+        let lazy = FileLazyQueue::create(pages, FAN_OUT, file_number());
         let mut timers = Self { lazy, slot_pages: SlotPages::default() };
         timers.checkpoint()?;
         Ok(timers)
@@ -126,13 +126,13 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
     ///
     /// # Errors
     /// If there is no room: the key comes back with the reason, and the queue is as it was.
-    pub fn insert(&mut self, key: K) -> Result<Handle, Refused<K>>
+    pub fn insert(&mut self, key: K) -> Result<Handle, PushError<K>>
     where
         K: core::fmt::Debug,
     {
         let room = self.room();
         let inserted = room.and_then(|()| self.lazy.insert(key).map_err(|_| self.full()));
-        inserted.map_err(|why| Refused { item: key, why })
+        inserted.map_err(|why| PushError { item: key, why })
     }
 
     /// The smallest key.
@@ -156,9 +156,9 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
     /// Takes a key out.
     ///
     /// # Errors
-    /// [`Stale`] if it has left already, was lost in a crash, or was never here.
-    pub fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
-        self.alive().map_err(|_| Stale)?;
+    /// [`StaleHandle`] if it has left already, was lost in a crash, or was never here.
+    pub fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle> {
+        self.alive().map_err(|_| StaleHandle)?;
         self.lazy.remove(handle)
     }
 
@@ -167,14 +167,14 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
     /// # Errors
     /// If the handle is stale, or there is no room for the new key beside the old one. The item then keeps its
     /// key and its handle.
-    pub fn update(&mut self, handle: Handle, key: K) -> Result<Handle, NotUpdated> {
+    pub fn update(&mut self, handle: Handle, key: K) -> Result<Handle, UpdateError> {
         if !self.contains(handle) {
-            return Err(NotUpdated::Stale(Stale));
+            return Err(UpdateError::Stale(StaleHandle));
         }
-        self.room().map_err(NotUpdated::NoRoom)?;
+        self.room().map_err(UpdateError::NoRoom)?;
         self.lazy.update(handle, key).map_err(|refusal| match refusal {
-            crate::Refusal::Stale => NotUpdated::Stale(Stale),
-            crate::Refusal::Full => NotUpdated::NoRoom(self.full()),
+            crate::Refusal::Stale => UpdateError::Stale(StaleHandle),
+            crate::Refusal::Full => UpdateError::NoRoom(self.full()),
         })
     }
 

@@ -32,11 +32,11 @@ use crate::blocks::{Arena, Blocks};
 use crate::indexed::{Entry, queue_number};
 use crate::layout::PageSizeError;
 use crate::page_queue::PageQueue;
-use crate::queue::{Handle, HandleQueue, Refusal, Stale};
+use crate::queue::{Handle, HandleQueue, Refusal, StaleHandle};
 use crate::rows::Full;
 use alloc::vec::Vec;
 #[cfg(feature = "std")]
-pub(crate) use saved::{Saved, SlotPages};
+pub(crate) use saved::{FileLazyQueue, SlotPages};
 use slots::{GENERATIONS, Slots, State};
 use window::{Place, Window};
 
@@ -45,7 +45,7 @@ use window::{Place, Window};
 const WINDOW_SPARE: usize = 64;
 
 /// An entry of the page queue: a key, ordered by it alone, and its slot.
-pub trait Queued<K>: Ord + Copy {
+pub trait QueueEntry<K>: Ord + Copy {
     /// The entry of a key.
     fn new(key: K, slot: u32) -> Self;
     /// Its key.
@@ -54,7 +54,7 @@ pub trait Queued<K>: Ord + Copy {
     fn slot(&self) -> u32;
 }
 
-impl<K: Ord + Copy> Queued<K> for Entry<K> {
+impl<K: Ord + Copy> QueueEntry<K> for Entry<K> {
     #[inline]
     fn new(key: K, slot: u32) -> Self {
         Self { key, slot }
@@ -73,7 +73,7 @@ impl<K: Ord + Copy> Queued<K> for Entry<K> {
 ///
 /// `B` is where its entries are kept, `E` how ([`Entry`] in memory).
 #[derive(Debug)]
-pub struct Lazy<K, B = Arena<Entry<K>>, E = Entry<K>> {
+pub struct LazyQueue<K, B = Arena<Entry<K>>, E = Entry<K>> {
     queue: PageQueue<E, B>,
     /// Invariant: none of its entries is larger than any in `queue`, and it has at least as many as there are
     /// removed ones in `queue`, unless `queue` is empty.
@@ -84,7 +84,7 @@ pub struct Lazy<K, B = Arena<Entry<K>>, E = Entry<K>> {
     removed: usize,
 }
 
-impl<K: Ord + Copy> Lazy<K> {
+impl<K: Ord + Copy> LazyQueue<K> {
     /// An empty queue with blocks of `page_bytes` bytes.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl<K: Ord + Copy> Lazy<K> {
     }
 }
 
-impl<K: Ord + Copy, E: Queued<K>, B: Blocks<E>> Lazy<K, B, E> {
+impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
     /// An empty queue whose blocks are in `store`; see [`PageQueue::with_store`].
     pub fn with_store(store: B, fan_out: usize) -> Self {
         Self::over(PageQueue::with_store(store, fan_out), queue_number())
@@ -174,14 +174,15 @@ impl<K: Ord + Copy, E: Queued<K>, B: Blocks<E>> Lazy<K, B, E> {
     }
 
     /// The state of the live entry that the handle means.
-    fn find(&self, handle: Handle) -> Result<State, Stale> {
-        let state = self.slots.state(handle.slot).filter(|_| handle.queue == self.number).ok_or(Stale)?;
+    fn find(&self, handle: Handle) -> Result<State, StaleHandle> {
+        let state =
+            self.slots.state(handle.slot).filter(|_| handle.queue == self.number).ok_or(StaleHandle)?;
         let generation = match state {
             State::Live(generation) => generation,
             State::Window(record) => self.window.record(record).generation,
-            State::Free(_) | State::Removed(_) => return Err(Stale),
+            State::Free(_) | State::Removed(_) => return Err(StaleHandle),
         };
-        if generation == handle.generation { Ok(state) } else { Err(Stale) }
+        if generation == handle.generation { Ok(state) } else { Err(StaleHandle) }
     }
 
     /// Makes sure that the window keeps its length when one entry leaves it, or one behind it is removed. Returns
@@ -193,7 +194,7 @@ impl<K: Ord + Copy, E: Queued<K>, B: Blocks<E>> Lazy<K, B, E> {
         let Some(entry) = self.queue.pop() else { return true };
         let (key, slot) = (entry.key(), entry.slot());
         if let Some(State::Live(generation)) = self.slots.state(slot) {
-            let mut held = Held { queue: &mut self.queue, entry: Some(entry) };
+            let mut held = EntryGuard { queue: &mut self.queue, entry: Some(entry) };
             let record = self.window.insert(Place { key, slot }, generation);
             held.entry = None;
             self.slots.set(slot, State::Window(record));
@@ -300,7 +301,7 @@ impl<K: Ord + Copy, E: Queued<K>, B: Blocks<E>> Lazy<K, B, E> {
         Some((key, handle))
     }
 
-    pub(crate) fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
+    pub(crate) fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle> {
         self.find(handle)?;
         // All that compares comes first: if it panics, nothing has been removed.
         if !self.extend_window() {
@@ -357,7 +358,7 @@ impl<K: Ord + Copy, E: Queued<K>, B: Blocks<E>> Lazy<K, B, E> {
     }
 }
 
-impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
+impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for LazyQueue<K, B> {
     fn insert(&mut self, key: K) -> Result<Handle, Full<K>> {
         Self::insert(self, key)
     }
@@ -380,7 +381,7 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
     fn pop(&mut self) -> Option<(K, Handle)> {
         Self::pop(self)
     }
-    fn remove(&mut self, handle: Handle) -> Result<(), Stale> {
+    fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle> {
         Self::remove(self, handle)
     }
     fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal> {
@@ -392,12 +393,12 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for Lazy<K, B> {
 }
 
 /// An entry on its way from the page queue to the window: it returns if a comparison panics.
-struct Held<'a, B: Blocks<E>, E: Ord + Copy> {
+struct EntryGuard<'a, B: Blocks<E>, E: Ord + Copy> {
     queue: &'a mut PageQueue<E, B>,
     entry: Option<E>,
 }
 
-impl<B: Blocks<E>, E: Ord + Copy> Drop for Held<'_, B, E> {
+impl<B: Blocks<E>, E: Ord + Copy> Drop for EntryGuard<'_, B, E> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             self.queue.put_back(entry);
@@ -407,14 +408,14 @@ impl<B: Blocks<E>, E: Ord + Copy> Drop for Held<'_, B, E> {
 
 /// An entry on its way into the page queue: if it got there, though a comparison may have panicked, its slot says
 /// so.
-struct Arrival<'a, K: Ord + Copy, B: Blocks<E>, E: Queued<K>> {
-    lazy: &'a mut Lazy<K, B, E>,
+struct Arrival<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
+    lazy: &'a mut LazyQueue<K, B, E>,
     slot: u32,
     generation: u32,
     len_before: usize,
 }
 
-impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Arrival<'_, K, B, E> {
+impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Arrival<'_, K, B, E> {
     fn drop(&mut self) {
         if self.lazy.queue.len() > self.len_before {
             self.lazy.slots.accept(self.slot, State::Live(self.generation));
@@ -423,14 +424,14 @@ impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Arrival<'_, K, B, E> {
 }
 
 /// The largest entry of the window on its way back: it leaves the window if it got into the page queue.
-struct Trim<'a, K: Ord + Copy, B: Blocks<E>, E: Queued<K>> {
-    lazy: &'a mut Lazy<K, B, E>,
+struct Trim<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
+    lazy: &'a mut LazyQueue<K, B, E>,
     slot: u32,
     record: u32,
     len_before: usize,
 }
 
-impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Trim<'_, K, B, E> {
+impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Trim<'_, K, B, E> {
     fn drop(&mut self) {
         if self.lazy.queue.len() > self.len_before {
             let generation = self.lazy.window.record(self.record).generation;
@@ -441,8 +442,8 @@ impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Trim<'_, K, B, E> {
 }
 
 /// An item between its old entry and its new one: it keeps exactly one of them.
-struct Update<'a, K: Ord + Copy, B: Blocks<E>, E: Queued<K>> {
-    lazy: &'a mut Lazy<K, B, E>,
+struct Update<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
+    lazy: &'a mut LazyQueue<K, B, E>,
     handle: Handle,
     /// The key, if the old entry has been taken from the window; else it is in the page queue.
     old: Option<K>,
@@ -450,7 +451,7 @@ struct Update<'a, K: Ord + Copy, B: Blocks<E>, E: Queued<K>> {
     slot: u32,
 }
 
-impl<K: Ord + Copy, B: Blocks<E>, E: Queued<K>> Drop for Update<'_, K, B, E> {
+impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Update<'_, K, B, E> {
     fn drop(&mut self) {
         let Handle { slot, generation, .. } = self.handle;
         let is_new = matches!(self.lazy.slots.state(self.slot), Some(State::Live(_) | State::Window(_)));

@@ -7,9 +7,9 @@
 
 use crate::blocks::Blocks;
 use crate::file::state::{put, put_items, put_pages, take, take_items, take_pages};
-use crate::file::{ByteArray, Disk, FileError, Item, Key, Pages, Stored};
+use crate::file::{ByteArray, Disk, FileError, Item, Key, Pages, StoredItem};
 use crate::indexed::Entry;
-use crate::lazy::Lazy;
+use crate::lazy::LazyQueue;
 use crate::lazy::slots::{GENERATIONS, PART, SLOTS_MAX, Slots, State};
 use crate::lazy::window::{Place, Window};
 use crate::page_queue::PageQueue;
@@ -20,13 +20,13 @@ use alloc::vec::Vec;
 const LIFE: u32 = 1 << 16;
 
 /// A queue with handles in a file.
-pub(crate) type Saved<K, D> = Lazy<K, Pages<Entry<K>, D>, Stored<Entry<K>>>;
+pub(crate) type FileLazyQueue<K, D> = LazyQueue<K, Pages<Entry<K>, D>, StoredItem<Entry<K>>>;
 
 /// The pages of the slots' table.
 #[derive(Debug, Default)]
 pub(crate) struct SlotPages(Vec<u32>);
 
-impl<K: Key, D: Disk> Saved<K, D> {
+impl<K: Key, D: Disk> FileLazyQueue<K, D> {
     /// An empty queue with this number.
     pub(crate) fn create(store: Pages<Entry<K>, D>, fan_out: usize, number: u32) -> Self {
         let mut lazy = Self::over(PageQueue::with_store(store, fan_out), number);
@@ -34,15 +34,15 @@ impl<K: Key, D: Disk> Saved<K, D> {
         lazy
     }
 
-    pub(crate) const fn queue(&self) -> &PageQueue<Stored<Entry<K>>, Pages<Entry<K>, D>> {
+    pub(crate) const fn queue(&self) -> &PageQueue<StoredItem<Entry<K>>, Pages<Entry<K>, D>> {
         &self.queue
     }
 
-    pub(crate) const fn queue_mut(&mut self) -> &mut PageQueue<Stored<Entry<K>>, Pages<Entry<K>, D>> {
+    pub(crate) const fn queue_mut(&mut self) -> &mut PageQueue<StoredItem<Entry<K>>, Pages<Entry<K>, D>> {
         &mut self.queue
     }
 
-    pub(crate) fn into_queue(self) -> PageQueue<Stored<Entry<K>>, Pages<Entry<K>, D>> {
+    pub(crate) fn into_queue(self) -> PageQueue<StoredItem<Entry<K>>, Pages<Entry<K>, D>> {
         self.queue
     }
 
@@ -91,8 +91,11 @@ impl<K: Key, D: Disk> Saved<K, D> {
         put(out, (self.slots.ceiling().wrapping_add(more) % GENERATIONS) as usize);
         put(out, self.slots.used());
         put_pages(out, pages.0.iter().copied());
-        let window: Vec<Stored<Entry<K>>> =
-            self.window.iter().map(|place| Stored::new(Entry { key: place.key, slot: place.slot })).collect();
+        let window: Vec<StoredItem<Entry<K>>> = self
+            .window
+            .iter()
+            .map(|place| StoredItem::new(Entry { key: place.key, slot: place.slot }))
+            .collect();
         put_items(out, &window);
         self.queue.save(out);
     }
@@ -131,7 +134,7 @@ impl<K: Key, D: Disk> Saved<K, D> {
     }
 
     #[expect(clippy::type_complexity, reason = "the parts of a state, taken apart at once")]
-    fn take(input: &mut &[u8]) -> Option<(u32, u32, usize, Vec<u32>, Vec<Stored<Entry<K>>>)> {
+    fn take(input: &mut &[u8]) -> Option<(u32, u32, usize, Vec<u32>, Vec<StoredItem<Entry<K>>>)> {
         let number = take(input, u32::MAX as usize)? as u32;
         let base = take(input, GENERATIONS as usize - 1)? as u32;
         let used = take(input, SLOTS_MAX)?;
@@ -139,7 +142,7 @@ impl<K: Key, D: Disk> Saved<K, D> {
     }
 
     /// Fills the window, counts what is removed, and sees that each entry has a slot and each slot an entry.
-    fn admit(&mut self, entries: Vec<Stored<Entry<K>>>) -> Result<(), FileError> {
+    fn admit(&mut self, entries: Vec<StoredItem<Entry<K>>>) -> Result<(), FileError> {
         let mut seen = alloc::vec![false; self.slots.used()];
         let mut is_whole = true;
         let mut see = |slot: u32| match seen.get_mut(slot as usize) {

@@ -29,7 +29,7 @@ use crate::rows::Full;
 use alloc::vec::Vec;
 use levels::Level;
 use list::List;
-use near::Near;
+use near::NearHeap;
 
 /// The small heap holds so many items,
 pub(crate) const HEAP_MAX: usize = 256;
@@ -61,7 +61,7 @@ const RESERVE_BLOCKS: usize = 8 * FAN_OUT_MAX;
 #[derive(Debug)]
 pub struct PageQueue<T, B = Arena<T>> {
     store: B,
-    near: Near<T>,
+    near: NearHeap<T>,
     /// Largest keys first; the last is the lowest. Invariant: as many as `bounds`.
     levels: Vec<Level<T>>,
     /// The lower bound of each level, falling: nothing in a level is smaller, everything below it is smaller or
@@ -142,7 +142,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     pub fn with_store(store: B, fan_out: usize) -> Self {
         Self {
             store,
-            near: Near::new(),
+            near: NearHeap::new(),
             levels: Vec::new(),
             bounds: Vec::new(),
             scratch: Vec::new(),
@@ -183,7 +183,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         log.append(&mut self.store, items);
         log.append(&mut self.store, &self.near.front);
         log.append(&mut self.store, &self.near.heap);
-        self.near = Near::new();
+        self.near = NearHeap::new();
         self.levels.push(Level::new(log));
         self.bounds.push(first);
         self.len += items.len();
@@ -205,7 +205,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// As [`PageQueue::push`].
     pub fn pop_push(&mut self, item: T) -> Option<T> {
         let smallest = self.pop();
-        let mut held = Held { queue: self, item: smallest };
+        let mut held = PopGuard { queue: self, item: smallest };
         held.queue.push(item);
         held.item.take()
     }
@@ -391,12 +391,12 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
 }
 
 /// An item on its way out: it returns to the small heap if a comparison panics meanwhile.
-struct Held<'a, T: Ord + Copy, B: Blocks<T>> {
+struct PopGuard<'a, T: Ord + Copy, B: Blocks<T>> {
     queue: &'a mut PageQueue<T, B>,
     item: Option<T>,
 }
 
-impl<T: Ord + Copy, B: Blocks<T>> Drop for Held<'_, T, B> {
+impl<T: Ord + Copy, B: Blocks<T>> Drop for PopGuard<'_, T, B> {
     fn drop(&mut self) {
         if let Some(item) = self.item.take() {
             self.queue.put_back(item);

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 const SORT_MAX: usize = 160;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Near<T> {
+pub(crate) struct NearHeap<T> {
     pub(crate) heap: Vec<T>,
     /// Invariant: `front[sorted_from..]` is in falling order, and all of it is at most any of
     /// `front[..sorted_from]`. If `front` is not empty, neither is the sorted part.
@@ -25,7 +25,7 @@ pub(crate) struct Near<T> {
     sorted_from: usize,
 }
 
-impl<T: Ord + Copy> Near<T> {
+impl<T: Ord + Copy> NearHeap<T> {
     pub(crate) const fn new() -> Self {
         Self { heap: Vec::new(), front: Vec::new(), sorted_from: 0 }
     }
@@ -78,7 +78,7 @@ impl<T: Ord + Copy> Near<T> {
         if self.is_about_to_sort() {
             // The last sorted item is about to leave: sort more first, while it is still held here.
             let item = self.front.swap_remove(self.sorted_from);
-            let held = Held { near: self, item: Some(item) };
+            let held = PopGuard { near: self, item: Some(item) };
             held.near.sort_more(store);
             let mut held = held;
             return held.item.take();
@@ -90,7 +90,7 @@ impl<T: Ord + Copy> Near<T> {
         let last = self.heap.pop()?;
         let Some(root) = self.heap.first_mut() else { return Some(last) };
         let item = core::mem::replace(root, last);
-        let mut held = Held { near: self, item: Some(item) };
+        let mut held = PopGuard { near: self, item: Some(item) };
         sift_down(&mut held.near.heap, 0, store);
         held.item.take()
     }
@@ -275,18 +275,18 @@ fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) 
 }
 
 /// An item on its way out: it returns to the heap if a comparison panics.
-struct Held<'a, T: Ord + Copy> {
-    near: &'a mut Near<T>,
+struct PopGuard<'a, T: Ord + Copy> {
+    near: &'a mut NearHeap<T>,
     item: Option<T>,
 }
 
-impl<T: Ord + Copy> Drop for Held<'_, T> {
+impl<T: Ord + Copy> Drop for PopGuard<'_, T> {
     fn drop(&mut self) {
         self.near.heap.extend(self.item.take());
     }
 }
 
-impl<T> Near<T> {
+impl<T> NearHeap<T> {
     /// Whether the heap has as many items as it may have.
     pub(crate) fn is_full(&self) -> bool {
         self.heap.len() >= HEAP_MAX && (!self.front.is_empty() || self.heap.len() >= HEAP_ALONE_MAX)

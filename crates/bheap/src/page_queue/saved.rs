@@ -6,14 +6,14 @@
 
 use crate::blocks::Blocks;
 use crate::file::state::{put, put_items, put_pages, take, take_item, take_items, take_pages};
-use crate::file::{Disk, FileError, Item, Pages, Stored};
+use crate::file::{Disk, FileError, Item, Pages, StoredItem};
 use crate::page_queue::levels::{CHILDREN_MAX, Child, LEVELS_MAX, Level};
 use crate::page_queue::list::List;
 use crate::page_queue::{FRONT_MAX, HEAP_ALONE_MAX, PageQueue, RESERVE_BLOCKS};
 use alloc::vec::Vec;
 use core::slice;
 
-impl<T: Item, D: Disk> PageQueue<Stored<T>, Pages<T, D>> {
+impl<T: Item, D: Disk> PageQueue<StoredItem<T>, Pages<T, D>> {
     pub(crate) const fn store(&self) -> &Pages<T, D> {
         &self.store
     }
@@ -84,7 +84,7 @@ impl<T: Item, D: Disk> PageQueue<Stored<T>, Pages<T, D>> {
     }
 }
 
-impl<T: Item> List<Stored<T>> {
+impl<T: Item> List<StoredItem<T>> {
     fn save<D: Disk>(&self, store: &Pages<T, D>, out: &mut Vec<u8>) {
         put(out, self.len());
         put(out, usize::from(self.uniform));

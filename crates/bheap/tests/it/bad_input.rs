@@ -3,7 +3,7 @@
 
 use bheap::blocks::Arena;
 use bheap::layout::PageSizeError;
-use bheap::{BHeap, BinaryHeap, Full, Handle, HandleQueue, Indexed, Lazy, PageQueue, PriorityQueue};
+use bheap::{BHeap, BinaryHeap, Full, Handle, HandleQueue, IndexedHeap, LazyQueue, PageQueue, PriorityQueue};
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,7 +49,7 @@ fn a_full_queue_gives_the_item_back_and_goes_on() {
     queue.push(5);
     assert_eq!(queue.pop(), Some(5));
 
-    let mut lazy = Lazy::with_limit(512, 700).unwrap();
+    let mut lazy = LazyQueue::with_limit(512, 700).unwrap();
     let mut last = None;
     while let Ok(handle) = lazy.insert(u64::MAX - lazy.len() as u64) {
         last = Some(handle);
@@ -283,8 +283,8 @@ fn a_comparison_that_panics_loses_no_item_and_doubles_none() {
     survives(BHeap::with_limit(64, 9_000).unwrap());
     survives(PageQueue::new(4096).unwrap());
     survives(PageQueue::new(256).unwrap());
-    survives_with_handles(Indexed::binary());
-    survives_with_handles(Indexed::paged(64).unwrap());
-    survives_with_handles(Lazy::new(4096).unwrap());
-    survives_with_handles(Lazy::new(256).unwrap());
+    survives_with_handles(IndexedHeap::binary());
+    survives_with_handles(IndexedHeap::paged(64).unwrap());
+    survives_with_handles(LazyQueue::new(4096).unwrap());
+    survives_with_handles(LazyQueue::new(256).unwrap());
 }

@@ -8,7 +8,7 @@
 use bheap::blocks::{Arena, TracedBlocks};
 use bheap::indexed::Entry;
 use bheap::trace::Trace;
-use bheap::{Handle, HandleQueue, Lazy, PageQueue};
+use bheap::{Handle, HandleQueue, LazyQueue, PageQueue};
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -137,7 +137,7 @@ fn no_operation_is_long_whatever_the_keys() {
     no_operation_is_long(3, 4, items(4_000_000));
 }
 
-type Timers = Lazy<Counted, TracedBlocks<Arena<Entry<Counted>>, Rc<Moves>>>;
+type Timers = LazyQueue<Counted, TracedBlocks<Arena<Entry<Counted>>, Rc<Moves>>>;
 
 /// A queue with handles, and the handles in the order of their keys.
 struct Adversary {
@@ -158,7 +158,7 @@ impl Adversary {
         let longest = Longest::default();
         let updates = Longest { moves: Rc::clone(&longest.moves), ..Longest::default() };
         let store = TracedBlocks::new(Arena::new(4096).unwrap(), Rc::clone(&longest.moves));
-        let queue = Lazy::with_store(store, fan_out);
+        let queue = LazyQueue::with_store(store, fan_out);
         Self { queue, held: Vec::new(), longest, updates, random: Random(99 + kind), kind, step: 0, now: 0 }
     }
 

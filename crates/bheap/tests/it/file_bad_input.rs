@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::file::{BLOCK_BYTES, Fault, FileError, FileHeap, FileLayout, FileRows, Item};
-use bheap::layout::{Binary, Dary, Paged};
+use bheap::layout::{Binary, Dary, PageLayout};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +35,8 @@ impl Folder {
     }
 }
 
-fn layout() -> Paged {
-    Paged::for_page_bytes::<u64>(4096).unwrap()
+fn layout() -> PageLayout {
+    PageLayout::for_page_bytes::<u64>(4096).unwrap()
 }
 
 /// The error of opening `path`, which stays as it is and names its file.
@@ -122,9 +122,9 @@ fn another_version_is_named() {
 fn another_kind_of_queue_is_named_with_what_would_be_right() {
     let folder = Folder::new();
     let path = folder.queue("queue");
-    let error = refused_as::<u64, _>(&path, Paged::for_page_bytes::<u64>(512).unwrap());
+    let error = refused_as::<u64, _>(&path, PageLayout::for_page_bytes::<u64>(512).unwrap());
     says(&error, &["a page size of 4096, opened with 512", "open it with 4096"]);
-    let error = refused_as::<(u64, u64), _>(&path, Paged::for_page_bytes::<(u64, u64)>(4096).unwrap());
+    let error = refused_as::<(u64, u64), _>(&path, PageLayout::for_page_bytes::<(u64, u64)>(4096).unwrap());
     says(&error, &["an item size of 8, opened with 16"]);
     let error = refused_as::<i64, _>(&path, layout());
     says(&error, &["items \"u64\", opened with \"i64\""]);
@@ -301,7 +301,7 @@ impl Item for Touchy {
 fn a_comparison_that_panics_loses_and_doubles_nothing() {
     let folder = Folder::new();
     let path = folder.path("queue");
-    let layout = Paged::for_page_bytes::<u64>(64).unwrap();
+    let layout = PageLayout::for_page_bytes::<u64>(64).unwrap();
     let mut queue = FileHeap::<Touchy, _>::create(&path, layout, 1_000).unwrap();
     let mut panics = 0;
     for key in 0..400_u64 {

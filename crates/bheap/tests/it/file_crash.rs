@@ -8,7 +8,7 @@
 
 use bheap::BinaryHeap;
 use bheap::file::FileHeap;
-use bheap::layout::Paged;
+use bheap::layout::PageLayout;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -51,8 +51,8 @@ fn operations(number: u64) -> impl Iterator<Item = Operation> {
     })
 }
 
-fn layout() -> Paged {
-    Paged::for_page_bytes::<Item>(4096).unwrap()
+fn layout() -> PageLayout {
+    PageLayout::for_page_bytes::<Item>(4096).unwrap()
 }
 
 /// Works until it is killed; says before and after each checkpoint which one.

@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
 use bheap::Heap;
-use bheap::file::{BLOCK_BYTES, Disk, Fault, FileHeap, FileLayout, FileRows, Stored};
-use bheap::layout::Paged;
+use bheap::file::{BLOCK_BYTES, Disk, Fault, FileHeap, FileLayout, FileRows, StoredItem};
+use bheap::layout::PageLayout;
 use bheap::rows::Rows;
 use std::io;
 use std::path::Path;
@@ -42,8 +42,8 @@ impl Disk for Memory {
     }
 }
 
-fn layout() -> Paged {
-    Paged::for_page_bytes::<u64>(512).unwrap()
+fn layout() -> PageLayout {
+    PageLayout::for_page_bytes::<u64>(512).unwrap()
 }
 
 fn content<D: Disk>(rows: &FileRows<u64, D>) -> Vec<u64> {
@@ -86,7 +86,7 @@ fn open(bytes: &[u8]) -> Option<Vec<u64>> {
     let rows = FileRows::<u64, _>::open_on(Memory(bytes.to_vec()), layout().shape::<u64>(1)).ok()?;
     let items = content(&rows);
     // What is found is also worked with.
-    let mut heap: Heap<Stored<u64>, _, _> = Heap::with_rows(layout(), rows);
+    let mut heap: Heap<StoredItem<u64>, _, _> = Heap::with_rows(layout(), rows);
     assert!(heap.drain().map(|stored| stored.item()).eq(items.iter().copied()));
     Some(items)
 }

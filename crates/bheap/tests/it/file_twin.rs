@@ -4,7 +4,7 @@
 
 use bheap::BinaryHeap;
 use bheap::file::{FileHeap, FileLayout, Item};
-use bheap::layout::{Binary, Dary, Paged};
+use bheap::layout::{Binary, Dary, PageLayout};
 use proptest::prelude::*;
 use std::fmt::Debug;
 
@@ -110,10 +110,10 @@ proptest! {
     fn every_layout_in_a_file_is_its_twin_in_memory(steps in steps(), kind in 0..7_usize) {
         match kind {
             0 => run(Binary, &steps, |key| key),
-            1 => run(Paged::for_page_bytes::<u64>(4096).unwrap(), &steps, |key| key),
-            2 => run(Paged::for_page_bytes::<u64>(64).unwrap(), &steps, |key| key),
-            3 => run(Paged::for_page_bytes::<(u64, u64)>(4096).unwrap(), &steps, |key| (key / 3, key)),
-            4 => run(Paged::for_page_bytes::<(u64, u64)>(16384).unwrap(), &steps, |key| (key / 3, key)),
+            1 => run(PageLayout::for_page_bytes::<u64>(4096).unwrap(), &steps, |key| key),
+            2 => run(PageLayout::for_page_bytes::<u64>(64).unwrap(), &steps, |key| key),
+            3 => run(PageLayout::for_page_bytes::<(u64, u64)>(4096).unwrap(), &steps, |key| (key / 3, key)),
+            4 => run(PageLayout::for_page_bytes::<(u64, u64)>(16384).unwrap(), &steps, |key| (key / 3, key)),
             5 => run(Dary::<8>, &steps, |key| key as u32),
             _ => run(Binary, &steps, |key| u128::from(key) << 64 | 7),
         }
@@ -125,7 +125,7 @@ fn items_lie_in_the_pages_that_the_layout_counts_on() {
     let folder = tempfile::tempdir().unwrap();
     for page_bytes in [64, 512, 4096, 16384, 2 << 20] {
         let path = folder.path().join(page_bytes.to_string());
-        let layout = Paged::for_page_bytes::<u64>(page_bytes).unwrap();
+        let layout = PageLayout::for_page_bytes::<u64>(page_bytes).unwrap();
         let mut queue = FileHeap::<u64, _>::create(&path, layout, 300_000).unwrap();
         for key in 0..20_000 {
             queue.push(key).unwrap();

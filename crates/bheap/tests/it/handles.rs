@@ -3,7 +3,7 @@
 //! `BHEAP_STEPS=100000000` for more operations than by default.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
-use bheap::{Handle, HandleQueue, Indexed, Lazy, Refusal, Stale};
+use bheap::{Handle, HandleQueue, IndexedHeap, LazyQueue, Refusal, StaleHandle};
 use std::collections::BTreeSet;
 
 fn steps() -> usize {
@@ -78,7 +78,7 @@ fn against_the_twin<Q: HandleQueue<u64>>(mut queue: Q, seed: u64, check: impl Fn
         assert_eq!(queue.len(), twin.len());
         assert_eq!(queue.peek().map(|(key, _)| *key), twin.first().copied(), "step {step}");
         if let Some(old) = gone.get(random.below(1 + gone.len() as u64) as usize) {
-            assert_eq!(queue.remove(*old), Err(Stale), "a handle that has left");
+            assert_eq!(queue.remove(*old), Err(StaleHandle), "a handle that has left");
         }
         if step % 997 == 0 {
             check(&queue);
@@ -92,19 +92,19 @@ fn against_the_twin<Q: HandleQueue<u64>>(mut queue: Q, seed: u64, check: impl Fn
 
 #[test]
 fn a_binary_heap_with_handles() {
-    against_the_twin(Indexed::binary(), 7, |_| {});
+    against_the_twin(IndexedHeap::binary(), 7, |_| {});
 }
 
 #[test]
 fn a_b_heap_with_handles() {
-    against_the_twin(Indexed::paged(4096).unwrap(), 8, |_| {});
-    against_the_twin(Indexed::paged(64).unwrap(), 9, |_| {});
+    against_the_twin(IndexedHeap::paged(4096).unwrap(), 8, |_| {});
+    against_the_twin(IndexedHeap::paged(64).unwrap(), 9, |_| {});
 }
 
 #[test]
 fn a_page_queue_with_handles() {
-    against_the_twin(Lazy::new(4096).unwrap(), 10, Lazy::assert_invariants);
-    against_the_twin(Lazy::new(512).unwrap(), 11, Lazy::assert_invariants);
+    against_the_twin(LazyQueue::new(4096).unwrap(), 10, LazyQueue::assert_invariants);
+    against_the_twin(LazyQueue::new(512).unwrap(), 11, LazyQueue::assert_invariants);
 }
 
 fn loads_and_lists(mut queue: impl HandleQueue<u64>) {
@@ -144,31 +144,31 @@ fn loads_and_lists(mut queue: impl HandleQueue<u64>) {
 
 #[test]
 fn many_are_loaded_at_once_listed_and_drained() {
-    loads_and_lists(Indexed::binary());
-    loads_and_lists(Indexed::paged(4096).unwrap());
-    loads_and_lists(Lazy::new(4096).unwrap());
-    loads_and_lists(Lazy::new(256).unwrap());
+    loads_and_lists(IndexedHeap::binary());
+    loads_and_lists(IndexedHeap::paged(4096).unwrap());
+    loads_and_lists(LazyQueue::new(4096).unwrap());
+    loads_and_lists(LazyQueue::new(256).unwrap());
 }
 
 #[test]
 fn a_foreign_handle_is_refused() {
-    let (mut one, mut two) = (Lazy::new(4096).unwrap(), Lazy::new(4096).unwrap());
+    let (mut one, mut two) = (LazyQueue::new(4096).unwrap(), LazyQueue::new(4096).unwrap());
     let (a, b) = (one.insert(1_u64).unwrap(), two.insert(1).unwrap());
-    assert_eq!(one.remove(b), Err(Stale));
+    assert_eq!(one.remove(b), Err(StaleHandle));
     assert_eq!(two.update(a, 5), Err(Refusal::Stale));
-    let (mut one, mut two) = (Indexed::binary(), Indexed::binary());
+    let (mut one, mut two) = (IndexedHeap::binary(), IndexedHeap::binary());
     let (a, b) = (one.insert(1_u64).unwrap(), two.insert(1).unwrap());
-    assert_eq!(one.remove(b), Err(Stale));
+    assert_eq!(one.remove(b), Err(StaleHandle));
     assert_eq!(two.update(a, 5), Err(Refusal::Stale));
     assert_eq!(one.remove(a), Ok(()));
-    assert_eq!(one.remove(a), Err(Stale));
+    assert_eq!(one.remove(a), Err(StaleHandle));
 }
 
 #[test]
 fn marked_entries_are_few_and_memory_is_bounded() {
     let items = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
     let mut random = Random(12);
-    let mut queue = Lazy::new(4096).unwrap();
+    let mut queue = LazyQueue::new(4096).unwrap();
     let mut handles: Vec<Handle> = (0..items).map(|_| queue.insert(random.below(1 << 40)).unwrap()).collect();
     let (mut worst_garbage, mut worst_bytes) = (0, 0);
     // Each item is taken out and queued again, twice over: all garbage comes from the middle of the queue.

@@ -4,7 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 #![allow(clippy::print_stderr, reason = "a test says what it counted")]
 
-use bheap::{Handle, HandleQueue, Lazy, PageQueue};
+use bheap::{Handle, HandleQueue, LazyQueue, PageQueue};
 
 struct Random(u64);
 impl Random {
@@ -81,7 +81,7 @@ fn without_handles_it_is_little_more_than_the_items() {
 fn with_handles_and_removals_it_is_at_most_half_as_much_again() {
     for items in sizes() {
         let mut random = Random(items as u64);
-        let mut queue = Lazy::<u64>::new(4096).unwrap();
+        let mut queue = LazyQueue::<u64>::new(4096).unwrap();
         let [mut growing, mut steady] = [Worst(0.0), Worst(0.0)];
         let mut handles: Vec<Handle> = Vec::new();
         for n in 0..items {

@@ -1,13 +1,14 @@
-//! Whether what visitors with cookies share is the same for all of them.
+//! Check for shared answers that differ between visitors with cookies.
 //!
-//! By `--cookies safe` an answer that says only `max-age` is shared although it was asked for with a cookie, because
-//! pictures and scripts are fetched with cookies and say no more. An origin that says so of a page with its visitor's
-//! name in it shows it to others. Nobody can know that from one answer: so a sample of such addresses is compared each
-//! time they are fetched anew. Where two fetches in a row, each by another visitor, bring something else than the one
-//! before, the log names the address, once a site.
+//! Under `--cookies safe` an answer with `max-age` alone is shared even though its request carried a cookie,
+//! because pictures and scripts are requested with cookies and their answers say no more. An origin that
+//! sends `max-age` for a page with the visitor's name in it leaks that page to other visitors. One answer
+//! alone cannot show this, so a sample of such addresses is compared at every new fetch. If the content
+//! changes at several fetches in a row, each by a visitor with another cookie, the log names the address,
+//! once a site.
 //!
-//! Bounds: [`SAMPLES`](crate::admin::cookie_samples::SAMPLES) addresses a core; of a body that has no validator
-//! [`COMPARED_BYTES_MAX`] are compared, at most once for each fetch.
+//! Bounds: [`SAMPLES`](crate::admin::cookie_samples::SAMPLES) addresses a core; the first
+//! [`COMPARED_BYTES_MAX`] bytes of a body without an entity tag are compared, at most once a fetch.
 
 use std::sync::atomic::Ordering;
 
@@ -23,11 +24,11 @@ use crate::{
     request::{Request, key},
 };
 
-/// Bytes of a body that are compared, where no entity tag tells.
+/// Compared bytes of a body whose answer has no entity tag.
 const COMPARED_BYTES_MAX: u64 = 64 << 10;
 
-/// Compares an answer that a visitor with a cookie was given, and that all others get now, with the one before it. Runs
-/// on the owner's core, after the answer was stored under this hash and key.
+/// Compares a shared answer that was fetched for a visitor with a cookie with the answer before it. Runs on
+/// the owner's core, after the answer was stored under this hash and key.
 pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     let head = request.head();
     let Some(cookie) = head.known(KnownHeader::Cookie).map(|cookie| core.store.hash(cookie)) else { return };
@@ -44,7 +45,7 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
         return;
     }
     let primary = request.primary();
-    // A query may hold what is nobody's business.
+    // The log omits the query, which may hold private data.
     let path = key::path(primary).split(|&b| b == b'?').next().unwrap_or_default();
     tracing::warn!(
         host = %String::from_utf8_lossy(key::authority(primary)),
@@ -54,7 +55,8 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     );
 }
 
-/// A number that two contents share by chance alone: of the entity tag, or of the first bytes.
+/// Returns a hash of the entity tag, or of the first bytes where there is none. Two different contents have
+/// the same number by chance alone.
 fn content_of(core: &Core, object: &Object<'_>) -> Option<u64> {
     let meta = StoredMeta::unpack(&object.meta())?;
     let mut bytes = Vec::new();

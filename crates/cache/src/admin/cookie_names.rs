@@ -1,41 +1,43 @@
 //! Names of the cookies that keep a site's pages out of the store, for a hint in the log.
 //!
-//! An answer that does not say for how long it is fresh is not shared with visitors who have a cookie, and a counter or
-//! a banner gives every browser one. Such a site has next to no hits, although its pages are the same for all.
+//! An answer without a stated freshness lifetime is not shared with visitors who send a cookie, and a visit
+//! counter or a consent banner gives every browser a cookie. Such a site has next to no hits, although its
+//! pages are the same for all visitors.
 //!
 //! ```text
 //!  an answer that only a cookie keeps out ─┐
 //!                                          ├─▶ Majority (all cores, a site) ─ most of many ─▶ the log
-//!  a pass by the note about such an answer ┘      CookieNames (a core's own) ── names ──────────▲
+//!  a pass by hit-for-miss of that reason ──┘      CookieNames (a core's own) ── names ──────────▲
 //! ```
-//! Only requests that an origin answers are counted, so a hit pays nothing.
+//! Only requests that an origin answers are counted, so hits cost nothing extra.
 //!
-//! Bounds: [`SITES_MAX`] sites a core have names, [`NAMES_MAX`] names a site, [`NAME_BYTES_MAX`] a name; of one request
-//! [`REQUEST_NAMES_MAX`] names are counted.
+//! Bounds: names of [`SITES_MAX`] sites a core, [`NAMES_MAX`] names a site, [`NAME_BYTES_MAX`] bytes a name;
+//! at most [`REQUEST_NAMES_MAX`] names of one request are counted.
 
 use std::collections::HashMap;
 
 use wire::http1::{fields::is_token, head::Headers, known::KnownHeader};
 
-/// Sites of which a core keeps names.
+/// Sites whose cookie names a core counts.
 const SITES_MAX: usize = 64;
-/// Names of one site that a core counts; a rare one gives way to another.
+/// Names of one site that a core counts; a rare name is replaced by a new one.
 const NAMES_MAX: usize = 16;
-/// Names of one request that are counted. A browser sends a few dozen; a head has room for ten thousand.
+/// Names of one request that are counted. A browser sends a few dozen; a request's head has room for ten
+/// thousand.
 const REQUEST_NAMES_MAX: usize = 64;
-/// Names in the log.
+/// Names listed in the log.
 const SHOWN_MAX: usize = 5;
-/// Bytes of a name. Longer names are not counted.
+/// Maximum length of a name. Longer names are not counted.
 const NAME_BYTES_MAX: usize = 64;
-/// The log names cookies that one of so many of these requests has, or more.
+/// The log lists a cookie if at least one in `SHOWN_OF` counted requests carries it.
 const SHOWN_OF: u64 = 10;
 
-/// How often cookies of each name came, by the hosts of a site. The table is a core's own.
+/// Counts of cookie names, by the hosts of a site. Each core has its own table.
 #[derive(Default)]
 pub(crate) struct CookieNames(HashMap<Box<str>, Names>);
 
-/// The names of one site: every name that more than one in [`NAMES_MAX`] of its cookies has is among them (Misra and
-/// Gries, 1982).
+/// Counts of one site's cookie names. Every name that makes up more than one in [`NAMES_MAX`] of the site's
+/// cookies is among them (Misra and Gries, 1982).
 #[derive(Default)]
 struct Names {
     requests: u64,
@@ -43,7 +45,7 @@ struct Names {
 }
 
 impl CookieNames {
-    /// Takes in the names of a request's cookies.
+    /// Counts the names of a request's cookies.
     pub(crate) fn take(&mut self, site: &str, headers: &Headers<'_, '_>) {
         if !self.0.contains_key(site) {
             if self.0.len() == SITES_MAX {
@@ -57,7 +59,7 @@ impl CookieNames {
         }
     }
 
-    /// Forgets a site and returns the names to show.
+    /// Removes a site's counts and returns the names to log.
     pub(crate) fn shown(&mut self, site: &str) -> String {
         let Names { requests, mut counts } = self.0.remove(site).unwrap_or_default();
         counts.retain(|(_, count)| *count >= requests.div_ceil(SHOWN_OF));
@@ -82,7 +84,8 @@ impl Names {
     }
 }
 
-/// The names of a request's cookies. A value is nobody's business, so a pair without a name has none.
+/// Returns the names of a request's cookies. A pair without `=` is a bare value, which may be private, and
+/// has no name.
 fn names_of<'h>(headers: &Headers<'h, '_>) -> impl Iterator<Item = &'h str> {
     headers.known_all(KnownHeader::Cookie).flat_map(|line| line.split(|&b| b == b';')).filter_map(|pair| {
         let name = pair.trim_ascii_start().split(|&b| b == b'=').next()?;

@@ -1,31 +1,33 @@
-//! What visitors with cookies were answered at some addresses, so that it can be compared with what the next one is
-//! ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
+//! The last answers that visitors with cookies got at some addresses, kept to compare them with the next
+//! answer ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
 
 use std::collections::HashMap;
 
 /// Addresses that a core compares.
 pub(crate) const SAMPLES: usize = 256;
-/// An address that nobody fetched anew for so long gives its place to another.
+/// After this time without a new fetch an address may be replaced by another.
 const KEPT_S: u32 = 600;
-/// Fetches in a row that differ before it is said: a page may just have been changed.
+/// Fetches in a row that must differ before the log says so: a single difference may be an edited page.
 const DIFFERENCES: u8 = 2;
 
-/// What an address's last visitor with a cookie was answered.
+/// The answer that the last visitor with a cookie got at an address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
-    /// A number for who asked.
+    /// Hash of the visitor's `Cookie` field.
     pub(crate) cookie: u64,
-    /// A number for what came.
+    /// Hash of the answer's content.
     pub(crate) content: u64,
     pub(crate) fetched_s: u32,
 }
 
-/// The addresses that one core compares, each with how many visitors in a row got something else than the one before.
+/// The addresses that one core compares, each with the number of fetches in a row whose content differed from
+/// the one before.
 #[derive(Default)]
 pub(crate) struct Samples(HashMap<u64, (Sample, u8)>);
 
 impl Samples {
-    /// Whether what visitors were answered at an address differs so often by now that it has to be said.
+    /// Records an answer and returns whether the answers of its address have differed often enough in a row
+    /// to log it.
     pub(crate) fn differs(&mut self, address: u64, now: Sample) -> bool {
         if self.0.len() == SAMPLES && !self.0.contains_key(&address) {
             self.0.retain(|_, (sample, _)| now.fetched_s.saturating_sub(sample.fetched_s) < KEPT_S);
@@ -37,7 +39,7 @@ impl Samples {
         if before.content == now.content {
             *differences = 0;
         } else if before.cookie != now.cookie {
-            // The same visitor gets something new where it changes with time: that tells nothing.
+            // A page that changes for the same visitor only changes with time, which proves nothing.
             *differences = differences.saturating_add(1);
         }
         *before = now;

@@ -1,4 +1,5 @@
-//! What is asked and said where somebody wants to know why a request is, or is not, answered from the store.
+//! Requests for an explanation of why a request is, or is not, answered from the store, and the answers to
+//! them.
 
 use engine::store::Hash;
 use tokio::sync::oneshot;
@@ -10,27 +11,27 @@ use wire::http1::{
 
 use crate::error_page::{Fault, Rule};
 
-/// A request that somebody asks about.
+/// A request to be explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestOf {
     /// The method, such as `GET`.
     pub method: String,
     /// The URL as visitors ask for it, `http://host/path`.
     pub url: String,
-    /// Header lines, `Name: value`. A `Host` among them takes the place of the URL's.
+    /// Header lines, `Name: value`. A `Host` line overrides the URL's host.
     pub headers: Vec<String>,
 }
 
-/// Why there is no explanation.
+/// Reason why there is no explanation.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ExplainError {
-    /// The text is no URL of this accelerator.
+    /// The text is not a URL of this accelerator.
     #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
     NotAUrl(String),
-    /// A header is none.
+    /// A line is not a valid header field.
     #[error("not a header: {0:?}; it should look like Accept-Language: de")]
     NotAHeader(String),
-    /// The accelerator refuses such requests.
+    /// The accelerator refuses this request.
     #[error("such a request is refused with {status}: {why}")]
     Refused {
         /// The status of the answer.
@@ -43,67 +44,67 @@ pub enum ExplainError {
     NoAnswer,
 }
 
-/// A figure or a text of a step, for programs.
+/// A number or a text of a step, for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Figure {
-    /// A number; its unit is in its name.
+    /// A number; the name of the figure contains the unit.
     Number(u64),
     /// A text.
     Text(String),
 }
 
-/// What one state decides of a request.
+/// The decision of one state about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The state: `site`, `recv`, `key`, `owner`, `variant`, `store`, `head`, `purges`, `freshness`, `stale`, `coding`, `note`,
-    /// `asked`, `now`.
+    /// Name of the state: `site`, `recv`, `key`, `owner`, `variant`, `store`, `head`, `purges`, `freshness`,
+    /// `stale`, `coding`, `note`, `asked`, `now`.
     pub state: &'static str,
-    /// What it decides: a token.
+    /// The decision, as a token.
     pub decision: &'static str,
-    /// The same in words.
+    /// The decision in words.
     pub words: String,
-    /// Where the rule is written, an RFC's section or a knob; empty where there is none.
+    /// The rule behind the decision, an RFC section or an option; empty if there is none.
     pub section: &'static str,
-    /// What it goes by.
+    /// The numbers and texts on which the decision is based.
     pub figures: Vec<(&'static str, Figure)>,
 }
 
 impl Step {
-    /// With a number more.
+    /// Adds a number.
     pub(crate) fn number(&mut self, name: &'static str, number: impl Into<u64>) -> &mut Self {
         self.figures.push((name, Figure::Number(number.into())));
         self
     }
 
-    /// With a text more.
+    /// Adds a text.
     pub(crate) fn text(&mut self, name: &'static str, text: impl Into<String>) -> &mut Self {
         self.figures.push((name, Figure::Text(text.into())));
         self
     }
 }
 
-/// What becomes of a request, state by state. The last step is the outcome.
+/// A request's path through the states. The last step is the outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explanation {
-    /// In the order in which a request passes them.
+    /// The steps, in the order in which a request passes them.
     pub steps: Vec<Step>,
 }
 
-/// What the core that owns the key says.
+/// The explanation by the core that owns the key.
 pub(crate) struct OwnerExplanation {
     pub(crate) explanation: Explanation,
-    /// What is stored for the request, in memory.
+    /// Hash of the object stored for the request, if it is in memory.
     pub(crate) object: Option<Hash>,
 }
 
-/// The head of a request that somebody asks about, and over which scheme it would come.
+/// Head of a request to be explained, and its scheme.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeadOf {
     bytes: Vec<u8>,
     scheme: Scheme,
 }
 
-/// A request on its way to the core that owns its key.
+/// An explanation request on its way to the core that owns the key.
 pub(crate) struct Question {
     pub(crate) head: HeadOf,
     pub(crate) limits: HeadLimits,
@@ -111,10 +112,10 @@ pub(crate) struct Question {
 }
 
 impl RequestOf {
-    /// The head of the request as a client would send it.
+    /// Builds the head of the request as a client would send it.
     ///
     /// # Errors
-    /// It is none, or one that is refused.
+    /// [`ExplainError`] if the URL or a header is invalid, or the request would be refused.
     pub(crate) fn head(&self, limits: &HeadLimits) -> Result<HeadOf, ExplainError> {
         let not_a_url = || ExplainError::NotAUrl(self.url.clone());
         let is_text = |text: &str| !text.bytes().any(|b| b.is_ascii_control() && b != b'\t');
@@ -154,10 +155,10 @@ impl RequestOf {
 }
 
 impl HeadOf {
-    /// Calls `look` with the head.
+    /// Calls `look` with the parsed head.
     ///
     /// # Errors
-    /// It is refused.
+    /// [`ExplainError::Refused`] if the accelerator refuses the head.
     pub(crate) fn with<T>(
         &self,
         limits: &HeadLimits,

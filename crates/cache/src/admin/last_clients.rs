@@ -1,7 +1,9 @@
-//! Whom a stored object answered last, for the operator who asks why.
+//! The last client of each stored object, shown to an operator who asks for an explanation.
 //!
-//! A hit notes its client in a line of its own core ([`direct_mapped_table`](crate::core::direct_mapped_table)): nothing that others read is written, and
-//! who asks looks at what each core has noted. What has lost its place was not asked for lately, or meets another there.
+//! A hit records its client in a table of its own core
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)), so no memory shared between cores is written;
+//! a query reads the table of each core. A missing entry means that the object was not requested lately, or
+//! that another object has taken its slot.
 
 use std::net::IpAddr;
 
@@ -12,7 +14,7 @@ use crate::core::direct_mapped_table::DirectMappedTable;
 /// Objects whose last client a core remembers.
 const PLACES: usize = 512;
 
-/// A client, and when it was answered.
+/// A client, and when it was last answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastClient {
     /// Seconds since 1970.
@@ -20,7 +22,7 @@ pub(crate) struct LastClient {
     pub(crate) address: IpAddr,
 }
 
-/// The last client of each object, as far as one core has answered it.
+/// The last client of each object that one core has answered.
 pub(crate) struct LastClients(DirectMappedTable<Option<LastClient>>);
 
 impl Default for LastClients {
@@ -30,13 +32,13 @@ impl Default for LastClients {
 }
 
 impl LastClients {
-    /// A client is answered with an object.
+    /// Records that a client was answered with an object.
     #[inline]
     pub(crate) fn note(&self, hash: Hash, address: IpAddr, now_s: u64) {
         self.0.set(hash, Some(LastClient { at_s: now_s, address }));
     }
 
-    /// Whom it answered last, if that is known.
+    /// Returns the client that was last answered with the object, if known.
     pub(crate) fn of(&self, hash: Hash) -> Option<LastClient> {
         self.0.get(hash).flatten()
     }

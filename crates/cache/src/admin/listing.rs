@@ -1,12 +1,13 @@
-//! Which objects are stored, for the operator: those that an expression holds of, some at a time.
+//! List of stored objects for the operator: those that match an expression, in steps.
 //!
 //! ```text
 //!  the operator's thread ── a step ──▶ core 0: looks at some hundred objects ── rows, how far ──▶ … next step, next core
 //! ```
-//! The language is that of bans ([`bans`](crate::purging::bans)). Nothing is changed by it, and nothing is read from a file: what lies
-//! there alone is not seen. *Bounds:* a step looks at [`OBJECTS_A_STEP`] objects and what a page of the index holds; an
-//! answer has so many rows as were asked for, [`OBJECTS_MAX`](crate::admin::objects::OBJECTS_MAX) at most, of [`BYTES_MAX`] together, and is given up after
-//! [`TIME_MAX`].
+//! Expressions are written as for bans ([`bans`](crate::purging::bans)). Listing changes nothing and reads
+//! nothing from the file: objects that are only on the file are not listed. *Bounds:* a step looks at
+//! [`OBJECTS_A_STEP`] objects plus the rest of an index page; an answer has at most the requested number of
+//! rows, at most [`OBJECTS_MAX`](crate::admin::objects::OBJECTS_MAX) rows and [`BYTES_MAX`] bytes, and ends
+//! after [`TIME_MAX`].
 
 use std::time::{Duration, Instant};
 
@@ -28,17 +29,17 @@ use crate::{
     tags,
 };
 
-/// Bytes of their texts: an address may have as many as a request's head.
+/// Bytes of all texts in a list: one address may be as long as a request's head.
 const BYTES_MAX: usize = 4 << 20;
-/// Objects that one turn of a loop looks at.
+/// Objects that one turn of an event loop looks at.
 const OBJECTS_A_STEP: usize = 256;
-/// How long the operator waits for all of it.
+/// Time limit for the whole list.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Walks through what all cores have in memory. Blocks until that is done, or enough is found.
+/// Lists matching objects in the memory of all cores. Blocks until all were looked at, or enough were found.
 ///
 /// # Errors
-/// The expression has a mistake, or a core did not answer.
+/// [`ObjectsError`] if the expression has a mistake, or a core did not answer.
 pub(crate) fn ask_from_outside(
     cores: usize,
     tag_fields: &[Box<str>],
@@ -88,7 +89,7 @@ pub(crate) fn ask_from_outside(
     Ok(found)
 }
 
-/// A step. Runs on the core that it is about.
+/// Performs one step of a listing, on the core whose objects it lists.
 pub(crate) fn answer(core: &Core, Step { from, expression, rows_max, reply }: Step) {
     let now_s = clock::unix_s();
     let (mut seen, mut looked_at, mut is_cut) = (Vec::new(), 0, false);
@@ -103,11 +104,12 @@ pub(crate) fn answer(core: &Core, Step { from, expression, rows_max, reply }: St
         }
         false
     });
-    // Who asked may have given up.
+    // The receiver may have given up.
     let _ = reply.send(ObjectsPage { seen, looked_at, is_cut, next: swept.next });
 }
 
-/// `None`: it is no answer, or none any more. `Some(None)`: the expression does not hold of it.
+/// Describes an object for the list. `None`: the object is not an answer, or has expired or been purged.
+/// `Some(None)`: the object does not match the expression.
 fn look(
     core: &Core,
     object: &Object<'_>,
@@ -118,7 +120,7 @@ fn look(
     let mut key = Vec::new();
     object.key().copy_to(&mut key);
     if key::is_twins(&key) || key::is_blocks(&key) {
-        // Its object is listed.
+        // Encoded variants and slices are not listed; the object that they belong to is.
         return None;
     }
     let primary = key::primary(&key);

@@ -1,15 +1,15 @@
-//! Counts of a site's requests that tell what most of them have in common, for a hint in the log.
+//! Counts of a site's requests that show what most of them have in common, for a hint in the log.
 //!
-//! Two settings cost a site nearly all of its hits: answers that do not say how long they are fresh, and cookies that every
-//! browser has. The operator sees passes and not the reason, so the log says the reason once a site, with the setting that
-//! helps.
+//! Two things cost a site nearly all of its hits: answers without a freshness lifetime, and cookies that
+//! every browser has. The operator sees passes but not the reason, so the log names the reason once a site,
+//! with the setting that helps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Requests of a site that are counted before the log says anything of most of them.
+/// Requests of a site to count before the log may say anything.
 const REQUESTS_MIN: u64 = 100;
 
-/// Counts of one core; on a cache line that no other core writes.
+/// Counts of one core, on a cache line that no other core writes.
 #[derive(Default)]
 #[repr(align(64))]
 struct OfCore {
@@ -17,7 +17,7 @@ struct OfCore {
     of_kind: AtomicU64,
 }
 
-/// Counts of one site's requests, and of those of one kind.
+/// Counts of one site's requests: of all, and of those of one kind.
 pub(crate) struct Majority {
     of_cores: Box<[OfCore]>,
     is_told: AtomicBool,
@@ -29,13 +29,13 @@ impl Majority {
         Self { of_cores, is_told: AtomicBool::new(false) }
     }
 
-    /// Returns whether the log has said it: nothing is counted any more.
+    /// Returns whether the hint was already logged; counting has stopped then.
     pub(crate) fn is_told(&self) -> bool {
         self.is_told.load(Relaxed)
     }
 
-    /// Counts a request on a core. Returns the percentage of the requests that are of the kind, if this is the request after
-    /// which the log has to say it: most of many are.
+    /// Counts a request on a core. Returns the percentage of requests of this kind if this call is the one
+    /// that must log the hint, because there are enough requests and most are of the kind.
     pub(crate) fn count(&self, core: usize, is_of_kind: bool) -> Option<u64> {
         if self.is_told() {
             return None;

@@ -1,4 +1,5 @@
-//! Requests for the list of stored objects, and their pages ([`listing`](crate::admin::listing) finds the objects).
+//! Requests for the list of stored objects, and the pages of the list ([`listing`](crate::admin::listing)
+//! finds the objects).
 
 use std::sync::Arc;
 
@@ -7,13 +8,13 @@ use tokio::sync::oneshot;
 
 use crate::purging::bans::Ban;
 
-/// Rows of an answer.
+/// Maximum number of rows in a list.
 pub const OBJECTS_MAX: usize = 10_000;
 
-/// Why there is no list.
+/// Reason why there is no list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectsError {
-    /// The expression is none, or is about who asks.
+    /// The expression is invalid, or refers to what a visitor sends.
     #[error("{0}")]
     NotAnExpression(String),
     /// A core did not answer in time.
@@ -21,24 +22,24 @@ pub enum ObjectsError {
     NoAnswer,
 }
 
-/// A stored answer as the operator sees it.
+/// A stored answer as shown to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectSeen {
-    /// Its address.
+    /// The address of the answer.
     pub url: String,
-    /// It is one of several answers to this address.
+    /// True if the answer is one of several variants of this address.
     pub is_variant: bool,
-    /// Its status.
+    /// Status of the answer.
     pub status: u16,
-    /// Content-Type, where it says one.
+    /// Content-Type, if the answer has one.
     pub content_type: Option<String>,
-    /// Bytes of its body.
+    /// Bytes of the body.
     pub body_bytes: u64,
-    /// Seconds since it was made.
+    /// Age of the answer in seconds.
     pub age_s: u64,
-    /// Seconds for which it is fresh; less than 0: it has been stale for so long.
+    /// Seconds of freshness left; negative: seconds since the answer became stale.
     pub ttl_s: i64,
-    /// Tags that it can be purged by.
+    /// Number of tags by which the answer can be purged.
     pub tags: usize,
 }
 
@@ -48,27 +49,27 @@ impl ObjectSeen {
     }
 }
 
-/// What was found.
+/// A list of stored objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Objects {
-    /// The rows, in no order.
+    /// The rows, in no particular order.
     pub seen: Vec<ObjectSeen>,
-    /// Answers in memory that were looked at.
+    /// Number of answers in memory that were looked at.
     pub looked_at: u64,
-    /// Those were all.
+    /// True if the list is complete.
     pub is_all: bool,
 }
 
-/// A step of a walk, for one core.
+/// A step of a listing, for one core.
 pub(crate) struct Step {
     pub(crate) from: Sweep,
-    /// `None`: all.
+    /// The expression to match; `None` lists every object.
     pub(crate) expression: Option<Arc<Ban>>,
     pub(crate) rows_max: usize,
     pub(crate) reply: oneshot::Sender<ObjectsPage>,
 }
 
-/// What it found.
+/// Result of a step.
 pub(crate) struct ObjectsPage {
     pub(crate) seen: Vec<ObjectSeen>,
     pub(crate) looked_at: u64,

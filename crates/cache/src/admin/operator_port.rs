@@ -1,4 +1,5 @@
-//! How a thread that is none of the loops, the operator's, reaches a core: a purge, a question.
+//! Access to the cores for threads outside of the event loops, such as the operator's: they send purges and
+//! queries.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::core::{CoreBusy, Message, RING_PAUSE, RING_WAIT_MAX};
 
-/// Sends to the cores from outside.
+/// Sends messages to the cores from outside of the event loops.
 pub(crate) struct Outside(OneAtATime<Sender<Message>>);
 
 #[expect(clippy::disallowed_types, reason = "the admin's path, not a request's: held for one message")]
@@ -18,10 +19,10 @@ impl Outside {
         Self(OneAtATime::new(sender))
     }
 
-    /// Gives a message to a core. Blocks while the ring to it is full.
+    /// Sends a message to a core. Blocks while the ring to that core is full.
     ///
     /// # Errors
-    /// It stayed full for [`RING_WAIT_MAX`].
+    /// [`CoreBusy`] if the ring stayed full for [`RING_WAIT_MAX`].
     pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), CoreBusy> {
         let (mut unsent, mut waited) = (message, Duration::ZERO);
         loop {
@@ -40,10 +41,11 @@ impl Outside {
         }
     }
 
-    /// Asks a core something that it answers at once.
+    /// Asks a core a question that it answers at once.
     ///
     /// # Errors
-    /// The ring to it stayed full, it did not answer within [`RING_WAIT_MAX`], or it has ended.
+    /// [`CoreBusy`] if the ring stayed full, the core did not answer within [`RING_WAIT_MAX`], or the core
+    /// has ended.
     pub(crate) fn ask<T>(
         &self,
         to: usize,
@@ -62,7 +64,7 @@ impl Outside {
     }
 }
 
-/// How long it was.
+/// Sleeps for [`RING_PAUSE`] and returns it.
 #[expect(clippy::disallowed_methods, reason = "a thread of the operator's, on no loop")]
 fn pause() -> Duration {
     std::thread::sleep(RING_PAUSE);

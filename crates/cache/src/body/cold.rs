@@ -1,36 +1,36 @@
-//! A miss that the store's file can answer: a helper reads the object, the owner puts it back into memory, and every
-//! request that waits for it looks it up again.
+//! Misses that the store's file can answer: a helper reads the object, the owner puts it back into memory,
+//! and every request that waits for the object looks it up again.
 //!
 //! ```text
 //!  owner of the key                    helper
 //!  begin: on the file? ─ Extent ─────▶ reads, compares checksums
-//!    all who ask wait in the table ◀── Block ─▶ restored in memory ─▶ Start::Again for all
+//!    requests wait in the table    ◀── Block ─▶ restored in memory ─▶ FetchOutcome::Again for all
 //!                                      damaged, refused, too slow ─▶ fetched from the origin instead
 //! ```
-//! Bounds: those of the pool of reads; [`LARGE_READS_MAX`] for objects that are longer than its buffers. A read that is
-//! refused is counted by the pool, and costs the origin a request, no more.
+//! Bounds: those of the read pool; [`LARGE_READS_MAX`] for objects that are longer than its buffers. A
+//! refused read is counted by the pool, and only costs a request to the origin.
 
 use engine::{
     io::{Extent, READ_BYTES_MAX, ReadError},
     log,
     store::{
         Hash,
-        tier::{Cold, image::Image},
+        tier::{FileRecord, image::Image},
     },
 };
 
 use crate::{core::with_core, counters::Counter};
 
-/// Large objects that one core reads at once, each by a thread that may wait.
+/// Large objects that one core reads at once, each on a thread that may block.
 const LARGE_READS_MAX: usize = 4;
-/// What a read takes besides the record: a block at each end.
+/// Bytes read around a record: one disk block at each end.
 const AROUND_BYTES: usize = 8 << 10;
 
 /// Puts the object of a key back into memory, if it can be read.
-pub(crate) async fn restore(hash: Hash, key: &[u8], cold: Cold) {
+pub(crate) async fn restore(hash: Hash, key: &[u8], cold: FileRecord) {
     let Some(payload) = whole(hash, cold).await else { return };
     let Some(image) = Image::parse(&payload) else { return };
-    // Its head is in another record where it was revalidated since.
+    // After a revalidation the object's current head is in a separate record.
     let head_at = with_core(|core| core.shard.borrow().cold_head(hash));
     let head_payload = match head_at {
         None => Vec::new(),
@@ -50,13 +50,13 @@ pub(crate) async fn restore(hash: Hash, key: &[u8], cold: Cold) {
     });
 }
 
-/// Reads a record of the key's object; `None` if it cannot be had.
-async fn whole(hash: Hash, cold: Cold) -> Option<Vec<u8>> {
+/// Reads a record of the key's object; `None` if that fails.
+async fn whole(hash: Hash, cold: FileRecord) -> Option<Vec<u8>> {
     match read(cold).await {
         Ok(payload) => Some(payload),
         Err(Unread::Damaged) => {
             with_core(|core| {
-                // Its segment was used again while it was read: the object is not damaged, it is gone.
+                // If the segment was reused during the read, the object is not damaged but evicted.
                 let log = core.file.as_ref().and_then(|file| file.log.get());
                 if log.is_some_and(|log| log.segment_of(cold.location).is_some()) {
                     core.shard_mut().damaged(hash, cold.location);
@@ -71,21 +71,21 @@ async fn whole(hash: Hash, cold: Cold) -> Option<Vec<u8>> {
     }
 }
 
-/// Why nothing was read.
+/// Reason for a failed read.
 pub(crate) enum Unread {
-    /// The bytes are not those that were written, or the disk cannot read them.
+    /// The bytes differ from those that were written, or the disk cannot read them.
     Damaged,
-    /// Not now.
+    /// The read is refused at the moment.
     Refused,
 }
 
-/// Reads the payload of a record, from memory where that still has it.
-pub(crate) async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
+/// Reads the payload of a record, from memory if it is still there.
+pub(crate) async fn read(cold: FileRecord) -> Result<Vec<u8>, Unread> {
     let payload_bytes = cold.payload_bytes as usize;
     let record_bytes = log::record_bytes(payload_bytes);
     enum By {
         Memory(Vec<u8>),
-        Helper(engine::io::Pending),
+        Helper(engine::io::PendingRead),
         Thread(log::Reader),
     }
     let by = with_core(|core| {
@@ -131,7 +131,7 @@ pub(crate) async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
                 let file = core.file.as_ref().ok_or(Unread::Refused)?;
                 let log = file.log.get().ok_or(Unread::Refused)?;
                 let payload = log.payload_of(cold.location, &bytes).map(<[u8]>::len);
-                // Another record by now: its segment was used again.
+                // No payload means that the segment was reused and the location now holds another record.
                 payload.ok_or(Unread::Refused)
             })
             .map(|len| {

@@ -1,10 +1,10 @@
-//! Bytes of a stored body, copied: they lie in several runs of memory.
+//! Copies of a stored body's bytes, which lie in several runs of memory.
 
 use std::ops::Range;
 
 use engine::store::Object;
 
-/// Appends bytes of a stored body.
+/// Appends a range of a stored body to `out`.
 #[inline]
 pub(crate) fn copy_body(object: &Object<'_>, range: Range<u64>, out: &mut Vec<u8>) {
     let Range { start: mut at, end } = range;

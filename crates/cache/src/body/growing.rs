@@ -7,10 +7,10 @@
 //!   published         published         published ▲ stored (Release) by the fetching core, then `progress`
 //! ```
 //!
-//! Where the data lives: in the store's segments (pinned by the extent) for what is kept; on the heap for what is
-//! only passed on. The chunk list belongs to those who still need it: a follower holds the chunk that it reads, the
-//! in-flight table holds the first one as long as others may join, and what is behind the slowest is freed by itself.
-//! Nobody waits on a lock; a follower that has caught up waits on `progress`.
+//! Where the data is: in the store's segments (pinned by the extent) if the body is stored, on the heap if it
+//! is only passed on. Chunks are reference-counted: a reader holds the chunk that it reads, the in-flight
+//! table holds the first chunk as long as further requests may join, and chunks behind the slowest reader are
+//! freed automatically. No reader takes a lock; a reader that has caught up waits on `progress`.
 
 use std::sync::{
     Arc, OnceLock,
@@ -23,33 +23,33 @@ use engine::{
 };
 use tokio::sync::Notify;
 
-/// Bytes of one chunk that is only passed on, not stored.
+/// Bytes of one chunk of a body that is passed on without being stored.
 pub(crate) const PASSING_CHUNK_BYTES: usize = 64 * 1024;
-/// Chunks of one body that may be on their way at once when it is only passed on: the fetch waits for its readers.
+/// Chunks that a body which is only passed on may have at once; beyond that the fetch waits for its readers.
 pub(crate) const PASSING_CHUNKS_MAX: usize = 8;
-/// … while too much waits for all readers: the one that a reader has read, and keeps until there is another behind it,
-/// and that other.
+/// Chunks of a passed-on body while memory for passing chunks is scarce: the chunk that a reader has read and
+/// keeps until there is a next one, and that next one.
 const PASSING_CHUNKS_MIN: usize = 2;
-/// Bytes of such a chunk when nearly all is used that passing chunks may take.
+/// Bytes of a passing chunk while the budget for passing chunks is nearly used up.
 const SMALL_CHUNK_BYTES: usize = 4 * 1024;
-/// Bytes that a body takes at least as it is passed on.
+/// Minimum number of bytes that a passed-on body takes.
 pub(crate) const PASSING_BYTES_MIN: usize = PASSING_CHUNKS_MIN * SMALL_CHUNK_BYTES;
 
-/// Where a chunk's bytes are.
+/// Location of a chunk's bytes.
 enum Space {
-    /// In the store; the extent pins its segment.
+    /// Memory in the store; the extent pins the segment.
     Stored(Arc<Extent>),
-    /// On the heap, freed when the last reader has moved on.
+    /// Heap memory, freed when the last reader has moved on.
     Passing(WordBuffer, Arc<Window>),
-    /// On the heap, of one reader alone: the store wanted its memory back.
+    /// Heap memory, copied for one reader because the store wanted its memory back.
     Copied(WordBuffer, usize),
-    /// Nowhere: the body is empty.
+    /// No memory: the body is empty.
     Empty,
 }
 
-/// The bytes of all fetches' passing chunks. A thousand readers that do not read would fill a thousand windows:
-/// while half of the budget is used, each has two chunks, so that it goes on, and no more; and new chunks are a quarter
-/// as large then, and a sixteenth while three quarters are used.
+/// Budget for the passing chunks of all fetches. A thousand readers that do not read would fill a thousand
+/// windows. So above half of the budget each body is limited to two chunks, which keeps it moving, and new
+/// chunks are a quarter as large; above three quarters they are a sixteenth as large.
 pub(crate) struct PassingBudget {
     bytes: AtomicUsize,
     max: usize,
@@ -64,7 +64,7 @@ impl PassingBudget {
         self.bytes.load(Ordering::Relaxed) > self.max / 2
     }
 
-    /// Bytes of a new chunk at most.
+    /// Returns the maximum size of a new chunk.
     fn chunk_bytes(&self) -> usize {
         match self.bytes.load(Ordering::Relaxed) {
             used if used <= self.max / 2 => PASSING_CHUNK_BYTES,
@@ -74,7 +74,7 @@ impl PassingBudget {
     }
 }
 
-/// How many passing chunks are alive; the fetch waits here for its readers.
+/// Number of passing chunks that are alive; the fetch waits here for its readers.
 pub(crate) struct Window {
     alive: AtomicUsize,
     freed: Notify,
@@ -86,7 +86,8 @@ impl Window {
         Arc::new(Self { alive: AtomicUsize::new(0), freed: Notify::new(), budget: Arc::clone(budget) })
     }
 
-    /// Waits until one more chunk may be made; whether it waited although its own readers were not behind.
+    /// Waits until one more chunk may be made. Returns true if the scarce budget, and not slow readers of
+    /// this body, caused a wait.
     pub(crate) async fn room(&self) -> bool {
         let mut is_narrowed = false;
         loop {
@@ -103,7 +104,7 @@ impl Window {
     }
 }
 
-/// A contiguous part of a body; its first `published` bytes are there.
+/// A contiguous part of a body; its first `published` bytes may be read.
 pub(crate) struct Chunk {
     space: Space,
     /// Bytes from the start of `space` that may be read. Written by the fetching core only.
@@ -112,12 +113,12 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// A chunk in the store.
+    /// Creates a chunk in the store.
     pub(crate) fn stored(extent: Arc<Extent>) -> Arc<Self> {
         Self::with(Space::Stored(extent))
     }
 
-    /// A chunk on the heap, counted in `window`.
+    /// Creates a chunk on the heap, counted in `window`.
     pub(crate) fn passing(window: &Arc<Window>, bytes: usize) -> Arc<Self> {
         window.alive.fetch_add(1, Ordering::AcqRel);
         let buffer = WordBuffer::new(bytes.min(window.budget.chunk_bytes()));
@@ -125,7 +126,7 @@ impl Chunk {
         Self::with(Space::Passing(buffer, Arc::clone(window)))
     }
 
-    /// The only chunk of an empty body.
+    /// Creates the only chunk of an empty body.
     pub(crate) fn empty() -> Arc<Self> {
         Self::with(Space::Empty)
     }
@@ -143,19 +144,19 @@ impl Chunk {
         }
     }
 
-    /// The part that is still to be written; `None` when the chunk is full.
+    /// Returns the part that is still to be written; `None` when the chunk is full.
     pub(crate) fn vacant(&self) -> Option<Span<'_>> {
         let whole = self.whole()?;
         let at = self.published.load(Ordering::Relaxed) as usize;
         (at < whole.len()).then(|| whole.slice(at..whole.len()))
     }
 
-    /// Bytes that may be read.
+    /// Returns the number of bytes that may be read.
     fn published(&self) -> usize {
         self.published.load(Ordering::Acquire) as usize
     }
 
-    /// Makes `bytes` more readable. Only the fetching core calls it, after it has written them.
+    /// Makes `bytes` more bytes readable. Only the fetching core calls this, after it has written them.
     pub(crate) fn publish(&self, bytes: usize) {
         let now = self.published.load(Ordering::Relaxed) as usize + bytes;
         assert!(self.whole().is_some_and(|whole| now <= whole.len()), "published beyond the chunk");
@@ -163,7 +164,7 @@ impl Chunk {
         self.published.store(now as u32, Ordering::Release);
     }
 
-    /// Hangs the next chunk behind this one.
+    /// Appends the next chunk to this one.
     pub(crate) fn append(&self, next: Arc<Chunk>) {
         assert!(self.next.set(next).is_ok(), "a chunk has one successor");
     }
@@ -176,7 +177,7 @@ impl Drop for Chunk {
             window.alive.fetch_sub(1, Ordering::AcqRel);
             window.freed.notify_waiters();
         }
-        // A long list is dropped in a loop: by recursion it could exhaust the stack.
+        // A long list is dropped in a loop, because recursion could exhaust the stack.
         let mut next = self.next.take();
         while let Some(chunk) = next {
             next = Arc::into_inner(chunk).and_then(|mut alone| alone.next.take());
@@ -184,28 +185,28 @@ impl Drop for Chunk {
     }
 }
 
-/// How far a fetch has come.
+/// Progress of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// More may come.
+    /// More bytes may arrive.
     Open,
-    /// All is there.
+    /// The whole body has arrived.
     Whole,
-    /// The origin broke off; what was published is a beginning, not the body.
+    /// The origin broke off; the published bytes are only the beginning of the body.
     Broken,
 }
 
-/// The state of a growing body that all its followers share.
+/// State of a growing body that all its readers share.
 pub(crate) struct GrowingState {
-    /// The body is an event stream.
+    /// True if the body is an event stream.
     is_event_stream: bool,
     end: AtomicU8,
-    /// Trailer lines as they came (each ended by CRLF), set before the end is.
+    /// Trailer lines as received, each ended by CRLF; set before the end is.
     trailers: OnceLock<Vec<u8>>,
     progress: Notify,
-    /// How many cursors there are.
+    /// Number of cursors.
     readers: AtomicUsize,
-    /// Notified when the last cursor has gone.
+    /// Notified when the last cursor is dropped.
     unread: Notify,
 }
 
@@ -221,23 +222,24 @@ impl GrowingState {
         }
     }
 
-    /// Waits until no cursor is left. Only for a body that has had its reader and that no other reader joins later.
+    /// Waits until no cursor is left. Valid only for a body that has had a reader and that no further reader
+    /// joins.
     pub(crate) async fn wait_until_unread(&self) {
-        // `Notify` keeps a permit where the last cursor goes first, so no departure is missed.
+        // `Notify` keeps a permit if the last cursor is dropped first, so no drop is missed.
         while self.readers.load(Ordering::Acquire) > 0 {
             self.unread.notified().await;
         }
     }
 
-    /// Tells the followers that more was published in the chunks.
+    /// Wakes the readers after more bytes were published.
     pub(crate) fn grown(&self) {
         self.progress.notify_waiters();
     }
 
-    /// Says that nothing more comes.
+    /// Sets the end of the body: nothing more arrives.
     pub(crate) fn finish(&self, end: End, trailers: &[u8]) {
         if !trailers.is_empty() {
-            // Set once: the fetch ends once.
+            // A fetch ends once, so the trailers are set once.
             let _ = self.trailers.set(trailers.to_vec());
         }
         self.end.store(end as u8, Ordering::Release);
@@ -252,17 +254,17 @@ impl GrowingState {
         }
     }
 
-    /// Trailer lines; complete once the end is [`End::Whole`].
+    /// Returns the trailer lines; complete once the end is [`End::Whole`].
     pub(crate) fn trailers(&self) -> &[u8] {
         self.trailers.get().map_or(&[], Vec::as_slice)
     }
 }
 
-/// One reader's place in a growing body.
+/// A reader's position in a growing body.
 pub(crate) struct Cursor {
     growing: Arc<GrowingState>,
     chunk: Arc<Chunk>,
-    /// Bytes of `chunk` that were read.
+    /// Bytes of `chunk` that have been read.
     at: usize,
 }
 
@@ -274,11 +276,11 @@ impl Drop for Cursor {
     }
 }
 
-/// What a reader finds.
+/// Result of waiting for more of a body.
 pub(crate) enum Available<'c> {
     /// Bytes that can be read now; never empty.
     Bytes(Span<'c>),
-    /// The end, whole or broken.
+    /// The end of the body, whole or broken off.
     End(End),
 }
 
@@ -296,7 +298,7 @@ impl Cursor {
         self.growing.is_event_stream
     }
 
-    /// Moves on over full chunks; true if something can be read.
+    /// Advances over chunks that are read to their end; returns true if bytes can be read.
     fn settle(&mut self) -> bool {
         loop {
             let published = self.chunk.published.load(Ordering::Acquire) as usize;
@@ -305,7 +307,7 @@ impl Cursor {
             }
             match self.chunk.next.get() {
                 Some(next) => {
-                    // A successor is hung on only after the last byte of this chunk was published.
+                    // The next chunk is appended only after this chunk's last byte was published.
                     if self.at < self.chunk.published.load(Ordering::Acquire) as usize {
                         return true;
                     }
@@ -320,7 +322,8 @@ impl Cursor {
     /// Waits for bytes or for the end.
     pub(crate) async fn available(&mut self) -> Available<'_> {
         loop {
-            // The order matters: first say that we wait, then look, so that no progress falls in between.
+            // The order matters: registering for `progress` before the check ensures that no progress is
+            // missed in between.
             let growing = Arc::clone(&self.growing);
             let progress = growing.progress.notified();
             tokio::pin!(progress);
@@ -337,7 +340,7 @@ impl Cursor {
         Available::Bytes(self.ready().unwrap_or_else(|| unreachable!("settled on bytes")))
     }
 
-    /// The bytes that can be read without waiting.
+    /// Returns the bytes that can be read without waiting.
     pub(crate) fn ready(&self) -> Option<Span<'_>> {
         let published = self.chunk.published.load(Ordering::Acquire) as usize;
         if self.at >= published {
@@ -346,17 +349,18 @@ impl Cursor {
         self.chunk.whole().map(|whole| whole.slice(self.at..published))
     }
 
-    /// Bytes `from..to` of what is still to be read, if they lie in one piece and are there.
+    /// Returns bytes `from..to` of the unread rest, if they have arrived and are contiguous.
     pub(crate) fn whole(&self, from: u64, to: u64) -> Option<Span<'_>> {
         let (from, to) = (usize::try_from(from).ok()?, usize::try_from(to).ok()?);
         let ready = self.ready()?;
         (to <= ready.len()).then(|| ready.slice(from..to))
     }
 
-    /// Waits until all of the body is in the store; `false` if it goes elsewhere, breaks off, or is longer than that.
+    /// Waits until all of the body is in the store. Returns `false` if the body is not stored, breaks off, or
+    /// is longer than `bytes_max`.
     pub(crate) async fn is_stored_whole(&self, bytes_max: u64) -> bool {
         loop {
-            // As in `available`.
+            // The order matters as in `available`.
             let progress = self.growing.progress.notified();
             tokio::pin!(progress);
             progress.as_mut().enable();
@@ -374,23 +378,23 @@ impl Cursor {
         }
     }
 
-    /// What this reader still holds: its chunk and those behind it.
+    /// Iterates over the chunks that this reader holds: its own and all behind it.
     fn held(&self) -> impl Iterator<Item = &Chunk> {
         std::iter::successors(Some(&*self.chunk), |chunk| chunk.next.get().map(|next| &**next))
     }
 
-    /// Whether the store has run out of room and this reader pins some of the memory that it wants back.
+    /// Returns true if the store has run out of room and this reader pins memory that the store wants back.
     pub(crate) fn wanted(&self) -> bool {
         self.held().any(|chunk| matches!(&chunk.space, Space::Stored(extent) if extent.wanted()))
     }
 
-    /// Bytes that are still to be read, once all of them are there.
+    /// Returns the number of unread bytes once the whole body has arrived.
     pub(crate) fn unread(&self) -> Option<usize> {
         let is_whole = self.growing.end() == End::Whole;
         is_whole.then(|| self.held().map(Chunk::published).sum::<usize>() - self.at)
     }
 
-    /// Copies what is still to be read, which must all be there, and lets go of the store's memory.
+    /// Copies the unread bytes, which must all have arrived, and releases the store's memory.
     pub(crate) fn copy_out(&mut self) {
         let mut copy = Vec::new();
         let mut at = self.at;

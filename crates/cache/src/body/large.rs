@@ -1,20 +1,20 @@
-//! An answer that is larger than memory takes, stored on the file part by part while it passes.
+//! Answers that are too large for memory, stored on the file part by part while they pass.
 //!
 //! ```text
-//!  origin ─▶ window of chunks ─▶ the client that asked                          (others ask for themselves meanwhile)
+//!  origin ─▶ window of chunks ─▶ the client that asked                 (other requests are fetched separately meanwhile)
 //!               └─ copied ─▶ one part ─ full ─▶ the log's buffers ─▶ helpers
 //! ```
-//! *Which memory:* one part for each such fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches a core.
-//! *Who waits:* the fetch, for a disk that is behind: meanwhile no more is read from the origin, and the client has
-//! what came before. It waits while the disk makes progress ([`STALL_TIME_MAX`]) and in all no longer than a slow disk
-//! needs for the body ([`DISK_BYTES_PER_S_MIN`]). After that the answer goes on without being stored, which is counted
-//! (`store_file_refused`).
+//! *Memory:* one part for each such fetch, on the owner's core. *Bounds:* [`LARGE_FETCHES_MAX`] fetches a
+//! core. *Waits:* the fetch waits for a disk that falls behind. Meanwhile no more is read from the origin,
+//! and the client has the bytes received before. The fetch waits while the disk makes progress
+//! ([`STALL_TIME_MAX`]), and in all no longer than a slow disk needs for the body ([`DISK_BYTES_PER_S_MIN`]).
+//! After that the answer is delivered without being stored, which is counted (`store_file_refused`).
 
 use std::time::Duration;
 
 use engine::{
-    log::{Reader, Refused},
-    store::{NewObject, tier::LargeFilling},
+    log::{AppendRefusal, Reader},
+    store::{NewObject, tier::LargeObjectWriter},
     sys::span::Span,
 };
 
@@ -22,24 +22,26 @@ use tokio::time::{Instant, timeout};
 
 use crate::core::{Core, with_core};
 
-/// Such fetches on one core; what comes beyond is passed through without being stored.
+/// Fetches of large answers on one core; a further answer is passed through without being stored.
 const LARGE_FETCHES_MAX: usize = 16;
-/// How long a disk may write no segment (4 MiB at most) to its end before an answer waits for it no more.
+/// Time without a completely written segment (4 MiB at most) after which an answer stops waiting for the
+/// disk.
 const STALL_TIME_MAX: Duration = Duration::from_secs(2);
-/// In all, an answer waits no longer than a disk of this speed needs to write its body.
+/// Disk speed that limits the total wait: an answer waits no longer than a disk of this speed needs to write
+/// its body.
 const DISK_BYTES_PER_S_MIN: u64 = 8 << 20;
 
-/// An answer on its way to the file. Dropped, it is given up.
+/// An answer that is being written to the file. Dropping it abandons the write.
 pub(crate) struct Large {
-    filling: Option<LargeFilling>,
-    /// The bytes of the next part that have arrived.
+    filling: Option<LargeObjectWriter>,
+    /// Bytes of the next part that have arrived.
     part: Vec<u8>,
     log: Reader,
     patience: Patience,
 }
 
 impl Large {
-    /// Begins to store an answer; `None` if the file does not take it.
+    /// Begins to store an answer; returns `None` if the file does not accept it.
     pub(crate) fn begin(core: &Core, object: &NewObject<'_>) -> Option<Self> {
         let file = core.file.as_ref().filter(|file| file.storing.get() < LARGE_FETCHES_MAX)?;
         let log = file.log.get()?.clone();
@@ -49,11 +51,11 @@ impl Large {
         Some(Self { filling: Some(filling), part: Vec::new(), log, patience })
     }
 
-    /// Takes the bytes that come next.
-    pub(crate) async fn put(&mut self, bytes: Span<'_>) -> Result<(), Refused> {
+    /// Adds the next bytes of the body.
+    pub(crate) async fn put(&mut self, bytes: Span<'_>) -> Result<(), AppendRefusal> {
         let mut at = 0;
         while at < bytes.len() {
-            let part_bytes = self.filling.as_ref().map_or(0, LargeFilling::next_bytes);
+            let part_bytes = self.filling.as_ref().map_or(0, LargeObjectWriter::next_bytes);
             assert!(self.part.len() < part_bytes, "an answer has no more bytes than it says");
             let now = bytes.slice(at..bytes.len().min(at + part_bytes - self.part.len()));
             now.copy_to(&mut self.part);
@@ -65,7 +67,7 @@ impl Large {
         Ok(())
     }
 
-    async fn append(&mut self) -> Result<(), Refused> {
+    async fn append(&mut self) -> Result<(), AppendRefusal> {
         let Self { filling, part, log, patience } = self;
         in_time(log, patience, || {
             with_core(|core| match filling {
@@ -78,10 +80,11 @@ impl Large {
         Ok(())
     }
 
-    /// The whole body has arrived: the object is stored, unless it was purged meanwhile (then `is_wanted` says no).
+    /// Completes the object after the whole body has arrived, unless it was purged meanwhile (`is_wanted`
+    /// returns false then).
     pub(crate) async fn finish(mut self, is_wanted: impl Fn(&Core) -> bool) {
         let Self { filling, log, patience, .. } = &mut self;
-        // If the file refused it for good, the refusal has been counted.
+        // A final refusal by the file has already been counted.
         let _ = in_time(log, patience, || {
             with_core(|core| if is_wanted(core) { core.shard_mut().finish_large(filling) } else { Ok(()) })
         })
@@ -89,12 +92,12 @@ impl Large {
     }
 }
 
-/// Tries, and tries again whenever there may be room, for as long as there is patience.
+/// Repeats `attempt` whenever there may be room, until it succeeds or `patience` is used up.
 async fn in_time(
     log: &Reader,
     patience: &mut Patience,
-    mut attempt: impl FnMut() -> Result<(), Refused>,
-) -> Result<(), Refused> {
+    mut attempt: impl FnMut() -> Result<(), AppendRefusal>,
+) -> Result<(), AppendRefusal> {
     loop {
         // The wake-up is registered before the attempt, so that a buffer that becomes free in between is not missed.
         let room = log.room();
@@ -112,7 +115,7 @@ async fn in_time(
     }
 }
 
-/// How much longer an answer waits for the disk.
+/// Time that an answer may still wait for the disk.
 struct Patience {
     left: Duration,
 }
@@ -123,12 +126,12 @@ impl Patience {
         Self { left: STALL_TIME_MAX + of_body }
     }
 
-    /// How long the next wait may take; `None` if it was long enough.
+    /// Returns the maximum time of the next wait; `None` if the total is used up.
     fn next(&self) -> Option<Duration> {
         (!self.left.is_zero()).then(|| self.left.min(STALL_TIME_MAX))
     }
 
-    /// A wait took so long.
+    /// Deducts the time of a wait.
     fn waited(&mut self, time: Duration) {
         self.left = self.left.saturating_sub(time);
     }
@@ -151,8 +154,8 @@ mod tests {
     const BODY_BYTES: u64 = 40 << 20;
     const SEGMENT_BYTES: u64 = 4 << 20;
 
-    /// How many bytes a disk of this speed writes of a body before the answer stops waiting for it, and how long the
-    /// answer has waited then. Nothing of the body was written at the start.
+    /// Returns the number of bytes of a body that a disk of this speed writes before the answer stops waiting
+    /// for it, and how long the answer has waited by then. Nothing of the body is written at the start.
     fn stored(disk_bytes_per_s: u64) -> (u64, Duration) {
         let mut patience = Patience::of(BODY_BYTES);
         let segment_time = Duration::from_secs_f64(SEGMENT_BYTES as f64 / disk_bytes_per_s as f64);
@@ -173,14 +176,14 @@ mod tests {
     #[test]
     fn a_disk_is_waited_for_as_long_as_it_gets_on_and_is_not_too_slow() {
         let of_body = Duration::from_secs(BODY_BYTES / DISK_BYTES_PER_S_MIN);
-        // A memory card, and the slowest that will do.
+        // A memory card, and the slowest disk that suffices.
         assert_eq!(stored(20_000_000).0, BODY_BYTES);
         assert_eq!(stored(DISK_BYTES_PER_S_MIN), (BODY_BYTES, of_body));
-        // Too slow: some of it, and the bound.
+        // A disk that is too slow: some of the body is written, and the total wait is used up.
         let (bytes, waited) = stored(DISK_BYTES_PER_S_MIN / 3);
         assert!(bytes < BODY_BYTES);
         assert_eq!(waited, STALL_TIME_MAX + of_body);
-        // It hangs.
+        // A disk that hangs.
         assert_eq!(stored(1), (0, STALL_TIME_MAX));
     }
 }

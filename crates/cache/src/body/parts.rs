@@ -1,4 +1,4 @@
-//! A body that is on the file in parts, sent to a client: one part is read while the one before it is sent.
+//! Delivery of a body that is on the file in parts: one part is read while the part before it is sent.
 //!
 //! ```text
 //!  hit: the list is in memory ─▶ room for two parts? ─▶ are all of its segments there? ─▶ the first part is read
@@ -6,12 +6,13 @@
 //!                                                                                            ▼
 //!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
 //! ```
-//! Nothing but the parts that a range needs is read, and one that several clients need at once is read once
-//! ([`parts_in_memory`](crate::body::parts_in_memory)). *Which memory:* two parts for each answer at most, one where room is
-//! scarce; what they take together is bounded for each core ([`FileReads::parts_max`](crate::core::FileReads)), and is
-//! in the [account](crate::client::limits::request_tasks) of the client. Where others want room, an answer of the client that has most
-//! gives way: the answer is read no more ahead, or it is cut. A client for whom there is no room is answered by the
-//! origin. All three are counted.
+//! Only the parts that a range needs are read, and a part that several clients need at once is read once
+//! ([`parts_in_memory`](crate::body::parts_in_memory)). *Memory:* at most two parts for each answer, one
+//! where room is scarce. Their sum is bounded for each core
+//! ([`FileReads::parts_max`](crate::core::FileReads)), and each answer's parts are charged to the client's
+//! [account](crate::client::limits::request_tasks). When other clients need room, an answer of the client
+//! that holds most gives way: its parts are no longer read ahead, or it is cut. A client for whom there is no
+//! room is answered by the origin. All three cases are counted.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ use engine::{
     accounts::{ClientKey, Refusal},
     store::{
         Hash,
-        tier::{Cold, PartsList},
+        tier::{FileRecord, PartsList},
     },
 };
 
@@ -35,38 +36,39 @@ use crate::{
     counters::Counter,
 };
 
-/// The time that an answer waits for room, and then for a buffer to read its first part into, before it is passed to the
-/// origin.
+/// Time that an answer waits for room, and then for a read buffer for its first part, before the request is
+/// passed to the origin.
 const FIRST_READ_WAIT_MAX: Duration = Duration::from_millis(100);
-/// How long it waits for one when its head has been sent, before it is cut: as long as for the disk
-/// ([`ReadPoolConfig::wait_ms_max`](engine::io::ReadPoolConfig)).
+/// Time that an answer waits for a read buffer once its head has been sent, before it is cut: as long as for
+/// the disk ([`ReadPoolConfig::wait_ms_max`](engine::io::ReadPoolConfig)).
 const READ_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long to wait for a buffer before the part is asked for again all the same: too many reads may have waited.
+/// Pause after which a waiting answer asks for a read buffer again even without a wake-up: too many reads may
+/// be waiting.
 const READ_PAUSE: Duration = Duration::from_millis(100);
 
-/// A body that is on the file in parts, as a lookup found it.
+/// Result of a lookup: a body that is on the file in parts.
 pub(crate) struct InParts {
-    /// Where the parts are.
+    /// Locations of the parts.
     pub(crate) list: PartsList,
-    /// The bytes of the body that are wanted; at least one.
+    /// The requested bytes of the body; at least one.
     pub(crate) range: Range<u64>,
-    /// What follows the body.
+    /// Trailer lines that follow the body.
     pub(crate) trailers: Vec<u8>,
-    /// How long the origin took for it.
+    /// Time that the origin took for this object.
     pub(crate) origin_ms: u32,
-    /// The bytes are sent; else it is only asked whether they could be.
+    /// True if the bytes are sent; false if the caller only wants to know whether they could be.
     pub(crate) is_sent: bool,
 }
 
-/// Why it is no answer.
+/// Reason why a body in parts cannot be sent.
 pub(crate) enum Unsent {
-    /// A part is not there, or damaged: the object has been dropped.
+    /// A part is missing or damaged; the object has been dropped.
     Lost,
-    /// Not now.
+    /// There is no room or no read buffer at the moment.
     Refused,
 }
 
-/// A body in parts, of which one is in memory.
+/// A body in parts that is being sent, with one part in memory.
 pub(crate) struct Parts {
     list: PartsList,
     range: Range<u64>,
@@ -78,8 +80,9 @@ pub(crate) struct Parts {
     key: Vec<u8>,
 }
 
-/// Makes sure that the answer can be given before its head is sent: there is room in memory, all parts are on the file,
-/// and the first is read. Nothing is sent where only the head was asked for; then the parts need but be there.
+/// Makes sure before the head is sent that the answer can be given: there is room in memory, all parts are on
+/// the file, and the first part is read. For a request that only wants the head, the parts only have to be on
+/// the file.
 pub(crate) async fn open(
     found: InParts,
     client: ClientKey,
@@ -136,17 +139,17 @@ fn count(list: &PartsList, range: &Range<u64>, origin_ms: u32) {
 }
 
 impl Parts {
-    /// Bytes of the whole body that are sent.
+    /// Returns the range of the whole body that is sent.
     pub(crate) fn range(&self) -> &Range<u64> {
         &self.range
     }
 
-    /// What follows the body.
+    /// Returns the trailer lines that follow the body.
     pub(crate) fn trailers(&self) -> &[u8] {
         &self.trailers
     }
 
-    /// The bytes of the part in memory that are wanted.
+    /// Returns the requested bytes of the part in memory.
     pub(crate) fn current(&self) -> &[u8] {
         let Self { list, range, number, payload, .. } = self;
         let payload = payload.as_ref().map_or(&[][..], Payload::bytes);
@@ -158,12 +161,12 @@ impl Parts {
         &body[within(range.start)..within(range.end)]
     }
 
-    /// Whether it is the last that is wanted.
+    /// Returns whether the part in memory is the last of the requested range.
     pub(crate) fn is_last(&self) -> bool {
         self.number == self.list.number_at(self.range.end - 1)
     }
 
-    /// Whether there is room to read a part while the one before it is sent.
+    /// Returns whether there is room to read the next part while the current one is sent.
     pub(crate) fn reads_ahead(&self) -> bool {
         self.room.0.is_for_two()
     }
@@ -173,8 +176,8 @@ impl Parts {
         self.room.0.cut().await;
     }
 
-    /// Gives way to other clients: no part is read ahead from now on. Returns false if that is not enough, and the answer
-    /// has to end.
+    /// Gives way to other clients: from now on no part is read ahead. Returns false if that is not enough, so
+    /// that the answer has to end.
     pub(crate) fn narrow(&mut self) -> bool {
         let goes_on = self.room.0.narrow();
         with_core(|core| {
@@ -184,12 +187,12 @@ impl Parts {
         goes_on
     }
 
-    /// Lets go of the part in memory, which was sent.
+    /// Frees the part in memory after it was sent.
     pub(crate) fn forget(&mut self) {
         self.payload = None;
     }
 
-    /// Reads the part that comes next.
+    /// Reads the next part.
     pub(crate) async fn read_next(&self) -> Result<Payload, Unread> {
         let read = read_part(&self.list, self.number + 1, READ_WAIT_MAX).await;
         if matches!(read, Err(Unread::Damaged)) {
@@ -198,14 +201,14 @@ impl Parts {
         read
     }
 
-    /// Goes on to it.
+    /// Makes the next part, which was read, the current one.
     pub(crate) fn go_on(&mut self, payload: Payload) {
         self.number += 1;
         self.payload = Some(payload);
     }
 }
 
-/// Reads a part and checks that it is the one that the list names. All answers share a few buffers to read into: the
+/// Reads a part and checks that it is the part named by the list. All answers share a few read buffers: the
 /// read waits for a free one, at most for `wait_max`.
 async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Result<Payload, Unread> {
     let Some(part) = list.part(number) else { return Err(Unread::Damaged) };
@@ -231,15 +234,15 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
                 if left.is_zero() {
                     return Err(Unread::Refused);
                 }
-                // Whether a buffer became free or the pause ended makes no difference: the part is asked for once more.
+                // The part is requested again in both cases, after a buffer became free and after the pause.
                 let _ = timeout(left.min(READ_PAUSE), room).await;
             }
         }
     }
 }
 
-/// Reads a record's payload, unless it is there or on its way for somebody else.
-async fn read_once(cold: Cold) -> Result<Payload, Unread> {
+/// Reads a record's payload, unless it is already in memory or being read for another client.
+async fn read_once(cold: FileRecord) -> Result<Payload, Unread> {
     let place = with_core(|core| {
         let file = core.file.as_ref()?;
         let (cell, is_shared) = file.parts.borrow_mut().place(cold.location);
@@ -249,36 +252,38 @@ async fn read_once(cold: Cold) -> Result<Payload, Unread> {
         Some(cell)
     });
     let cell = place.ok_or(Unread::Refused)?;
-    // Whoever reads may fail or go away; then the next of those who wait reads.
+    // If the reading task fails or is dropped, the next waiting task reads.
     cell.get_or_try_init(|| cold::read(cold)).await?;
     Ok(Payload(cell))
 }
 
-/// Tells the owner that the object has lost a part.
+/// Reports to the owner that the object has lost a part.
 fn lost(hash: Hash, key: &[u8], id: u64) {
     with_core(|core| {
         let owner = core.store.owner(hash);
         if owner == core.index {
             core.shard_mut().lost_part(hash, key, id);
         } else if core.give(owner, Message::LostPart { hash, key: key.to_vec(), id }).is_err() {
-            // The next one who asks finds it lost again.
+            // The loss is found again by the next request.
             core.count(Counter::CoreRingFull);
         }
     });
 }
 
-/// Room for the parts of one answer, while it is sent.
+/// Room for the parts of one answer while the answer is sent.
 struct Room(PartsRoom);
 
 impl Room {
-    /// Reserves room in the client's account. Waits a moment where another client's answer has to give way first.
+    /// Reserves room in the client's account. Waits a moment if another client's answer has to give way
+    /// first.
     async fn reserve(client: ClientKey) -> Option<Self> {
         let reserved = timeout(FIRST_READ_WAIT_MAX, async {
             loop {
                 let reserved = with_core(|core| {
                     let file = core.file.as_ref()?;
                     Some(match PartsRoom::new(&core.accounts, client, file.parts_max) {
-                        // Nobody else runs on this thread between the refusal and the wait.
+                        // No other task runs on this thread between the refusal and the registration for the
+                        // wake-up.
                         Err(Refusal::Full) => Err(Arc::clone(&file.parts_freed).notified_owned()),
                         reserved => Ok(reserved.ok().map(Self)),
                     })
@@ -296,7 +301,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // The charge goes after this, and whoever is woken looks in a later turn.
+        // The charge is released after this call; the woken tasks look in a later turn.
         with_core(Core::tell_of_parts_room);
     }
 }

@@ -1,7 +1,8 @@
-//! Parts of large objects that are in memory because somebody is being sent them: who comes to one meanwhile has it from
-//! there, and who comes while it is being read waits for that read.
+//! Parts of large objects that are in memory because they are being sent. Further requests for such a part
+//! share it; a request that arrives during the read waits for that read.
 //!
-//! A part is kept by those who send it, and goes with the last of them. On each core by itself: nothing is locked.
+//! A part is kept by the answers that send it and is freed with the last of them. Each core has its own
+//! table, without locks.
 
 use std::{
     collections::HashMap,
@@ -11,18 +12,18 @@ use std::{
 use engine::log::Location;
 use tokio::sync::OnceCell;
 
-/// Names of parts that are gone are swept out when there are so many.
+/// Table size at which entries of freed parts are removed.
 const NAMES_MAX: usize = 256;
 
-/// What a part's record holds, when it has been read.
+/// Payload of a part's record, once it has been read.
 pub(crate) type Cell = OnceCell<Vec<u8>>;
 
-/// The parts that one core has in memory, by where they are.
+/// The parts that one core has in memory, by location.
 #[derive(Default)]
 pub(crate) struct PartsInMemory(HashMap<Location, Weak<Cell>>);
 
 impl PartsInMemory {
-    /// The place of a part, and whether somebody else has it.
+    /// Returns the cell of a part, and whether another answer already uses it.
     pub(crate) fn place(&mut self, at: Location) -> (Arc<Cell>, bool) {
         if let Some(cell) = self.0.get(&at).and_then(Weak::upgrade) {
             return (cell, true);
@@ -36,7 +37,7 @@ impl PartsInMemory {
     }
 }
 
-/// The payload of a part's record.
+/// Payload of a part's record, shared by the answers that send it.
 pub(crate) struct Payload(pub(crate) Arc<Cell>);
 
 impl Payload {

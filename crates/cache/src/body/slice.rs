@@ -1,10 +1,11 @@
-//! A block of an object: which bytes of it, what its origin is asked, and whether what came is that.
+//! Slices of an object: the bytes of a slice, the request for it to the origin, and the check of the answer.
 //!
-//! An object that its origin lets us read in parts, and whose versions a strong validator tells apart, need not be fetched
-//! as one ([`takes`]). What is stored under its key is its head alone; its content is in blocks of [`BLOCK_BYTES`], each an
-//! object of its own under the key of that very head ([`key::append_block`](crate::request::key::append_block)), fetched when it is
-//! first asked for, and thrown away when it is not any more. So no two versions are ever mixed: another head has other
-//! keys, and what comes for a block says by its entity tag of which version it is (RFC 9110 §14.4, §15.3.7).
+//! An object need not be fetched as a whole if the origin allows range requests and a strong validator tells
+//! its versions apart ([`takes`]). Only its head is stored under its key. The content is in slices of
+//! [`BLOCK_BYTES`]. Each slice is an object of its own, stored under the key of exactly that head
+//! ([`key::append_block`](crate::request::key::append_block)), fetched at its first request, and evicted when
+//! it is no longer requested. Versions are never mixed: another head has other slice keys, and the entity tag
+//! of a slice's answer shows the version to which it belongs (RFC 9110 §14.4, §15.3.7).
 
 use std::ops::Range;
 
@@ -21,23 +22,24 @@ use crate::{
     request::key,
 };
 
-/// Bytes of a block; the last of an object has what is left. With the longest key and its record around it, it is read
-/// from the file by one read of a helper ([`READ_BYTES_MAX`](engine::io::READ_BYTES_MAX)).
+/// Bytes of a slice; the last slice of an object has the rest. With the longest key and its record around it,
+/// a slice is read from the file by one read of a helper ([`READ_BYTES_MAX`](engine::io::READ_BYTES_MAX)).
 pub(crate) const BLOCK_BYTES: u64 = 448 << 10;
 
-/// A block is kept for this long at least, whatever is left of its object's time: the object may be found to be the same,
-/// and goes on with it.
+/// Minimum time for which a slice is kept, whatever remains of its object's time: the object may be
+/// revalidated and its slices used on.
 const KEPT_S_MIN: u32 = 24 * 60 * 60;
 
-/// Why what has a strong validator and a length is not fetched in blocks: its origin does not send parts as it said.
+/// Reason why an object with a strong validator and a length is not fetched in slices: its origin announces
+/// range support but does not send the ranges.
 pub(crate) const NO_RANGES: &str = "no-ranges";
 
-/// The reason why an object is passed for a while and not fetched in blocks: its blocks came again and again in another
-/// version than the object.
+/// Reason why an object is passed for a while instead of being fetched in slices: its slices repeatedly came
+/// in another version than the object.
 pub(crate) const VERSIONS_DIFFER: &str = "versions-differ";
 
-/// Whether an answer that is stored is to be fetched in blocks: it is long, its version can be recognised byte for byte
-/// (RFC 9110 §8.8.1), and its origin says that it sends parts (§14.3).
+/// Returns whether a stored answer is to be fetched in slices: it is long, its version can be recognised byte
+/// for byte (RFC 9110 §8.8.1), and its origin announces range support (§14.3).
 pub(crate) fn takes(head: &ResponseHead<'_, '_>, length: Option<u64>, bytes_min: u64) -> bool {
     head.status == 200
         && length.is_some_and(|bytes| bytes >= bytes_min)
@@ -45,40 +47,40 @@ pub(crate) fn takes(head: &ResponseHead<'_, '_>, length: Option<u64>, bytes_min:
         && head.headers("accept-ranges").flat_map(list).any(|unit| unit.eq_ignore_ascii_case(b"bytes"))
 }
 
-/// The only entity tag, if it is a strong one.
+/// Returns the entity tag if there is exactly one and it is strong.
 pub(crate) fn strong_tag<'b>(headers: &Headers<'b, '_>) -> Option<EntityTag<'b>> {
     let etag = headers.known(KnownHeader::Etag).filter(|_| !headers.is_repeated(KnownHeader::Etag));
     etag.and_then(EntityTag::parse).filter(|etag| !etag.weak)
 }
 
-/// An object in blocks, as much as each of its blocks needs to know of it.
+/// A sliced object, as far as each of its slices must know it.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
-    /// The number of the object, which is in the keys of its blocks.
+    /// Sequence number of the object, which is part of its slices' keys.
     pub(crate) sequence: u64,
-    /// Its strong entity tag, as it came.
+    /// Strong entity tag of the object, as received.
     pub(crate) etag: Box<[u8]>,
-    /// Bytes of all blocks.
+    /// Bytes of all slices.
     pub(crate) complete: u64,
     pub(crate) meta: StoredMeta,
-    /// Until when it is kept.
+    /// Time until which the object is kept.
     pub(crate) expires_s: u32,
 }
 
 impl Version {
-    /// The block with a byte.
+    /// Returns the number of the slice that contains a byte.
     pub(crate) fn number_at(byte: u64) -> u32 {
         u32::try_from(byte / BLOCK_BYTES).unwrap_or_else(|_| unreachable!("a length is below 2^48"))
     }
 
-    /// Its bytes.
+    /// Returns the range of a slice's bytes.
     pub(crate) fn bytes_of(&self, number: u32) -> Range<u64> {
         let start = u64::from(number) * BLOCK_BYTES;
         start..(start + BLOCK_BYTES).min(self.complete)
     }
 }
 
-/// A block, as it is asked for.
+/// A slice to be requested from the origin.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) of: Version,
@@ -87,26 +89,27 @@ pub(crate) struct Block {
     pub(crate) number: u32,
 }
 
-/// What an answer is to who asked for a block.
+/// Judgement of an answer to a request for a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// It.
+    /// The answer is the requested slice.
     Block,
-    /// Of another version, or the sign that there is one.
+    /// The answer belongs to another version, or shows that there is one.
     OtherVersion,
-    /// The origin does not send it as such a part: it never will.
+    /// The origin does not send ranges of this object, now or later.
     NoRanges,
-    /// Something else: a failure.
+    /// Any other answer, which is a failure.
     Other,
 }
 
 impl Block {
-    /// Which of its object it is.
+    /// Returns the range of the object's bytes that the slice holds.
     pub(crate) fn bytes(&self) -> Range<u64> {
         self.of.bytes_of(self.number)
     }
 
-    /// What is asked, as lines (RFC 9110 §14.2, §13.1.5): of another version there is no part to be had.
+    /// Returns the request's `Range` and `If-Range` lines (RFC 9110 §14.2, §13.1.5): the origin sends no
+    /// range of another version.
     pub(crate) fn conditions(&self) -> Vec<u8> {
         let Range { start, end } = self.bytes();
         let mut out = Vec::new();
@@ -115,7 +118,7 @@ impl Block {
         out
     }
 
-    /// What the answer is.
+    /// Judges an answer to the request for this slice.
     pub(crate) fn fit(&self, head: &ResponseHead<'_, '_>, framing: Framing) -> Fit {
         let Range { start, end } = self.bytes();
         let ours = EntityTag::parse(&self.of.etag);
@@ -144,18 +147,18 @@ impl Block {
         }
     }
 
-    /// The key of its object; `key` is its own.
+    /// Returns the key of the slice's object; `key` is the slice's own.
     pub(crate) fn key_of_object<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         key::object_of_block(key)
     }
 
-    /// Until when it is kept.
+    /// Returns the time until which the slice is kept.
     pub(crate) fn kept_until_s(&self, now_s: u32) -> u32 {
         self.of.expires_s.max(now_s.saturating_add(KEPT_S_MIN))
     }
 
-    /// What is stored of it beside its bytes: it has no head, is found as long as its object is, and is never stale by
-    /// itself. `bans` is the youngest purge that was known when its fetch began.
+    /// Returns the metadata stored with the slice: it has no head, is found as long as its object is, and
+    /// never becomes stale by itself. `bans` is the youngest purge that was known when the fetch began.
     pub(crate) fn meta(&self, bans: u64) -> StoredMeta {
         let Range { start, end } = self.bytes();
         StoredMeta {

@@ -1,23 +1,23 @@
-//! An object in blocks, sent to a client: each block from memory, from the file, or from the origin, where it is then
-//! stored for all.
+//! Delivery of a sliced object to a client: each slice comes from memory, from the file, or from the origin,
+//! and is then stored for all clients.
 //!
 //! ```text
-//!  hit: a head with the flag ─▶ open: the first block that is wanted ─ there? pinned ─ else its owner: file, or origin
+//!  hit: a head with the flag ─▶ open: the first slice of the range ─ there? pinned ─ else its owner: file, or origin
 //!                                 │ other version: the object is dropped, asked for anew
-//!                                 │ no part to be had: passed
+//!                                 │ no range to be had: passed
 //!                                 ▼
-//!         head, block 3 ── meanwhile block 4 is asked for, held by nobody ─▶ block 4 ─▶ …   lost: the connection is cut
+//!         head, slice 3 ── meanwhile slice 4 is asked for, held by nobody ─▶ slice 4 ─▶ …   lost: the connection is cut
 //! ```
-//! *Which memory:* what a client holds is the one block that it is sent, pinned in the store or followed while it comes;
-//! the one behind it is asked for and left in the store, so a slow client holds one and not two. *Bounds:* those of the
-//! store, of the table of fetches and of the origin's permits; a block that the store does not take is read by its client
-//! alone, through a window.
+//! *Memory:* a client holds only the slice that it is being sent, pinned in the store or followed while it
+//! arrives. The next slice is requested ahead and left in the store, so a slow client holds one slice and not
+//! two. *Bounds:* those of the store, of the fetch table and of the origin's permits. A slice that the store
+//! does not accept is read by its client alone, through a window.
 
 use std::{ops::Range, sync::Arc};
 
 use engine::{
     cores::clock,
-    store::{Hash, Lookup, Object, PinnedObject, Turn},
+    store::{EpochGuard, Hash, Lookup, Object, PinnedObject},
 };
 
 use crate::{
@@ -38,25 +38,27 @@ use crate::{
     request::{Request, key},
 };
 
-/// How often a block is looked for again that was said to be there.
+/// Attempts to find a slice that was reported as present.
 const LOOKS_MAX: usize = 3;
-/// Missing blocks that a request for several ranges may have fetched, however few bytes of them it asks for.
+/// Missing slices that a request for several ranges may have fetched, however few bytes of them it asks for.
 const WIDE_BLOCKS_MAX: usize = 4;
-/// With more missing blocks than [`WIDE_BLOCKS_MAX`]: how many times the bytes asked for these blocks may have
-/// together.
+/// Bound for requests with more than [`WIDE_BLOCKS_MAX`] missing slices: the slices together may have this
+/// many times the requested bytes.
 const WIDE_TIMES: u64 = 4;
-/// Whether all blocks are there is not asked beyond so many: it would take the turn of others.
+/// Slices up to which the check for presence is made; more lookups would take the event loop's turn from
+/// other clients.
 const LOOKED_FOR_MAX: u32 = 64;
 
-/// An object in blocks, as a lookup found it.
+/// Result of a lookup: a sliced object.
 pub(crate) struct InBlocks {
     pub(crate) version: Version,
-    /// The bytes of the body that are wanted; at least one.
+    /// The requested bytes of the body; at least one.
     pub(crate) range: Range<u64>,
 }
 
 impl InBlocks {
-    /// As an object's head says; `None` if it has no entity tag any more.
+    /// Describes a sliced object from its stored head; returns `None` if the head no longer has an entity
+    /// tag.
     pub(crate) fn of(object: &Object<'_>, meta: &StoredMeta, complete: u64, head: &[u8]) -> Option<Self> {
         let etag = meta.etag_of(head)?.into();
         let (sequence, expires_s) = (object.sequence(), object.expires_s());
@@ -65,31 +67,31 @@ impl InBlocks {
     }
 }
 
-/// Why a block cannot be had.
+/// Reason why a slice is unavailable.
 pub(crate) enum SliceError {
-    /// The origin has another version by now; what was stored of this one is dropped.
+    /// The origin has another version by now; the stored object of this version is dropped.
     OtherVersion,
-    /// Not as a block.
+    /// The origin does not send the range as a slice.
     Refused,
-    /// The client wants nothing from the origin.
+    /// The request forbids a fetch from the origin (`only-if-cached`).
     OnlyIfCached,
     /// The origin failed.
     Failed(OriginError),
 }
 
-/// A block at hand.
+/// A slice that is ready to be sent.
 pub(crate) enum AtHand {
-    /// In the store.
+    /// The slice is in the store.
     Stored(PinnedObject),
-    /// On its way.
+    /// The slice is arriving from the origin.
     Arriving(Cursor),
-    /// A copy.
+    /// The slice is a copy on the heap.
     Copied(Vec<u8>),
 }
 
-/// A body in blocks, of which one is at hand.
+/// A sliced body that is being sent, with one slice at hand.
 pub(crate) struct Blocks {
-    /// Under the key of the object.
+    /// The client's request, with the key of the whole object.
     request: Arc<Request>,
     version: Version,
     range: Range<u64>,
@@ -97,13 +99,13 @@ pub(crate) struct Blocks {
     at_hand: Option<AtHand>,
 }
 
-/// An answer's body, and whether its first block was in the store.
+/// An opened sliced body, and whether its first slice was in the store.
 pub(crate) struct OpenSlices {
     pub(crate) blocks: Blocks,
     pub(crate) was_stored: bool,
 }
 
-/// Makes sure that the answer can be given before its head is sent: its first block is at hand, or on its way.
+/// Makes sure before the head is sent that the answer can be given: the first slice is at hand or arriving.
 pub(crate) async fn open(
     found: InBlocks,
     request: &Arc<Request>,
@@ -129,8 +131,8 @@ pub(crate) async fn open(
     Ok(OpenSlices { blocks, was_stored })
 }
 
-/// Returns whether the ranges lie so far apart that the missing blocks have many times the bytes that are asked for: 32
-/// ranges of a byte each would have 14 MB fetched.
+/// Returns whether the ranges are so far apart that the missing slices have many times the requested bytes:
+/// 32 ranges of one byte each would cause 14 MB to be fetched.
 pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Request>) -> bool {
     let InBlocks { version, range } = found;
     let (version, range, request) = (version.clone(), range.clone(), Arc::clone(request));
@@ -138,7 +140,7 @@ pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Re
     let mut numbers: Vec<u32> = ranges
         .iter()
         .flat_map(|range| Version::number_at(range.start)..=Version::number_at(range.end - 1))
-        // The bound is enough: a range with that many blocks asks for their bytes, and is not wide.
+        // A range that spans this many slices asks for nearly all of their bytes, so it is not wide.
         .take(LOOKED_FOR_MAX as usize)
         .collect();
     numbers.dedup();
@@ -152,7 +154,8 @@ pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Re
 }
 
 impl Blocks {
-    /// The block at hand, which is sent now, and which of its bytes are wanted. The one behind it is asked for meanwhile.
+    /// Takes the current slice, which is sent now, and returns it with its requested bytes. Requests the next
+    /// slice meanwhile.
     pub(crate) fn take(&mut self) -> Option<(AtHand, Range<u64>)> {
         let at_hand = self.at_hand.take()?;
         let bytes = self.version.bytes_of(self.number);
@@ -169,7 +172,7 @@ impl Blocks {
         Some((at_hand, wanted.start - bytes.start..wanted.end - bytes.start))
     }
 
-    /// Goes on to the next block; false: that was the last.
+    /// Moves on to the next slice. Returns false if the current one was the last.
     pub(crate) async fn go_on(&mut self) -> Result<bool, SliceError> {
         if self.number == Version::number_at(self.range.end - 1) {
             return Ok(false);
@@ -178,7 +181,7 @@ impl Blocks {
         self.fill().await.map(|_| true)
     }
 
-    /// Makes another range the one that is wanted.
+    /// Moves to another range of the body.
     pub(crate) async fn seek(&mut self, range: Range<u64>) -> Result<(), SliceError> {
         if self.range != range {
             self.number = Version::number_at(range.start);
@@ -188,7 +191,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Gets the current block.
+    /// Gets the current slice from the store or the origin.
     async fn fill(&mut self) -> Result<(), SliceError> {
         for _ in 0..LOOKS_MAX {
             if let Some(stored) = with_core(|core| self.stored(core)) {
@@ -199,7 +202,7 @@ impl Blocks {
             self.at_hand = Some(
                 match Box::pin(fetch::ask(&request, false, false, &mut WithoutBody(|_: &[u8]| {}))).await {
                     Some(FetchOutcome::Body { cursor, .. }) => AtHand::Arriving(cursor),
-                    // It was on the file; or it came for somebody else meanwhile.
+                    // The slice was on the file, or another client's fetch of it has ended meanwhile.
                     Some(FetchOutcome::Again) => continue,
                     Some(FetchOutcome::Alone) => alone(&request).await?,
                     Some(FetchOutcome::OtherVersion) => return Err(SliceError::OtherVersion),
@@ -215,7 +218,7 @@ impl Blocks {
         Err(SliceError::Refused)
     }
 
-    /// The request for a block.
+    /// Builds the request for a slice.
     fn asked(&self, core: &Core, number: u32) -> Request {
         let mut key = self.request.key.clone();
         let hash = self.place(&mut key, number, |key| core.store.hash(key));
@@ -226,13 +229,14 @@ impl Blocks {
         )
     }
 
-    /// Makes the key of the object that of a block; the block's hash, which has the object's owner.
+    /// Turns the object's key into a slice's key. Returns the slice's hash, which has the same owner as the
+    /// object.
     fn place(&self, key: &mut Vec<u8>, number: u32, hash: impl Fn(&[u8]) -> Hash) -> Hash {
         key::append_block(key, self.version.sequence, number);
         key::hash_of_variant(self.request.hash, hash(key))
     }
 
-    fn find<'t>(&self, turn: &'t Turn<'_>, number: u32, now_s: u64) -> Option<Object<'t>> {
+    fn find<'t>(&self, turn: &'t EpochGuard<'_>, number: u32, now_s: u64) -> Option<Object<'t>> {
         let mut key = self.request.key.clone();
         let hash = self.place(&mut key, number, |key| turn.hash(key));
         let bytes = self.version.bytes_of(number);
@@ -248,7 +252,7 @@ impl Blocks {
 
     fn stored(&self, core: &Core) -> Option<PinnedObject> {
         let turn = core.reader.turn();
-        // Each block is a visit to the object: who throws away its head loses all blocks.
+        // Each use of a slice counts as a use of the object, because evicting the head loses all slices.
         let _ = turn.lookup(self.request.hash, &self.request.key);
         self.find(&turn, self.number, clock::unix_s())?.pin()
     }
@@ -268,7 +272,7 @@ impl Blocks {
     }
 }
 
-/// Asks the origin for a block for this one client: there is no room to do it for all.
+/// Requests a slice from the origin for one client alone, because there is no room to share it.
 async fn alone(request: &Arc<Request>) -> Result<AtHand, SliceError> {
     let Some(block) = &request.block else { return Err(SliceError::Refused) };
     let arrived = fetch::alone(request).await.map_err(SliceError::Failed)?;

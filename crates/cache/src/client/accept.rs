@@ -1,10 +1,11 @@
-//! How a client's connection begins: accepted, perhaps handed to a core that has fewer, counted, its keys agreed upon;
-//! then it is the protocol's.
+//! Acceptance of client connections: a connection is accepted, possibly handed to a core with fewer
+//! connections, counted, and its TLS handshake made; then the protocol takes over.
 //!
-//! *Bounds:* connections of the core, of which each client has a [share](crate::client::limits::request_tasks), and of each client's
-//! address; handshakes under way (`handshakes_max`), and the time of each; what all of them take of memory
-//! (`connection_bytes_max`, the process' budget). When there is room for few more, a connection that is idle, or long in a
-//! request's head, is closed for each that comes; then one of the client that has most.
+//! *Bounds:* connections of the core, of which each client has a
+//! [share](crate::client::limits::request_tasks), and of each client's address; handshakes under way
+//! (`handshakes_max`) and the time of each; the memory of all connections (`connection_bytes_max`, the
+//! process's budget). When there is room for few more, each new connection closes one that is idle or has
+//! long been in a request's head; after that, one of the client that has most.
 
 use std::{
     io,
@@ -44,24 +45,26 @@ use crate::{
     request::client_ip::{Peer, number_of},
 };
 
-/// Part of the connections that are left when each one that comes ends one that waits.
+/// Fraction of `connections_max`: when no more than this part is free, each new connection ends a waiting
+/// one.
 const FEW_MORE_PARTS: usize = 16;
-/// How long a connection is idle, or in a request's head, at least before it is ended for another.
+/// Minimum time that a connection has been idle, or in a request's head, before it is ended for a new one.
 const WAIT_MIN_MS: u64 = 1000;
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What a connection takes, with its task and its socket's entries: measured as `make bench-idle` does, and rounded up.
+/// Memory of a connection, with its task and its socket's kernel entries, measured as `make bench-idle` does
+/// and rounded up.
 const PLAIN_BYTES: usize = 4 << 10;
-/// … under TLS, beside that.
+/// Additional memory of a connection under TLS.
 const SECURED_BYTES: usize = 12 << 10;
-/// … and of HTTP/2, beside either.
+/// Additional memory of a connection that speaks HTTP/2.
 const HTTP2_BYTES: usize = 8 << 10;
-/// Idle connections that are looked at to find the one that idles longest.
+/// Idle connections that are examined to find the one that has been idle longest.
 const EVICTION_LOOKS: usize = 64;
-/// Idle connections that are ended in one round because others want their memory.
+/// Idle connections that are ended in one round because other parts of the process want their memory.
 const GIVING_WAY_MAX: usize = 256;
 
-/// Connections that are accepted before those who have one already are looked after.
+/// Connections that are accepted before the existing connections get a turn.
 const ACCEPTED_AT_ONCE: usize = 8;
 
 /// Accepts connections for as long as it is polled.
@@ -79,7 +82,7 @@ pub(crate) async fn accept(listener: &Listener) {
                 }
             }),
             Err(error) => {
-                // Out of files or memory, or a client that was gone at once: the loop must live on.
+                // Out of files or memory, or a client that has already left: the accept loop must continue.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -87,7 +90,7 @@ pub(crate) async fn accept(listener: &Listener) {
     }
 }
 
-/// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
+/// Hands a new connection to a core that has fewer; serves it here if that core cannot take it now.
 fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Accepted) {
     let Ok(stream) = stream.into_std() else { return };
     match core.give(to, Message::Accept(stream, arrival)) {
@@ -105,13 +108,14 @@ pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Accep
     }
 }
 
-/// Serves a connection, if the limits allow one more.
+/// Serves a connection if the limits allow one more.
 fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
     let clients = &core.in_force.clients;
     make_room(core);
     let is_peer = arrival.over == ListenerKind::Peer;
     let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
-    // Of an operator's proxy the connections are everybody's; who comes as a peer is looked at later.
+    // Connections of an operator's proxy belong to many clients. A connection on the peer port is checked
+    // later.
     let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
     let Some(share) = ConnectionShare::new(core, arrival.address, is_proxy, Arc::default()) else {
         return turn_away(core, stream, arrival);
@@ -123,7 +127,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
     let ending = Arc::clone(&share.ending);
     let (share, named_later) = if is_announced { (None, Some(share)) } else { (Some(share), None) };
     let open = OpenConnection::new(core, held, share);
-    // On the heap, where others are not: a connection would be larger by it.
+    // Boxed, because the field is rare and would make every connection's task larger.
     let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
     let task = tokio::spawn(async move {
         let watch = Watch::new();
@@ -139,7 +143,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
     ending.0.get_or_init(|| task.abort_handle());
 }
 
-/// A connection's watch, among those of its core until this is dropped.
+/// A connection's entry among the watches of its core, removed on drop.
 struct WatchEntry(usize);
 
 impl Drop for WatchEntry {
@@ -148,13 +152,13 @@ impl Drop for WatchEntry {
     }
 }
 
-/// A connection's part of what its client may have of the core's connections.
+/// A connection's charge against its client's share of the core's connections.
 struct ConnectionShare {
     _charge: Charge,
     ending: Arc<ConnectionEnd>,
 }
 
-/// Ends a connection's task when the connection has to give way to other clients'.
+/// Ends a connection's task when the connection has to give way to other clients' connections.
 #[derive(Default)]
 struct ConnectionEnd(OnceLock<AbortHandle>);
 
@@ -168,8 +172,9 @@ impl Wake for ConnectionEnd {
 }
 
 impl ConnectionShare {
-    /// Charges a connection; `None`, which is counted: its client has most, or all have few and there is no room. Each
-    /// connection of a proxy is a client by itself, because everybody may come through it.
+    /// Charges a connection to its client. Returns `None`, which is counted, if the client has most
+    /// connections, or if all clients have few and there is no room. Each connection of a proxy counts as a
+    /// client by itself, because anybody may use the proxy.
     fn new(core: &Core, address: SocketAddr, is_proxy: bool, ending: Arc<ConnectionEnd>) -> Option<Self> {
         let number = number_of(address);
         let key = if is_proxy {
@@ -186,22 +191,22 @@ impl ConnectionShare {
             });
             return None;
         };
-        // Pending: nobody has asked for anything since it was made.
+        // Always pending here: no other client has needed room since the charge was made.
         _ = charge.poll_cut(&Context::from_waker(&Waker::from(Arc::clone(&ending))));
         Some(Self { _charge: charge, ending })
     }
 
-    /// Charges the connection to the client whom its proxy has named.
+    /// Charges the connection to the client that its proxy has named.
     fn hand_over(self, core: &Core, address: SocketAddr) -> Option<Self> {
         let Self { _charge: of_proxy, ending } = self;
-        // First: one connection is charged once, also where there is room for no more.
+        // Released first, so that one connection is charged once even where there is no room for a second.
         drop(of_proxy);
         Self::new(core, address, false, ending)
     }
 }
 
-/// Ends a connection that waits where there is room for few more, and limits connections to as many as there are while they
-/// take all memory that they may: then who has most of them gives way to others.
+/// Ends a waiting connection if there is room for few more. While connections take all memory that they may,
+/// their number is limited to the present one, so that the client with most connections gives way to others.
 fn make_room(core: &Core) {
     let connections_max = core.config.limits.connections_max;
     let is_short = core.connection_memory.is_short();
@@ -218,7 +223,8 @@ fn make_room(core: &Core) {
     }
 }
 
-/// Ends the connection that waits longest of those that are idle, or in a request's head, for a second or more.
+/// Ends the connection that has waited longest, idle or in a request's head, if it has waited for a second or
+/// more.
 fn end_waiting(core: &Core) {
     let limits = &core.config.limits;
     let before_ms = clock::monotonic_ms().saturating_sub(WAIT_MIN_MS);
@@ -236,7 +242,7 @@ fn end_waiting(core: &Core) {
     }
 }
 
-/// Ends the connection that idles longest; whether there is one.
+/// Ends the connection that has been idle longest. Returns whether there was one.
 fn end_idle(core: &Core) -> bool {
     let is_ended = core.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS);
     if is_ended {
@@ -245,7 +251,8 @@ fn end_idle(core: &Core) -> bool {
     is_ended
 }
 
-/// Ends idle connections while connections take more than they may, because somebody else has come to want memory.
+/// Ends idle connections while connections exceed their memory limit, because another part of the process has
+/// come to need memory.
 pub(crate) fn give_way(core: &Core) {
     for _ in 0..GIVING_WAY_MAX {
         if core.connection_memory.has_room(0) || !end_idle(core) {
@@ -254,7 +261,7 @@ pub(crate) fn give_way(core: &Core) {
     }
 }
 
-/// Memory that is counted while this is held.
+/// Memory of a connection that is counted while this guard is held.
 struct Weight(usize);
 
 impl Weight {
@@ -278,7 +285,7 @@ fn is_in(networks: &[Network], address: SocketAddr) -> bool {
     networks.iter().any(|network| network.contains(address.ip()))
 }
 
-/// Serves whom a proxy announces.
+/// Serves a client whose address a proxy announces (PROXY protocol).
 async fn serve_announced(
     mut stream: TcpStream,
     arrival: Accepted,
@@ -319,7 +326,7 @@ async fn serve_announced(
     drop(share);
 }
 
-/// Turns away who has its share already.
+/// Refuses a connection because its address or network already has its share.
 fn refuse(core: &Core, stream: TcpStream, arrival: Accepted, too_many: TooMany) {
     core.count(match too_many {
         TooMany::Address => Counter::ClientConnectionsRefused,
@@ -328,14 +335,15 @@ fn refuse(core: &Core, stream: TcpStream, arrival: Accepted, too_many: TooMany) 
     turn_away(core, stream, arrival);
 }
 
-/// Tells a client that it is one too many. Under TLS that would cost a handshake: it is closed.
+/// Answers 503 to a client over the limit. A TLS connection is closed without an answer, which would cost a
+/// handshake.
 fn turn_away(core: &Core, stream: TcpStream, arrival: Accepted) {
     if arrival.over == ListenerKind::Plain {
         http1::turn_away(core, stream, Peer::new(arrival.address, false, &[]));
     }
 }
 
-/// Serves a client; `is_secured`: it came to its proxy under TLS.
+/// Serves a client. `is_secured`: the client's connection to its proxy is under TLS.
 async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Arc<Watch>) {
     let mut early = Vec::new();
     let transport = match arrival.over {
@@ -344,7 +352,7 @@ async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Ar
         ListenerKind::Tls => match shake_hands(stream, &watch, &mut early).await {
             Ok(transport) => transport,
             Err(error) => {
-                // Those that were not begun are counted where that was decided.
+                // Refused handshakes are counted where they are refused.
                 if error.kind() != io::ErrorKind::ResourceBusy {
                     with_core(|core| core.count(Counter::HandshakesFailed));
                 }
@@ -356,7 +364,7 @@ async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Ar
     let _secured = transport.session().map(|_| with_core(|core| Weight::of(core, SECURED_BYTES)));
     let is_secured = is_secured || transport.session().is_some();
     if transport.session().is_some_and(|session| session.protocol() == Some(challenges::PROTOCOL)) {
-        // It has seen the certificate that it came for (RFC 8737 §3).
+        // The ACME server has seen the challenge certificate (RFC 8737 §3).
         with_core(|core| core.count(Counter::ChallengesAnswered));
         return;
     }
@@ -365,18 +373,18 @@ async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Ar
     let transport = if transport.session().is_some_and(|session| session.protocol() == Some(b"h2")) {
         transport
     } else {
-        // By prior knowledge, HTTP/2 may come without having been agreed upon.
+        // HTTP/2 may begin without ALPN, by prior knowledge.
         let serving = http1::serve(transport, Arc::clone(&watch), peer, early, &member);
         let Some((transport, read)) = serving.await else { return };
         early = read;
         transport
     };
     let _http2 = with_core(|core| Weight::of(core, HTTP2_BYTES));
-    // On the heap, where HTTP/1 is not: a connection of it would be larger by this.
+    // Boxed, so that HTTP/1 connections are not larger by the HTTP/2 state.
     Box::pin(http2::serve(transport, watch, peer, early, &member)).await;
 }
 
-/// Serves another accelerator of ours, or whoever comes there: a client like any other until it has shown a mark.
+/// Serves a connection on the peer port. The other side is treated as any client until it sends a valid MAC.
 async fn serve_peer(stream: TcpStream, arrival: Accepted, watch: Arc<Watch>) {
     let admitted = with_core(|core| core.in_force.clients.admit(arrival.address.ip()));
     match admitted {
@@ -392,14 +400,14 @@ async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> i
         watch.wait(Phase::Head, clock::monotonic_ms(), at_most);
         HandshakeSlot::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
     })?;
-    // On the heap: it is done once, and every connection would be larger by it.
+    // Boxed: a handshake is made once, and its state would make every connection larger.
     let transport = Box::pin(transport::shake_hands(stream, terms, watch, early)).await?;
     watch.work();
     with_core(|core| core.count(Counter::Handshakes));
     Ok(transport)
 }
 
-/// A handshake that is under way.
+/// A TLS handshake that is under way, with its memory.
 struct HandshakeSlot {
     _weight: Weight,
 }
@@ -422,10 +430,10 @@ impl Drop for HandshakeSlot {
     }
 }
 
-/// A connection that is counted. Its drop ends the count, however its task ends.
+/// Counts for an open connection, released on drop however its task ends.
 struct OpenConnection {
     _held: Option<ConnectionSlot>,
-    /// `None` where a proxy names the client later.
+    /// `None` if a proxy names the client later.
     _share: Option<ConnectionShare>,
     _weight: Weight,
 }

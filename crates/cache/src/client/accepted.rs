@@ -1,17 +1,17 @@
-//! Who has come, and over what.
+//! Accepted connections: the client's address and the kind of listener.
 
 use std::net::SocketAddr;
 
-/// What a listener's connections are under.
+/// Kind of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListenerKind {
     Plain,
     Tls,
-    /// Other accelerators of ours come there.
+    /// Port for peers, the other accelerators of the cluster.
     Peer,
 }
 
-/// Who has come, and where.
+/// Address of an accepted connection, and its listener's kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Accepted {
     pub(crate) address: SocketAddr,

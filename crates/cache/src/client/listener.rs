@@ -1,4 +1,4 @@
-//! Where clients connect: sockets of TCP, one a core for each address, and a socket in the file system.
+//! Listening sockets: TCP sockets, one a core for each address, and a Unix socket.
 
 use std::{
     fs,
@@ -22,41 +22,41 @@ use crate::{
     config::Config,
 };
 
-/// Who may connect to a socket in the file system: its owner and its group.
+/// Permissions of the Unix socket: its owner and its group may connect.
 const SOCKET_MODE: u32 = 0o660;
 
-/// As whom they come who connect there: from this machine.
+/// Address of all clients of the Unix socket: this machine.
 const FROM_FILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A socket that was bound, before its loop has begun.
+/// A bound socket, before its event loop has begun.
 pub(crate) enum BoundSocket {
     Tcp(TcpListener, ListenerKind),
     Unix(UnixListener),
 }
 
-/// One that a loop accepts from.
+/// A socket from which an event loop accepts.
 pub(crate) enum Listener {
     Tcp(tokio::net::TcpListener, ListenerKind),
     Unix(tokio::net::UnixListener),
 }
 
-/// What was bound.
+/// All bound sockets.
 pub(crate) struct ListenerSet {
-    /// A core's sockets, for each.
+    /// Sockets of each core.
     pub(crate) of_cores: Vec<Vec<BoundSocket>>,
-    /// The address for plain HTTP, and that for TLS if there is one.
+    /// Address of the plain HTTP port, then of the TLS port if there is one.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Where peers ask.
+    /// Address of the port for peers.
     pub(crate) peers: Option<SocketAddr>,
-    /// The socket in the file system, which goes with the server.
+    /// The Unix socket's file, which is removed with the server.
     pub(crate) file: Option<SocketFile>,
 }
 
 impl ListenerSet {
-    /// Binds all that is said.
+    /// Binds all configured addresses.
     ///
     /// # Errors
-    /// It says which address, or which file.
+    /// The error of the system call, with the address or file in its message.
     pub(crate) fn new(config: &Config, cores: usize) -> io::Result<Self> {
         let mut of_cores: Vec<Vec<BoundSocket>> = (0..cores).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
@@ -77,9 +77,9 @@ impl ListenerSet {
         let mut file = None;
         if let Some(path) = &config.listen_unix {
             let (listener, bound) = bind_file(path).map_err(|error| named(path, &error))?;
-            // Others are handed what it accepts: see `accept`.
+            // The first core accepts for all: `accept` hands connections to the others.
             of_cores.iter_mut().take(1).for_each(|of_core| {
-                // There is one core at least.
+                // There is at least one core.
                 of_core.extend(listener.try_clone().map(BoundSocket::Unix));
             });
             file = Some(bound);
@@ -92,7 +92,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
 }
 
-/// Binds a socket in the file system. One that nobody listens on any more is replaced; nothing else is.
+/// Binds a Unix socket. A socket file without a listener is replaced; any other file is left alone.
 fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
@@ -115,7 +115,7 @@ fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// A socket's file. It is removed when the server ends, if it is still the one that was bound.
+/// A Unix socket's file. It is removed when the server ends, unless another server has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -125,14 +125,14 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|there| there.ino() == self.inode) {
-            // Left there, it would be replaced by the next who listens.
+            // If it cannot be removed, the next server replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 impl Listener {
-    /// Joins the loop that runs.
+    /// Registers the socket with the running event loop.
     pub(crate) fn new(bound: BoundSocket) -> io::Result<Self> {
         Ok(match bound {
             BoundSocket::Tcp(listener, over) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?, over),
@@ -149,7 +149,8 @@ impl Listener {
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // A stream is read, written and waited for alike, whatever its family: one type of socket serves both.
+                // A stream socket is read, written and polled alike in every address family, so one type
+                // serves both.
                 let socket = OwnedFd::from(stream.into_std()?);
                 let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
                 Ok((stream, Accepted { address: FROM_FILE, over: ListenerKind::Plain }))
@@ -170,7 +171,7 @@ mod tests {
         let mode = fs::metadata(&path).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, SOCKET_MODE);
         assert_eq!(bind_file(&path).expect_err("in use").kind(), ErrorKind::AddrInUse);
-        // As after a crash: the file stays, and nobody listens.
+        // The state after a crash: the file stays, without a listener.
         std::mem::forget(file);
         drop(listener);
         let (listener, file) = bind_file(&path).expect("replaced");

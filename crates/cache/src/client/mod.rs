@@ -1,4 +1,4 @@
-//! A client's connection: accepted, its protocol read, its limits.
+//! Client connections: acceptance, protocols, limits.
 
 pub(crate) mod accept;
 pub(crate) mod accepted;

@@ -1,13 +1,15 @@
-//! A connection on which another accelerator of ours asks for what is ours: one request at a time, each with its mark.
+//! A connection on which a peer requests objects whose keys belong to this accelerator: one request at a
+//! time, each with its MAC.
 //!
 //! ```text
-//!  head ─▶ whose mark? ─ nobody's: 403, closed ─▶ leave? lease? its purges? ─ no: declined, and the origin is asked
-//!                                                   │ yes                       by who asked
-//!                                                   ▼
-//!          the store ─▶ a fetch of ours, or a new one ─ meanwhile: 102, each tenth of a second ─▶ answer, with our mark
+//!  head ─▶ valid MAC? ─ none: 403, closed ─▶ free slot? lease? its purges? ─ no: declined, and the peer asks
+//!                                              │ yes                             the origin
+//!                                              ▼
+//!          the store ─▶ a fetch under way, or a new one ─ meanwhile: 102, each tenth of a second ─▶ answer, with our MAC
 //! ```
-//! No other peer is asked for it ([`Request::is_of_peer`]). What comes is the object as its origin has sent it, with its
-//! tags. *Bounds:* those of clients' connections, of heads, and [`Peers::serve`].
+//! The request is never forwarded to a third accelerator ([`Request::is_of_peer`]). The answer is the object
+//! as its origin has sent it, with its tags. *Bounds:* those of clients' connections, of heads, and
+//! [`Peers::serve`].
 
 use std::{future::poll_fn, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
 
@@ -16,7 +18,7 @@ use engine::{
         clock,
         watch::{Phase, Watch},
     },
-    store::Turn,
+    store::EpochGuard,
 };
 use tokio::{
     net::TcpStream,
@@ -67,14 +69,15 @@ use crate::{
     tags,
 };
 
-/// What an origin says before its answer and was not passed on yet: so many heads; more are left out.
+/// Interim (1xx) answers of the origin that may wait to be passed on; more are dropped.
 const INTERIMS_MAX: usize = 4;
-/// How long a purge is waited for that who asks has begun with, and we have not carried out; and how often it is looked.
+/// Maximum wait for a purge that the requesting peer has applied and this accelerator has not; the next
+/// constant is the polling interval.
 const BEHIND_MAX: Duration = Duration::from_millis(100);
 const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 
-/// Serves a peer until it leaves. `stranger` is its place among the clients of its address, which it has until it has shown a
-/// mark: who has the secret may have as many connections as it needs.
+/// Serves a peer until it leaves. `stranger` is the connection's slot in the limit of its address, held until
+/// a valid MAC has arrived: a peer that has the secret may have as many connections as it needs.
 pub(crate) async fn serve_peer(
     stream: TcpStream,
     watch: Arc<Watch>,
@@ -107,7 +110,7 @@ pub(crate) async fn serve_peer(
     drop(stranger);
 }
 
-/// A connection of a peer.
+/// Connection from a peer.
 struct PeerConnection {
     peers: Arc<Peers>,
     client: Client,
@@ -116,9 +119,9 @@ struct PeerConnection {
     idle_time_max: Duration,
 }
 
-/// What a request comes to at a first look.
+/// Result of examining a peer's request.
 enum FirstLook {
-    /// Whether the connection goes on.
+    /// The request is refused; `goes_on` says whether the connection remains open.
     Refused {
         lines: String,
         goes_on: bool,
@@ -131,22 +134,22 @@ enum FirstLook {
     Slow(Box<Request>, State, Fwd, Draft),
 }
 
-/// Of whom a request is, and as of which purge it is answered.
+/// Origin of a request, and the purge position as of which it is answered.
 struct PeerContext {
     mac: Mac,
     sequence: u64,
     asked: AnswerContext,
 }
 
-/// The position up to which a head was searched for its end. A head that comes in small pieces is parsed once, and not
-/// after each piece.
+/// Position up to which a head was searched for its end. A head that arrives in small pieces is parsed once,
+/// and not after each piece.
 #[derive(Default)]
 struct HeadEnd {
     searched: usize,
 }
 
 impl HeadEnd {
-    /// Returns whether the head may be whole with the bytes since the last call, or is too long.
+    /// Returns whether the head may be complete with the bytes since the last call, or is too long.
     fn may_be_here(&mut self, came: &[u8], bytes_max: usize) -> bool {
         const END: &[u8] = b"\r\n\r\n";
         let from = self.searched.saturating_sub(END.len() - 1);
@@ -156,7 +159,8 @@ impl HeadEnd {
 }
 
 impl PeerConnection {
-    /// Reads until there is a whole head; its length. `None`: there will be none.
+    /// Reads until there is a complete head, and returns its length. `None`: the connection has ended or the
+    /// head is invalid.
     async fn head(&mut self, came: &mut Vec<u8>) -> Option<usize> {
         let mut end = HeadEnd::default();
         loop {
@@ -184,7 +188,7 @@ impl PeerConnection {
         }
     }
 
-    /// Answers one request; whether another can follow.
+    /// Answers one request. Returns whether another can follow.
     async fn answer(&mut self, head: &[u8]) -> bool {
         let leave = self.peers.serve();
         let asked = self.peers.asked(head);
@@ -224,7 +228,8 @@ impl PeerConnection {
         known: &PeerContext,
     ) -> bool {
         let (tell, mut told) = mpsc::channel(INTERIMS_MAX);
-        // An interim answer that comes faster than it can be sent is dropped: nobody needs it.
+        // An interim answer that arrives faster than it can be sent is dropped, because interim answers are
+        // optional.
         let mut waiting = WithoutBody(move |head: &[u8]| _ = tell.try_send(head.to_vec()));
         let mut responding = Box::pin(respond(&request, state, fwd, &mut waiting));
         let mut signs = interval_at(Instant::now() + SIGN_EVERY / 4, SIGN_EVERY);
@@ -237,7 +242,7 @@ impl PeerConnection {
                 _ = signs.tick() => b"HTTP/1.1 102 Processing\r\n\r\n".to_vec(),
             };
             if self.client.send_all(&sign).await.is_err() {
-                // Whoever else waits for the fetch gets it all the same.
+                // Other requests that wait for the fetch still get its answer.
                 return false;
             }
         };
@@ -260,14 +265,14 @@ impl PeerConnection {
         self.decline(How::Declined, known).await
     }
 
-    /// Leaves the request to the origin.
+    /// Declines the request, so that the peer asks the origin.
     async fn decline(&mut self, how: How, known: &PeerContext) -> bool {
         let lines = self.peers.tell(how, known.sequence, &known.mac);
         let declined = format!("HTTP/1.1 503 Service Unavailable\r\n{lines}Content-Length: 0\r\n\r\n");
         self.client.send_all(declined.as_bytes()).await.is_ok() && known.asked.persists
     }
 
-    /// Sends an answer with our mark, and with the words of its tags.
+    /// Sends an answer with our MAC, and with its tags.
     async fn deliver(
         &mut self,
         answer: Answer<'static>,
@@ -302,7 +307,7 @@ fn with_lines(out: &[u8], at: usize, lines: &[u8]) -> Vec<u8> {
     [&out[..at], lines, &out[at..]].concat()
 }
 
-/// How an answer came, as its peer is told.
+/// Returns how the answer was obtained, for the peer.
 fn how(answer: &Answer<'_>) -> How {
     let is_for_one = |standing| matches!(standing, ResponseRole::Passed | ResponseRole::NotStorable(_));
     match &answer.head {
@@ -312,12 +317,13 @@ fn how(answer: &Answer<'_>) -> How {
     }
 }
 
-/// Whether it is the origin's, and no page of ours: that is for whoever has the client to make.
+/// Returns whether the answer is the origin's and not an error page of ours: error pages are made by the
+/// accelerator that has the client.
 fn is_an_answer(answer: &Answer<'_>) -> bool {
     answer.cache_status.is_some() && answer.reason.is_none()
 }
 
-/// The words of an answer's tags; `None`: it has some, and nobody knows which.
+/// Returns the tags of an answer as text; `None` if it has tags that cannot be read.
 fn tags_of_answer(core: &Core, request: &Request, answer: &Answer<'_>) -> Option<Vec<u8>> {
     if let Head::Fetched(response) = &answer.head {
         return Some(response.tag_words.clone());
@@ -328,14 +334,16 @@ fn tags_of_answer(core: &Core, request: &Request, answer: &Answer<'_>) -> Option
     tags_of(&turn, &fields, request.primary())
 }
 
-/// Likewise, of what is stored for a request; `None`, too: it is not any more.
-fn tags_of(turn: &Turn<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Option<Vec<u8>> {
+/// Returns the tags of the object stored for a request as text; `None` also if the object is no longer
+/// stored.
+fn tags_of(turn: &EpochGuard<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Option<Vec<u8>> {
     let (mut key, mut hash) = (primary.to_vec(), turn.hash(primary));
     let (object, _) = hit::chosen(turn, fields, &mut hash, &mut key).ok()?;
     tags::stored_words(object.extra()).ok().flatten()
 }
 
-/// Waits a little for a purge that who asks has begun with: all hear of it within milliseconds.
+/// Waits briefly for a purge that the requesting peer has already applied; purges reach every accelerator
+/// within milliseconds.
 async fn come_to(sequence: u64) {
     let is_there = || with_core(|core| core.among.membership.applied() >= sequence);
     let until = Instant::now() + BEHIND_MAX;
@@ -344,7 +352,7 @@ async fn come_to(sequence: u64) {
     }
 }
 
-/// Looks whose request it is, and what there is for it.
+/// Verifies the sender of a request, and looks up the answer.
 fn look(
     core: &Core,
     peers: &Peers,
@@ -367,7 +375,7 @@ fn look(
             return (FirstLook::Refused { lines, goes_on: true }, None);
         }
     };
-    // Before anything is looked up: what is purged by then is not found.
+    // The position is read before the lookup, so that everything purged up to it is certainly not found.
     let sequence = core.among.membership.applied();
     let moment = Moment::now();
     let mut slots = HeaderSlots::new();
@@ -431,7 +439,7 @@ fn look(
             (keyed, State::Miss { anew: true, alone: false, only_if_cached: false }, Fwd::Request)
         }
         Err(Slow { keyed, state: state @ (State::Parts(_) | State::Blocks(_)), fwd }) => (keyed, state, fwd),
-        // What is passed, refused or sent elsewhere is between the client and where it came.
+        // A request that is passed, refused or redirected is handled by the accelerator that has the client.
         Err(_) => return (declined(How::Declined, Counter::PeerServedNot), Some(known)),
     };
     let mut draft = draft();
@@ -440,7 +448,7 @@ fn look(
     (FirstLook::Slow(Box::new(request), state, fwd, draft), Some(known))
 }
 
-/// The request of a peer.
+/// Builds the request of a peer.
 fn of_peer(
     core: &Core,
     head: (&RequestHead<'_, '_>, usize),

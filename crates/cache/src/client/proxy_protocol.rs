@@ -1,4 +1,4 @@
-//! For whom a proxy opens a connection, as it says in front of all else by the PROXY protocol.
+//! The PROXY protocol header, with which a proxy names the client at the beginning of a connection.
 
 use std::{future::poll_fn, io, net::SocketAddr, task::Poll};
 
@@ -11,20 +11,21 @@ use wire::proxy::{self, HEADER_BYTES_MAX, Header};
 
 use crate::client::transport::is_over;
 
-/// What a proxy says of the connection that it opens.
+/// Contents of a PROXY protocol header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProxyHeader {
-    /// For whom; `None`: for itself.
+    /// Address of the client; `None` if the proxy connects for itself.
     pub(crate) peer: Option<SocketAddr>,
-    /// TLS ends at the proxy.
+    /// True if the client's TLS ends at the proxy.
     pub(crate) is_secured: bool,
 }
 
-/// Reads the header that stands in front of all else on a proxy's connection, and not a byte more. `watch` says how long
-/// it may take.
+/// Reads the PROXY protocol header at the beginning of a proxy's connection, and not a byte more. `watch`
+/// limits the time.
 ///
 /// # Errors
-/// `InvalidData`: it is none. `TimedOut`. Or the connection ended.
+/// `InvalidData` if the header is invalid, `TimedOut` if it takes too long, or an error if the connection
+/// ends.
 pub(crate) async fn read(stream: &mut TcpStream, watch: &Watch) -> io::Result<ProxyHeader> {
     let mut bytes = [0; HEADER_BYTES_MAX];
     let mut have = 0;
@@ -42,7 +43,7 @@ pub(crate) async fn read(stream: &mut TcpStream, watch: &Watch) -> io::Result<Pr
         }
         match proxy::header(&bytes[..seen]) {
             Header::Wrong => return Err(io::ErrorKind::InvalidData.into()),
-            // All of it belongs to the header.
+            // All bytes so far belong to the header.
             Header::NeedMore => {
                 stream.read_exact(&mut bytes[have..seen]).await?;
                 have = seen;

@@ -1,12 +1,11 @@
-//! What is agreed upon with clients under TLS: certificates, protocols, tickets, and whether they are asked for
-//! certificates of their own.
+//! TLS terms for clients: certificates, protocols, tickets, and requests for client certificates.
 //!
 //! ```text
 //!  the name that a client asks for ─▶ its site ─▶ Kind: who signs its clients' certificates, if it asks for any
 //! ```
-//! Sites that ask for the same have one kind. A kind has its own key for tickets: a session that began without a
-//! certificate, or with one of other authorities, is not resumed where the site's are wanted. *Bounds:* as many kinds as
-//! sites.
+//! Sites with the same terms share a kind. A kind has its own ticket key: a session that began without a
+//! certificate, or with a certificate of other authorities, cannot be resumed for a site that demands
+//! certificates. *Bounds:* as many kinds as sites.
 
 #![expect(clippy::disallowed_types, reason = "a handshake takes it once, beside 250 µs of arithmetic")]
 
@@ -25,34 +24,35 @@ use crate::{
     site::SiteTable,
 };
 
-/// Protocols by ALPN, the one that we prefer first.
+/// ALPN protocols, the preferred one first.
 const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
-/// The terms of all connections under TLS; all cores share them.
+/// TLS terms of all connections, shared by all cores.
 pub(crate) struct TlsTerms {
     certificates: Arc<Certificates>,
-    /// What is offered to new connections.
+    /// Terms for new connections.
     kinds: RwLock<Arc<Kinds>>,
-    /// For an authority that looks whether a name is ours, while it may.
+    /// Challenges, and the TLS configuration for an ACME server that validates a name while a challenge is
+    /// open.
     looked_at: Option<(Arc<Challenges>, Arc<ServerConfig>)>,
     port: u16,
 }
 
-/// What connections for each site are offered.
+/// Terms for the connections to each site.
 pub(crate) struct Kinds {
     sites: Arc<SiteTable>,
     of_sites: Box<[Arc<Kind>]>,
 }
 
-/// A way to shake hands.
+/// Terms that several sites may share.
 struct Kind {
-    /// Who signs the clients' certificates, and whether each client has to have one.
+    /// Authorities that sign the clients' certificates, and whether a certificate is required.
     asks: Option<(AuthoritiesId, bool)>,
     config: Arc<ServerConfig>,
 }
 
 impl TlsTerms {
-    /// Reads the files; clients connect to `port`.
+    /// Reads the certificate files; clients connect to `port`.
     pub(crate) fn new(
         tls: &Tls,
         config: &Config,
@@ -69,30 +69,30 @@ impl TlsTerms {
         Ok(Self { certificates, kinds, looked_at: looked_at.transpose()?, port })
     }
 
-    /// Where clients connect.
+    /// Returns the port to which clients connect.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether a request for a host may come over a connection that was made for `server_name`: for another host only if
-    /// the certificate that was shown is that host's, too (RFC 9110 §7.4). Who asked for no name has seen the first
-    /// certificate, and asks for what it likes.
+    /// Returns whether a connection made for `server_name` may carry a request for `host`: a different host
+    /// is allowed only if the certificate shown also covers it (RFC 9110 §7.4). A client that sent no server
+    /// name has seen the first certificate and may request any host.
     pub(crate) fn may_ask_for(&self, host: &str, server_name: Option<&str>) -> bool {
         server_name.is_none_or(|name| name.eq_ignore_ascii_case(host))
             || self.certificates.of(server_name).is_none_or(|shown| shown.covers(host))
     }
 
-    /// Whose certificates each site asks for.
+    /// Returns the authorities of the client certificates that each site asks for.
     pub(crate) fn authorities(&self) -> Box<[Option<AuthoritiesId>]> {
         self.kinds().authorities()
     }
 
-    /// What would be offered by another configuration; reads its files.
+    /// Builds the terms of another configuration; reads its files.
     pub(crate) fn prepare(&self, config: &Config, sites: &Arc<SiteTable>) -> Result<Kinds, TlsError> {
         Kinds::new(config, sites, &self.certificates, Some(&self.kinds()))
     }
 
-    /// From now on this is offered.
+    /// Makes these the terms for new connections.
     pub(crate) fn take(&self, kinds: Kinds) {
         *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kinds);
     }
@@ -103,12 +103,13 @@ impl TlsTerms {
 }
 
 impl Kinds {
-    /// Whose certificates each site asks for.
+    /// Returns the authorities of the client certificates that each site asks for.
     pub(crate) fn authorities(&self) -> Box<[Option<AuthoritiesId>]> {
         self.of_sites.iter().map(|kind| kind.asks.map(|(id, _)| id)).collect()
     }
 
-    /// Those of a configuration. What is as it was `before` is the same, so that its tickets are good.
+    /// Builds the terms of a configuration. Kinds that are unchanged since `before` are kept, so that their
+    /// tickets stay valid.
     fn new(
         config: &Config,
         sites: &Arc<SiteTable>,
@@ -148,7 +149,8 @@ impl Terms for TlsTerms {
         {
             return Offer { config: Arc::clone(config), authorities: None };
         }
-        // Nobody else speaks that protocol: who asks for nothing but it is refused.
+        // No other configuration offers the challenge protocol, so a client that offers nothing else is
+        // refused.
         let kinds = self.kinds();
         let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
         let kind = &kinds.of_sites[kinds.sites.of_host(host.as_bytes()).index()];

@@ -1,50 +1,51 @@
-//! Which certificates a site's clients are asked for, and what its origin is told of them.
+//! Client certificates: the authorities that a site accepts, and the fields that describe the certificate to
+//! the origin.
 
 use std::path::PathBuf;
 
 use wire::http1::{fields::is_token, known::KnownHeader};
 
-/// The field in which an origin is told of its client's certificate where nothing else is said.
+/// Default field that describes the client's certificate to the origin.
 const FIELD: &str = "X-Client-Cert";
-/// Behind that name: the field with the other names of the client.
+/// Suffix of [`ClientCertificates::field`]: the field with the client's alternative names.
 pub(crate) const NAMES: &str = "-Names";
-/// Behind it: the field with the certificate's fingerprint.
+/// Suffix of [`ClientCertificates::field`]: the field with the certificate's fingerprint.
 pub(crate) const FINGERPRINT: &str = "-Fingerprint";
 
-/// Certificates of clients.
+/// Rules for client certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClientCertificates {
-    /// A file with the certificates of those who sign them (PEM).
+    /// File with the certificates of the authorities that sign client certificates (PEM).
     pub authorities: PathBuf,
-    /// Whoever shows none is refused.
+    /// True if a client without a certificate is refused.
     pub is_required: bool,
-    /// The field in which the origin is told the subject; the names of two more begin with this one.
+    /// Field that carries the subject to the origin; the names of two more fields begin with this name.
     pub field: Box<str>,
 }
 
 impl ClientCertificates {
-    /// Required, signed by these.
+    /// Requires certificates signed by these authorities, with the default field.
     #[must_use]
     pub fn required(authorities: PathBuf) -> Self {
         Self { authorities, is_required: true, field: FIELD.into() }
     }
 
-    /// The names of the fields that no client can send.
+    /// Returns the names of the fields, which are removed from clients' requests.
     pub fn fields(&self) -> [Box<str>; 3] {
         let Self { field, .. } = self;
         [field.clone(), format!("{field}{NAMES}").into(), format!("{field}{FINGERPRINT}").into()]
     }
 }
 
-/// A text names no field in which an origin could be told of a certificate.
+/// The text is not a field name that could describe a certificate to an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no field of your own, such as X-Client-Cert; it is not one that has a meaning already")]
 pub struct InvalidField(String);
 
-/// The name of such a field.
+/// Parses the name of a field for client certificates.
 ///
 /// # Errors
-/// It is none, or has a meaning of its own.
+/// [`InvalidField`] if the text is not a field name, or the field has a meaning of its own.
 pub fn client_field(text: &str) -> Result<Box<str>, InvalidField> {
     let hyphened = text.replace('_', "-");
     let has_meaning = KnownHeader::of(hyphened.as_bytes()).is_some()

@@ -1,23 +1,23 @@
-//! Visitors who are programs, and how much work of the origins' is theirs.
+//! Crawlers, and budgets for the origin requests that they may cause.
 
 use std::{fmt, str::FromStr};
 
 use engine::network::Network;
 
-/// Requests to origins that visitors of a class may cause, all of them together.
+/// Budget of origin requests that all visitors of a class may cause together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Budget {
-    /// As many as they like.
+    /// No limit.
     #[default]
     Unlimited,
-    /// So many a second; 0: none, they get what is stored.
+    /// Requests a second; 0: none, so that the class gets stored answers only.
     PerSecond(u32),
 }
 
 const CACHED_ONLY: &str = "cached-only";
 const AS_VISITORS: &str = "as-visitors";
 
-/// It says no budget.
+/// The text is not a budget.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is none of as-visitors, cached-only, and a number of requests to origins such as 20/s")]
 pub struct InvalidBudget(String);
@@ -45,18 +45,20 @@ impl fmt::Display for Budget {
     }
 }
 
-/// Who is a crawler, and what it may ask of origins.
+/// Definition of crawlers, and their budgets of origin requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrawlerRules {
-    /// What the agents of crawlers have in their names, in lower case. Who says no agent is one, too.
+    /// Parts of crawlers' `User-Agent` values, in lower case. A request without a `User-Agent` also counts as
+    /// a crawler's.
     pub agents: Vec<Box<str>>,
-    /// Where crawlers come from, whatever they say.
+    /// Networks whose clients are crawlers, whatever their `User-Agent`.
     pub networks: Vec<Network>,
-    /// Who comes from there is none, whatever it says: crawlers that are welcome, by the networks that they publish.
+    /// Networks whose clients are not limited, whatever their `User-Agent`: welcome crawlers, by the networks
+    /// that they publish.
     pub approved: Vec<Network>,
-    /// Of all crawlers.
+    /// Budget of all crawlers.
     pub budget: Budget,
-    /// Of all others who show no cookie.
+    /// Budget of all other clients that send no cookie.
     pub strangers: Budget,
 }
 

@@ -1,4 +1,4 @@
-//! What can be set, with its default and its bound.
+//! Configuration of the accelerator: options, defaults and bounds.
 
 mod client_certificates;
 mod crawlers;
@@ -23,7 +23,7 @@ pub use self::rules::{
     field, sent_host,
 };
 
-pub use engine::store::tier::{Admission, Paging};
+pub use engine::store::tier::{Admission, ReadMode};
 
 use engine::{
     network::Network,
@@ -36,41 +36,44 @@ use wire::{http1::head::HEADERS_MAX, transaction::Secrets};
 pub use crate::coding::{Coding, Compress};
 use crate::tags::TAG_FIELDS;
 
-/// Which responses may be shared although cookies are in play.
+/// Rule for sharing responses when cookies are involved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CookieRule {
-    /// A response with `Set-Cookie` is never stored nor shared, whatever it says; a response to a request with `Cookie`
-    /// is stored only on explicit freshness. Varnish and nginx do roughly this.
+    /// A response with `Set-Cookie` is never stored or shared, whatever it says; a response to a request with
+    /// `Cookie` is stored only with explicit freshness. Varnish and nginx do roughly this.
     #[default]
     Safe,
-    /// As `Safe`; and what answers a request with `Cookie` is stored, and what is stored answers one, only if it is said
-    /// to be for all: by `public`, `s-maxage`, CDN-Cache-Control, or `Vary: Cookie`.
+    /// `Safe`, and in addition a response to a request with `Cookie` is stored, and a stored response answers
+    /// such a request, only if the response is explicitly shared: by `public`, `s-maxage`, CDN-Cache-Control,
+    /// or `Vary: Cookie`.
     Strict,
-    /// The letter of RFC 9111, which lets both be shared.
+    /// The letter of RFC 9111, which allows both to be shared.
     Rfc,
 }
 
-/// Whether a client's `Cache-Control` and `Pragma` decide what it gets (RFC 9111 §5.2.1 lets a cache choose).
+/// Effect of a client's `Cache-Control` and `Pragma` (RFC 9111 §5.2.1 lets a cache choose).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientRule {
-    /// `only-if-cached` alone does: nobody can turn hits into fetches. What Varnish and nginx do.
+    /// Only `only-if-cached` is obeyed, so that clients cannot turn hits into fetches. Varnish and nginx do
+    /// the same.
     #[default]
     Ignore,
-    /// All of them do.
+    /// All request directives are obeyed.
     Obey,
 }
 
-/// A secret by which anybody may purge. It has no `Debug` that shows it, and is never logged or sent.
+/// Secret that allows its bearer to purge. `Debug` does not show it, and it is never logged or sent.
 #[derive(Clone)]
 pub struct PurgeToken(Box<[u8]>);
 
 impl PurgeToken {
-    /// One of these bytes.
+    /// Creates a token from its bytes.
     pub fn new(token: &[u8]) -> Self {
         Self(token.into())
     }
 
-    /// Compares without telling by the time taken where a guess goes wrong; its length is no secret.
+    /// Compares in constant time, so that the duration does not tell where a guess goes wrong. The length is
+    /// no secret.
     pub fn is(&self, guess: &[u8]) -> bool {
         self.0.ct_eq(guess).into()
     }
@@ -90,7 +93,7 @@ impl PartialEq for PurgeToken {
 
 impl Eq for PurgeToken {}
 
-/// Limits on what one client or one origin may ask of us. Each has a counter for when it is hit.
+/// Limits on the resources that one client or one origin may use. Each has a counter for when it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Connections of clients per core; more are answered 503 and closed.
@@ -99,90 +102,95 @@ pub struct Limits {
     pub connections_per_client_max: usize,
     /// Connections of one client's network (24 bits of IPv4, 64 of IPv6) over all cores; more are closed. 0: no limit.
     pub connections_per_network_max: usize,
-    /// Requests that one client's address may make in a second, over all cores; more are answered 429. 0: no limit.
+    /// Requests a second of one client address, over all cores; more are answered 429. 0: no limit.
     pub client_requests_per_second_max: usize,
-    /// Requests that it may make at once, before that counts.
+    /// Requests that one client address may make at once before the rate counts.
     pub client_requests_burst: usize,
-    /// Likewise, of all addresses of a network.
+    /// Requests a second of all addresses of a network, over all cores; more are answered 429. 0: no limit.
     pub network_requests_per_second_max: usize,
-    /// Requests that they may make at once.
+    /// Requests that one network may make at once before the rate counts.
     pub network_requests_burst: usize,
-    /// Bytes of one request's head (request line and headers); more is answered 431.
+    /// Bytes of one request's head (request line and headers); a longer head is answered 431.
     pub request_head_bytes_max: usize,
-    /// Bytes of its line, with the URL; more is answered 414.
+    /// Bytes of the request line, with the URL; a longer line is answered 414.
     pub request_line_bytes_max: usize,
-    /// Header fields of one request; more is answered 431. At most 128.
+    /// Header fields of one request; more fields are answered 431. At most 128.
     pub request_headers_max: usize,
-    /// Requests that one connection may bring before it is closed in order. 0: no limit.
+    /// Requests on one connection before it is closed in order. 0: no limit.
     pub requests_per_connection_max: usize,
-    /// Time that a handshake of TLS may take; who takes longer is closed.
+    /// Time limit of a TLS handshake, after which the connection is closed.
     pub handshake_time_max: Duration,
-    /// Handshakes per core that are under way; more are closed.
+    /// TLS handshakes under way per core; further connections are closed.
     pub handshakes_max: usize,
-    /// Bytes of one request's body; more is answered 413.
+    /// Bytes of one request's body; a longer body is answered 413.
     pub request_body_bytes_max: u64,
-    /// Time for a request's head to arrive once its first byte has; more is answered 408.
+    /// Time for a request's head to arrive after its first byte; a slower head is answered 408.
     pub request_head_time_max: Duration,
-    /// Bytes a second that a request's body must come with on average, once its grace is over; less is answered 408.
+    /// Average bytes a second at which a request's body must arrive, once its grace is over; a slower body is
+    /// answered 408.
     pub request_body_rate_min: u64,
-    /// Time that it may take before that counts.
+    /// Time before the minimum rate of a request's body counts.
     pub request_body_time_grace: Duration,
-    /// Time a kept-alive connection may idle between requests.
+    /// Time that a kept-alive connection may be idle between requests.
     pub idle_time_max: Duration,
-    /// Time a response may make no progress (the client reads nothing) before it is cut.
+    /// Time that a response may make no progress, because the client reads nothing, before it is cut.
     pub send_stall_max: Duration,
-    /// Bytes a second that a client must take of what waits for it, once its grace is used up; a slower one is cut. 0: no
-    /// limit but `send_stall_max`.
+    /// Bytes a second at which a client must read its answers, once its grace is used up; a slower client is
+    /// cut. 0: no limit but `send_stall_max`.
     pub send_rate_min: u64,
-    /// Time that it may be waited for beyond that rate.
+    /// Time that a client may be slower than the minimum send rate.
     pub send_rate_grace: Duration,
-    /// Time that a slow reader may keep memory that the store wants back, before it is cut.
+    /// Time that a slow reader may pin memory that the store wants back, before it is cut.
     pub pin_grace: Duration,
-    /// Bytes of one response's head from the origin; more is answered 502.
+    /// Bytes of the head of an origin's response; a longer head is answered 502.
     pub response_head_bytes_max: usize,
-    /// Time to connect to the origin.
+    /// Time limit for a connection to the origin.
     pub origin_connect_time_max: Duration,
-    /// Time from the request to the origin to the first byte of its answer.
+    /// Time limit from a request to the origin to the first byte of its answer.
     pub origin_first_byte_time_max: Duration,
-    /// Time between two reads of the origin's body.
+    /// Time limit between two reads of an origin's body.
     pub origin_between_bytes_time_max: Duration,
-    /// Time from when an answer is asked for to its last byte; zero: no limit, because some last for as long as their
-    /// client likes.
+    /// Time from a request to the origin to the last byte of its answer; zero: no limit, because some answers
+    /// last for as long as their client wants.
     pub origin_request_time_max: Duration,
-    /// Bytes of an answer over HTTP/2 that wait to be read: its stream's window. More makes a distant origin faster.
+    /// Bytes of an HTTP/2 answer that may wait to be read: the window of its stream. A larger window makes a
+    /// distant origin faster.
     pub origin_stream_bytes_max: usize,
-    /// Exchanges at once on one connection of HTTP/2 to an origin, which may allow fewer; more take another connection.
+    /// Simultaneous exchanges on one HTTP/2 connection to an origin, which may allow fewer; further exchanges
+    /// use another connection.
     pub origin_streams_max: usize,
-    /// Bytes per core that all exchanges over HTTP/2 may keep so, each counted as a whole window; more requests wait. A
-    /// quarter is for misses that will be stored.
+    /// Bytes per core that all HTTP/2 exchanges with origins may buffer, each counted as a whole window;
+    /// further requests wait. A quarter is reserved for misses that will be stored.
     pub origin_streams_bytes_max: usize,
-    /// Time that a connection to the origin may idle: many servers close them after a minute or less.
+    /// Time that a connection to the origin may be idle: many servers close idle connections after a minute
+    /// or less.
     pub origin_idle_time_max: Duration,
-    /// Idle connections to the origin kept per core.
+    /// Idle connections to origins that each core keeps.
     pub origin_idle_connections_max: usize,
-    /// Exchanges with one server of an origin, per core; further requests wait in a queue. A quarter is kept for misses
-    /// that will be stored. While more than half is in use, one client has a quarter at most.
+    /// Exchanges with one server of an origin, per core; further requests wait in a queue. A quarter is
+    /// reserved for misses that will be stored. While more than half is in use, one client has a quarter at
+    /// most.
     pub origin_connections_max: usize,
-    /// Requests per core that wait for one of these; more are answered 503.
+    /// Requests per core that wait in the queue for an exchange; further requests are answered 503.
     pub origin_queue_max: usize,
-    /// Passed answers per core whose head has been sent and that last (events, downloads of slow clients), beside
-    /// these.
+    /// Passed answers per core that last after their head was sent (events, downloads of slow clients), in
+    /// addition to `origin_connections_max`.
     pub origin_lasting_max: usize,
-    /// Time that nothing may move on a WebSocket before it is ended.
+    /// Time without any bytes after which a WebSocket is ended.
     pub pipe_idle_time_max: Duration,
-    /// Bytes that slow clients may make all cores hold outside of the store; a client that needs more is cut. A part of it is
-    /// divided among the cores, and the rest is for whichever needs it.
+    /// Bytes that all cores may hold for slow clients outside of the store; a client that needs more is cut.
+    /// A part of the limit is divided among the cores, and the rest goes to the cores that need it.
     pub client_bytes_max: usize,
-    /// Bytes per core that connections may take in all, each by its kind, and handshakes under way. Before that is reached
-    /// the connections that idle longest are closed; beyond it new ones are refused.
+    /// Bytes per core for all connections, each counted by its kind, and for handshakes under way. Close to
+    /// the limit the longest idle connections are closed; at the limit new connections are refused.
     pub connection_bytes_max: usize,
 }
 
-/// Kinds of memory that the accelerator takes of [`Config::client_budget`]: connections, unread answers,
-/// requests' heads, what is being compressed.
+/// Kinds of memory charged to [`Config::client_budget`] by the accelerator: connections, unread answers,
+/// requests' heads, content being compressed.
 pub const BUDGET_KINDS: usize = 4;
 
-/// The default of [`Limits::origin_connections_max`], where the process may open as many files.
+/// Default of [`Limits::origin_connections_max`], if the process may open as many files.
 pub const ORIGIN_CONNECTIONS_MAX: usize = 4096;
 
 impl Default for Limits {
@@ -196,7 +204,7 @@ impl Default for Limits {
             network_requests_per_second_max: 0,
             network_requests_burst: 1000,
             request_head_bytes_max: 32 * 1024,
-            // RFC 9112 §3 asks for 8,000 bytes at least.
+            // RFC 9112 §3 recommends at least 8,000 bytes.
             request_line_bytes_max: 16 * 1024,
             request_headers_max: HEADERS_MAX,
             requests_per_connection_max: 0,
@@ -204,7 +212,7 @@ impl Default for Limits {
             handshakes_max: 1024,
             request_body_bytes_max: 1 << 30,
             request_head_time_max: Duration::from_secs(10),
-            // As Apache's: half of what a modem of 9,600 baud sends.
+            // Apache's default: half of what a modem of 9,600 baud sends.
             request_body_rate_min: 512,
             request_body_time_grace: Duration::from_secs(20),
             idle_time_max: Duration::from_secs(60),
@@ -217,118 +225,123 @@ impl Default for Limits {
             origin_first_byte_time_max: Duration::from_secs(60),
             origin_between_bytes_time_max: Duration::from_secs(30),
             origin_request_time_max: Duration::ZERO,
-            // What a stream begins with anyway; at a millisecond's distance 64 MB/s.
+            // The initial window of every HTTP/2 stream; 64 MB/s at a distance of a millisecond.
             origin_stream_bytes_max: 64 << 10,
             origin_streams_max: 64,
             origin_streams_bytes_max: 64 << 20,
             origin_idle_time_max: Duration::from_secs(20),
-            // As many as may be busy: a kept connection costs a descriptor, a new one some 50 µs of our processor.
+            // A kept connection costs a descriptor, a new connection some 50 µs of processor time.
             origin_idle_connections_max: 256,
-            // Slow pages cost nothing but descriptors. One client has a quarter at most while others want them.
+            // Slow pages cost only descriptors. One client has a quarter at most while others need them.
             origin_connections_max: ORIGIN_CONNECTIONS_MAX,
             origin_queue_max: 1024,
             origin_lasting_max: 1024,
             pipe_idle_time_max: Duration::from_secs(600),
             client_bytes_max: 64 << 20,
-            // Ten thousand connections of HTTP/2 under TLS, at 24 KiB each, and what slow ones hold.
+            // Ten thousand HTTP/2 connections under TLS, at 24 KiB each, and the buffers of slow connections.
             connection_bytes_max: 512 << 20,
         }
     }
 }
 
-/// TLS for clients.
+/// TLS settings for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// Where they connect; port 0 takes a free one.
+    /// Address for TLS connections; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// A client is shown the one that has the name it asks for, else the first; while there is none, its handshake fails.
-    /// Whoever has the table changes it while the accelerator runs.
+    /// Certificates, chosen by the server name of the client, with the first as the default. While there is
+    /// none, handshakes fail. The owner of the table may change it while the accelerator runs.
     pub certificates: Arc<Certificates>,
 }
 
-/// How an accelerator is set up.
+/// Configuration of an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where misses are fetched for hosts that no site names; `None`: requests for them are answered 421.
+    /// Origin for hosts that no site names; `None`: requests for such hosts are answered 421.
     pub origin: Option<Origin>,
-    /// The rules for these.
+    /// Rules for hosts that no site names.
     pub rules: SiteRules,
-    /// At most [`SITES_MAX`]; no two for the same host.
+    /// Sites: at most [`SITES_MAX`], no two for the same host.
     pub sites: Vec<Site>,
-    /// Servers of DNS that origins' names are looked up with; none: as the system does.
+    /// DNS servers that resolve origins' names; empty: the system's resolver is used.
     pub resolver: Vec<SocketAddr>,
-    /// Where clients connect; port 0 takes a free one.
+    /// Address for plain HTTP connections; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// A socket in the file system where they connect too; who may is what its permissions say (owner and group).
+    /// Unix socket for clients. Its permissions (owner and group) decide which processes may connect.
     pub listen_unix: Option<PathBuf>,
-    /// Where clients connect under TLS.
+    /// TLS for clients.
     pub tls: Option<Tls>,
-    /// What authorities may ask for before they give a certificate; answered before anything else.
+    /// ACME challenges, answered before any other request.
     pub challenges: Option<Arc<Challenges>>,
-    /// Processors to run one loop on each; empty: every one that the process may use.
+    /// Processors, each of which runs one event loop; empty: all that the process may use.
     pub cores: Vec<usize>,
     /// Bytes of memory for stored objects (segments; metadata comes on top, at most 64 bytes an object).
     pub memory_bytes: u64,
-    /// Bytes of memory that the process may use, for a store on a file; `None`: what its memory cgroup says.
+    /// Bytes of memory that the process may use, checked for a store on a file; `None`: the limit of its
+    /// memory cgroup.
     pub memory_limit_bytes: Option<u64>,
-    /// Which answers may be shared although cookies are in play.
+    /// Rule for sharing answers when cookies are involved.
     pub cookies: CookieRule,
-    /// Whether `CDN-Cache-Control` counts, in the place of `Cache-Control` and `Expires` (RFC 9213). It is passed on in
-    /// either case.
+    /// True if `CDN-Cache-Control` overrides `Cache-Control` and `Expires` (RFC 9213). The field is passed on
+    /// in either case.
     pub cdn_cache_control: bool,
-    /// Whether clients' `Cache-Control` counts.
+    /// Effect of clients' `Cache-Control`.
     pub client_cache_control: ClientRule,
-    /// For how long a stale answer is kept, so that the origin can be asked whether it is still the same.
+    /// Time for which a stale answer is kept for revalidation with the origin.
     pub keep: Duration,
     /// Name in `Via` and `Cache-Status`.
     pub name: String,
-    /// Proxies of the operator's: what they say of who asks, and over which scheme (`X-Forwarded-For`,
-    /// `X-Forwarded-Proto`, else `Forwarded`), is believed. What others say is not, and no origin is told it.
+    /// Networks of the operator's proxies. Their statements about the client and its scheme
+    /// (`X-Forwarded-For`, `X-Forwarded-Proto`, else `Forwarded`) are trusted. Those of other clients are
+    /// ignored and not passed to origins.
     pub trusted_proxies: Vec<Network>,
-    /// Networks in which each connection counts as a client of its own: a large NAT, or a proxy that names no clients.
+    /// Networks in which each connection counts as a client of its own: a large NAT, or a proxy that does not
+    /// name its clients.
     pub shared_networks: Vec<Network>,
-    /// Whose connections begin with a header of the PROXY protocol, version 1 or 2.
+    /// Networks whose connections begin with a header of the PROXY protocol, version 1 or 2.
     pub proxy_protocol_from: Vec<Network>,
-    /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this
-    /// machine every stranger comes from there. (The admin port's purge is another door.)
+    /// Networks that may send `PURGE` on the client ports. The default is none, not even loopback: behind a
+    /// proxy on this machine every client has that address. (Purges on the admin port are independent of
+    /// this.)
     pub purge_from: Vec<Network>,
-    /// Whoever says this may do so from anywhere.
+    /// Token that allows a purge from any address.
     pub purge_token: Option<PurgeToken>,
-    /// Answers from so many bytes on are fetched and stored in blocks, where their origin allows it; `None`: never.
+    /// Size in bytes from which answers are fetched and stored in slices, if their origin allows it; `None`:
+    /// never.
     pub blocks_from: Option<u64>,
-    /// Fields of the origin's answers that carry tags to purge by. Clients do not get them.
+    /// Fields of the origin's answers that carry purge tags. They are not sent to clients.
     pub tags: Vec<Box<str>>,
-    /// What is coded for clients that accept it, and how.
+    /// Rules for compressing answers for clients that accept it.
     pub compress: Compress,
-    /// Limits on clients and origin.
+    /// Limits on clients and origins.
     pub limits: Limits,
-    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
+    /// Memory budget for clients, shared by all servers of the process; `None`: each limit stands by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Bytes of answers that are only passed on, as they wait for their readers. Beyond half of it each has two pieces on
-    /// their way, and beyond that small ones.
+    /// Bytes of passed-on answers that may wait for their readers. Above half of the limit each answer has at
+    /// most two chunks, and new chunks are smaller.
     pub passing_bytes_max: usize,
-    /// Visitors who are programs, and what they may cost the origins.
+    /// Crawlers and their budgets.
     pub crawlers: CrawlerRules,
-    /// The file below the memory, in which objects survive a restart; `None`: memory alone.
+    /// File in which stored objects survive a restart; `None`: memory only.
     pub store: Option<PathBuf>,
-    /// Bytes of that file.
+    /// Bytes of the store's file.
     pub store_bytes: u64,
-    /// How the file is read.
-    pub paging: Paging,
-    /// Which objects go there.
+    /// Method of reading the file.
+    pub paging: ReadMode,
+    /// Rule that selects the objects to write to the file.
     pub admission: Admission,
-    /// What is stored is on the file after this time at the latest.
+    /// Maximum time until a stored object is on the file.
     pub flush: Duration,
-    /// A directory for files of state; unused while the store is in memory alone.
+    /// Directory for state files; unused while the store is in memory only.
     pub state: Option<PathBuf>,
-    /// Parameters of queries whose values the log does not tell.
+    /// Query parameters whose values are hidden in the log.
     pub log_secrets: Secrets,
-    /// Other accelerators that share keys with this one; `None`: there are none.
+    /// Peers that share keys with this accelerator; `None`: there are none.
     pub peers: Option<PeerRules>,
 }
 
 impl Config {
-    /// This one as another has it that is read while it runs, but for what only a restart changes.
+    /// Combines a newly read configuration with the values of this one that only a restart can change.
     #[must_use]
     pub(crate) fn reloaded(&self, new: Self) -> Self {
         let Self { limits: before, .. } = self;
@@ -365,7 +378,7 @@ impl Config {
         }
     }
 
-    /// The defaults for an origin.
+    /// Creates a configuration with the defaults for an origin.
     pub fn new(origin: Origin) -> Self {
         Self {
             origin: Some(origin),
@@ -398,7 +411,7 @@ impl Config {
             crawlers: CrawlerRules::default(),
             store: None,
             store_bytes: 1 << 30,
-            paging: Paging::default(),
+            paging: ReadMode::default(),
             admission: Admission::default(),
             flush: Duration::from_secs(1),
             state: None,

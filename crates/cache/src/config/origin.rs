@@ -1,68 +1,69 @@
-//! Where misses are fetched: an origin's servers, how they share the work, and when one of them is left alone.
+//! Origins: the servers from which misses are fetched, their balance, and the rules for ejecting a failing
+//! server.
 //!
 //! ```text
 //!  http://10.0.0.1:3000 weight=2, https://10.0.0.2, unix:/run/app.sock backup
 //!  └──── a server ────┘
-//!  └───────── a member ─────────┘ └────── another ──┘ └─ asked when no other can be ─┘
+//!  └───────── a member ─────────┘ └────── another ──┘ └─ used when no other is healthy ─┘
 //! ```
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use wire::http1::{fields::is_token, url::Authority};
 
-/// Members of an origin.
+/// Maximum number of members of an origin.
 const MEMBERS_MAX: usize = 64;
-/// How many times the work of another a member can be given.
+/// Maximum weight of a member.
 const WEIGHT_MAX: u16 = 256;
 
-/// Why a text names no origin. It displays as what would be right.
+/// Reason why a text is not an origin. The message shows a correct example.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOrigin {
-    /// A server.
+    /// The text is not a server.
     #[error(
         "{0}: an origin is http://HOST:PORT, https://HOST:PORT or unix:/FILE, for instance http://127.0.0.1:3000"
     )]
     Server(&'static str),
-    /// Something that looks like a port.
+    /// The port is not a number.
     #[error("`{0}` is not a port: an origin is http://HOST:PORT, for instance http://127.0.0.1:3000")]
     Port(String),
-    /// A server without its scheme.
+    /// The server has no scheme.
     #[error(
         "no scheme: an origin is http://HOST or http://HOST:PORT, for instance http://127.0.0.1:3000; perhaps http://{0}"
     )]
     Scheme(String),
-    /// What is said of a member.
+    /// The word after a server is unknown.
     #[error("`{0}` says nothing of a server: weight=1 to weight=256, or backup, after a space")]
     Word(String),
-    /// A server twice.
+    /// The server is listed twice.
     #[error("{0} is there already; weight=2 gives it twice the work")]
     Twice(Server),
-    /// None, or too many.
+    /// The list is empty or too long.
     #[error("one server at least, and at most 64 are taken, with commas between them")]
     Members,
-    /// Nobody would be asked first.
+    /// All members are backups.
     #[error("all are backups, of nobody")]
     Backups,
 }
 
-/// Where one server of an origin listens.
+/// Address of one server of an origin.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Server {
-    /// On a port.
+    /// A TCP port.
     Tcp {
         /// Host name or address, without brackets.
         host: String,
         /// TCP port.
         port: u16,
-        /// It speaks TLS.
+        /// True if the server speaks TLS.
         is_secured: bool,
     },
-    /// On a Unix socket, of this path.
+    /// A Unix socket, by its path.
     Unix(String),
 }
 
 impl Server {
-    /// What it is sent as Host where nothing else says so.
+    /// Returns the server's default `Host`.
     pub(crate) fn authority(&self) -> String {
         match self {
             Self::Unix(_) => "localhost".to_owned(),
@@ -135,14 +136,14 @@ impl fmt::Display for Server {
     }
 }
 
-/// A server, and its part of the work.
+/// A server and its weight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Where it listens.
+    /// Address of the server.
     pub server: Server,
-    /// How many times the work of a member of weight 1 it is given; 1 to 256.
+    /// Share of requests, relative to a member of weight 1; 1 to 256.
     pub weight: u16,
-    /// It is asked only when no member that is none can be.
+    /// True if the member is used only when no regular member is available.
     pub is_backup: bool,
 }
 
@@ -175,23 +176,23 @@ impl fmt::Display for Member {
     }
 }
 
-/// An origin: the servers that a site's misses are fetched from.
+/// An origin: the servers from which a site's misses are fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin(Vec<Member>);
 
 impl Origin {
-    /// One server, that of a host and a port.
+    /// Creates an origin of one server, by host and port.
     pub fn http(host: &str, port: u16) -> Self {
         let server = Server::Tcp { host: host.to_owned(), port, is_secured: false };
         Self(vec![Member { server, weight: 1, is_backup: false }])
     }
 
-    /// One server, at an address.
+    /// Creates an origin of one server, by address.
     pub fn at(address: SocketAddr) -> Self {
         Self::http(&address.ip().to_string(), address.port())
     }
 
-    /// Its servers: at least one, at most 64.
+    /// Returns the members: at least one, at most 64.
     pub fn members(&self) -> &[Member] {
         &self.0
     }
@@ -226,22 +227,22 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Which member is asked.
+/// Choice of the member for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Balance {
-    /// Each in turn, as often as its weight says.
+    /// Each member in turn, as often as its weight says.
     #[default]
     RoundRobin,
-    /// One by lot.
+    /// A random member.
     Random,
-    /// The one that has the fewest requests of ours under way, for its weight.
+    /// The member with the fewest of our requests under way, relative to its weight.
     LeastBusy,
-    /// The same one for the same page, as long as it is not much busier than the others.
+    /// Consistently one member for each page, unless that member is much busier than the others.
     Hash,
 }
 
 impl Balance {
-    /// All, with their names.
+    /// All choices, with their names.
     pub const ALL: [(&'static str, Self); 4] = [
         ("round-robin", Self::RoundRobin),
         ("random", Self::Random),
@@ -250,83 +251,84 @@ impl Balance {
     ];
 }
 
-/// What is spoken with a server.
+/// Protocol spoken with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Protocol {
-    /// HTTP/2 where it is asked by https and chooses it (ALPN); else HTTP/1.1.
+    /// HTTP/2 if the server speaks TLS and chooses it (ALPN), otherwise HTTP/1.1.
     #[default]
     Auto,
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2, in the clear too, where nothing can tell: it has to be known to speak it (RFC 9113 §3.3).
+    /// HTTP/2, also without TLS, where it cannot be negotiated: the server must be known to speak it (RFC
+    /// 9113 §3.3).
     Http2,
 }
 
 impl Protocol {
-    /// All, with their names.
+    /// All protocols, with their names.
     pub const ALL: [(&'static str, Self); 3] =
         [("auto", Self::Auto), ("http1", Self::Http1), ("http2", Self::Http2)];
 }
 
-/// A request by which it is found out whether a server is well.
+/// Health probe of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Probe {
-    /// What is asked for; `None`: no server is probed.
+    /// Path that is requested; `None`: servers are not probed.
     pub path: Option<Box<str>>,
-    /// How often.
+    /// Interval between two probes.
     pub every: Duration,
-    /// Within what time a whole answer has to be there.
+    /// Time limit for the whole answer.
     pub time_max: Duration,
-    /// The statuses of an answer that is good: from, and to.
+    /// Range of statuses of a good answer, inclusive.
     pub status: (u16, u16),
-    /// What its content has in it, if anything is asked of that.
+    /// Text that the content must contain, if any.
     pub body: Option<Box<str>>,
-    /// Of so many probes, 64 at most ...
+    /// Number of recent probes that are judged; at most 64.
     pub window: u32,
-    /// ... so many have to be good.
+    /// Number of good probes within the window for a healthy server.
     pub threshold: u32,
 }
 
-/// How TLS is spoken with a server.
+/// TLS settings for a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct OriginTls {
-    /// Who vouches for it (PEM); `None`: whom the system trusts.
+    /// CA certificates to trust (PEM); `None`: those of the system.
     pub ca: Option<PathBuf>,
-    /// The name that it is asked for and that its certificate has; `None`: its host.
+    /// Server name sent to the server and expected in its certificate; `None`: the host.
     pub name: Option<Box<str>>,
-    /// The certificate (PEM) that it is shown, with the key.
+    /// Client certificate (PEM) shown to the server, used with the key.
     pub certificate: Option<PathBuf>,
-    /// That certificate's key (PEM).
+    /// Key of the client certificate (PEM).
     pub key: Option<PathBuf>,
 }
 
-/// How an origin's servers are treated, each by itself.
+/// Rules for each server of an origin.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerRules {
-    /// How they are probed.
+    /// Health probe.
     pub probe: Probe,
-    /// Exchanges that fail one after the other before a server is left alone; 0: never.
+    /// Consecutive failed exchanges after which a server is ejected; 0: never.
     pub eject_after: u32,
-    /// For how long it is, the first time; twice as long each time that it fails again, up to 32 times.
+    /// Time of the first ejection; doubled each time that the server fails again, up to 32 times.
     pub eject_time: Duration,
-    /// Over what time its part of the work grows to what it was, once it is back.
+    /// Time over which a returning server's share of requests grows back to its full weight.
     pub slow_start: Duration,
-    /// How TLS is spoken.
+    /// TLS settings.
     pub tls: OriginTls,
-    /// What is spoken above that.
+    /// HTTP version.
     pub protocol: Protocol,
 }
 
-/// How an origin is treated.
+/// Rules for an origin.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OriginRules {
-    /// Which member is asked.
+    /// Choice of the member for a request.
     pub balance: Balance,
-    /// A visitor whose requests are passed stays with one member, by a cookie of this name.
+    /// Name of a cookie that keeps a visitor's passed requests with one member.
     pub sticky: Option<Box<str>>,
-    /// Members that are asked for one answer, one after the other.
+    /// Number of members that are tried, one after the other, for one answer.
     pub tries: u32,
-    /// Each by itself.
+    /// Rules for each server.
     pub server: ServerRules,
 }
 
@@ -356,10 +358,10 @@ impl Default for OriginRules {
     }
 }
 
-/// The name of a cookie.
+/// Parses the name of a cookie.
 ///
 /// # Errors
-/// It is none (RFC 6265 §4.1.1).
+/// Returns a message if the text is not a cookie name (RFC 6265 §4.1.1).
 pub fn cookie_name(text: &str) -> Result<Box<str>, String> {
     if is_token(text.as_bytes()) { Ok(text.into()) } else { Err(format!("`{text}` is no name of a cookie")) }
 }

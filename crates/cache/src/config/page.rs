@@ -1,22 +1,22 @@
-//! The page of a site's own that is sent where no answer can be: HTML with places for what failed.
+//! Error page of a site: HTML with placeholders for the error's details.
 //!
-//! It is read once, into texts and places; what is put into those is escaped by who fills them (`error_page`).
+//! The page is parsed once, into HTML and placeholders; `error_page` escapes the values that it fills in.
 
 use std::fmt;
 
-/// Bytes of a page.
+/// Maximum size of a page.
 pub const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What stands in a place.
+/// A placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// `{{status}}`: the status, such as 502.
+    /// `{{status}}`: the status code, such as 502.
     Status,
-    /// `{{reason}}`: its phrase, such as Bad Gateway.
+    /// `{{reason}}`: the status's reason phrase, such as Bad Gateway.
     Reason,
-    /// `{{message}}`: what happened, in a sentence or two.
+    /// `{{message}}`: a description of the fault, in a sentence or two.
     Message,
-    /// `{{request-id}}`: the number of the request, which the log has.
+    /// `{{request-id}}`: the number of the request, which also appears in the log.
     RequestId,
 }
 
@@ -32,34 +32,34 @@ impl Place {
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// HTML as it is.
+    /// HTML, sent unchanged.
     Html(Box<str>),
-    /// What is put in.
+    /// A placeholder, replaced by its value.
     Place(Place),
 }
 
-/// Why a text is no page.
+/// Reason why a text is not a valid page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPage {
-    /// It is too long.
+    /// The page is too long.
     #[error("a page has at most 64 KiB")]
     TooLong,
-    /// There is no such place.
+    /// The placeholder is unknown.
     #[error("line {line}, column {column}: there is no {{{{{name}}}}}, only {}", places())]
     Unknown {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// In characters, from 1.
+        /// Column in characters, from 1.
         column: usize,
-        /// What stands between the braces.
+        /// Text between the braces.
         name: String,
     },
-    /// A place does not end.
+    /// A placeholder has no closing braces.
     #[error("line {line}, column {column}: a place ends with }}}} on its line, such as {}", places())]
     Open {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// In characters, from 1.
+        /// Column in characters, from 1.
         column: usize,
     },
 }
@@ -68,10 +68,10 @@ fn places() -> String {
     Place::ALL.map(|(name, _)| format!("{{{{{name}}}}}")).join(", ")
 }
 
-/// A page of a site's own.
+/// Error page of a site.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OwnPage {
-    /// Where it was read, for people.
+    /// File from which the page was read, for messages.
     pub name: String,
     parts: Vec<Part>,
 }
@@ -83,10 +83,10 @@ impl fmt::Debug for OwnPage {
 }
 
 impl OwnPage {
-    /// Reads one.
+    /// Parses a page.
     ///
     /// # Errors
-    /// It is too long, or has a place that there is not.
+    /// [`InvalidPage`] if the page is too long, or a placeholder is unknown or not closed.
     pub fn parse(name: &str, text: &str) -> Result<Self, InvalidPage> {
         if text.len() > PAGE_BYTES_MAX {
             return Err(InvalidPage::TooLong);
@@ -111,7 +111,7 @@ impl OwnPage {
         Ok(Self { name: name.to_owned(), parts })
     }
 
-    /// Its parts, in order.
+    /// Returns the parts of the page, in order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }

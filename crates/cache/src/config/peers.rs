@@ -1,47 +1,48 @@
-//! Other accelerators that share keys with this one.
+//! Configuration of peers, the other accelerators that share keys with this one.
 
 use std::{net::SocketAddr, time::Duration};
 
 use subtle::ConstantTimeEq as _;
 
-/// Accelerators that can share keys.
+/// Maximum number of accelerators that share keys.
 pub const PEERS_MAX: usize = 256;
 
-/// How accelerators ask each other for what they do not have.
+/// Rules for requests between peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerRules {
-    /// Where the others ask this one; port 0 takes a free one.
+    /// Address for requests from peers; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// The name of this one among them.
+    /// Name of this accelerator among its peers.
     pub name: String,
-    /// All of them, this one too, where they are known from the start: [`Server::set_peers`](crate::Server::set_peers)
-    /// says it later.
+    /// All peers and this accelerator, if they are known at the start;
+    /// [`Server::set_peers`](crate::Server::set_peers) sets them later.
     pub members: Vec<PeerAt>,
-    /// By which they know each other.
+    /// Shared secret that authenticates peers.
     pub secret: PeerSecret,
-    /// For how long a peer may say nothing before its key's origin is asked instead.
+    /// Time that a peer may stay silent before the origin is asked instead.
     pub patience: Duration,
-    /// Connections of a core to each of them; what needs another is asked of the origin.
+    /// Connections of a core to each peer; a request that would need another goes to the origin.
     pub connections_max: usize,
-    /// Requests of theirs that are answered at once, over all cores; more are sent to the origin.
+    /// Peers' requests that are answered at once, over all cores; further requests are declined, so that the
+    /// peer asks the origin.
     pub requests_max: usize,
 }
 
-/// One of them.
+/// Name and address of an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PeerAt {
-    /// Its name, by which keys find it.
+    /// Name of the accelerator, which decides the keys that it owns.
     pub name: String,
-    /// Where it is asked: `HOST:PORT`.
+    /// Address for requests from peers: `HOST:PORT`.
     pub address: String,
 }
 
-/// What all of them know and nobody else does. It has no `Debug` that shows it, and is never logged or sent.
+/// Secret shared by all peers. `Debug` does not show it, and it is never logged or sent.
 #[derive(Clone)]
 pub struct PeerSecret(Box<[u8]>);
 
 impl PeerSecret {
-    /// One of these bytes.
+    /// Creates a secret from its bytes.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
         Self(secret.into())

@@ -1,7 +1,7 @@
-//! What an operator says of a site: for which hosts it is, where it is fetched, and by which rules.
+//! Rules of a site: its hosts, its origin, and the treatment of its requests.
 //!
-//! A rule is a value that is read from its text here and shown as that text again. Lists are bounded, because a request
-//! is compared with each of their members: [`LIST_MAX`], [`PATHS_MAX`], [`SITES_MAX`].
+//! Each rule is a value that is parsed from its text and displayed as that text. Lists are bounded, because a
+//! request is compared with each of their members: [`LIST_MAX`], [`PATHS_MAX`], [`SITES_MAX`].
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -9,49 +9,49 @@ use wire::http1::{fields::is_token, url::Authority};
 
 use super::{ClientCertificates, Origin, OriginRules, page::OwnPage};
 
-/// Sites.
+/// Maximum number of sites.
 pub const SITES_MAX: usize = 1000;
-/// Path rules of one site.
+/// Maximum number of path rules of one site.
 pub const PATHS_MAX: usize = 64;
-/// Members of one list of patterns, names or hosts.
+/// Maximum number of members of one list of patterns, names or hosts.
 pub const LIST_MAX: usize = 64;
 
-/// Why a text is no rule. It displays as what would be right.
+/// Reason why a text is not a rule. The message shows a correct example.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
-    /// A pattern.
+    /// The text is not a pattern.
     #[error("`{0}` is no pattern: a name, with at most one * and that at its end, such as utm_*")]
     Pattern(String),
-    /// A pattern for paths.
+    /// The text is not a pattern of paths.
     #[error(
         "`{0}` is no pattern of paths: it begins with / and has at most one *, at its end, such as /admin/*"
     )]
     Path(String),
-    /// A method.
+    /// The method is unknown.
     #[error(
         "`{0}` is no method that is known here: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, and those of WebDAV"
     )]
     Method(String),
-    /// No method at all.
+    /// The list of methods is empty.
     #[error("at least one method is wanted, such as GET")]
     NoMethod,
-    /// A host.
+    /// The text is not a host.
     #[error("`{0}` is no host: a name without scheme and port, such as www.example.org, or *.example.org")]
     Host(String),
-    /// A host that the origin is sent.
+    /// The text is not a host that an origin can be sent.
     #[error(
         "`{0}` is no host that an origin could be sent: keep, or a name such as app.internal, with a port or without"
     )]
     SentHost(String),
-    /// The name of a field.
+    /// The text is not a field name.
     #[error("`{0}` is no field name, such as X-Preview")]
     Field(String),
-    /// A list.
+    /// The list has too many members.
     #[error("at most 64 are taken")]
     TooMany,
 }
 
-/// A text that is to be met as it is, or, with `*` at its end, as a beginning.
+/// A text that must match exactly, or, with `*` at its end, as a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: Box<str>,
@@ -59,7 +59,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a text is met.
+    /// Returns whether a text matches.
     #[inline]
     pub fn is_met_by(&self, text: &[u8]) -> bool {
         let own = self.text.as_bytes();
@@ -86,8 +86,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Methods that a rule can name: those of RFC 9110, RFC 5789, RFC 4918, RFC 5323 and RFC 3253 that a request can have
-/// here.
+/// Methods that a rule can name: those of RFC 9110, RFC 5789, RFC 4918, RFC 5323 and RFC 3253 that are
+/// accepted here.
 const METHODS: [&str; 16] = [
     "GET",
     "HEAD",
@@ -107,7 +107,7 @@ const METHODS: [&str; 16] = [
     "REPORT",
 ];
 
-/// A set of methods; a bit for each of those that a rule can name.
+/// A set of methods; one bit for each method that a rule can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Methods(u16);
 
@@ -115,10 +115,10 @@ impl Methods {
     /// GET and HEAD.
     pub const GET_AND_HEAD: Self = Self(0b11);
 
-    /// Of these names.
+    /// Creates the set of the named methods.
     ///
     /// # Errors
-    /// One is not known, or there is none.
+    /// [`InvalidRule::Method`] if a name is unknown, [`InvalidRule::NoMethod`] if there is none.
     pub fn of<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, InvalidRule> {
         let mut methods = Self(0);
         for name in names {
@@ -128,23 +128,23 @@ impl Methods {
         if methods.0 == 0 { Err(InvalidRule::NoMethod) } else { Ok(methods) }
     }
 
-    /// Whether a method is among them; case matters.
+    /// Returns whether a method is in the set; case matters.
     pub fn has(self, name: &str) -> bool {
         self.names().any(|method| method == name)
     }
 
-    /// Their names.
+    /// Returns the names of the methods.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         METHODS.into_iter().enumerate().filter(move |(at, _)| self.0 >> at & 1 == 1).map(|(_, name)| name)
     }
 }
 
-/// Which hosts a site is for.
+/// Hosts of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
-    /// This one, in lower case.
+    /// Exactly this host, in lower case.
     Exactly(Box<str>),
-    /// Those below a name, however far: `.example.org` for `*.example.org`.
+    /// All hosts below a name, at any depth: `.example.org` for `*.example.org`.
     Below(Box<str>),
 }
 
@@ -179,43 +179,43 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// The host that an origin is sent in the place of the client's.
+/// Parses the host that an origin is sent instead of the client's.
 ///
 /// # Errors
-/// It is none.
+/// [`InvalidRule::SentHost`] if the text is not a host.
 pub fn sent_host(text: &str) -> Result<Box<str>, InvalidRule> {
     let authority = Authority::parse(text.as_bytes()).filter(|authority| !authority.host.is_empty());
     authority.map(|_| text.to_ascii_lowercase().into()).ok_or_else(|| InvalidRule::SentHost(text.to_owned()))
 }
 
-/// The name of a field of requests.
+/// Parses the name of a request field.
 ///
 /// # Errors
-/// It is none.
+/// [`InvalidRule::Field`] if the text is not a field name.
 pub fn field(text: &str) -> Result<Box<str>, InvalidRule> {
     if is_token(text.as_bytes()) { Ok(text.into()) } else { Err(InvalidRule::Field(text.to_owned())) }
 }
 
-/// What holds for some paths of a site. The first rule whose path is met counts, alone.
+/// Rule for some paths of a site. Only the first rule whose path matches is applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathRule {
-    /// Which: compared with the path as it is sent, byte by byte, without the query.
+    /// Pattern of the paths: compared with the path as sent, byte by byte, without the query.
     pub path: Pattern,
-    /// They go to the origin past the store.
+    /// True if the requests bypass the store.
     pub pass: bool,
-    /// For how long their good answers are fresh, whatever the origin says of that.
+    /// Freshness lifetime of successful answers, instead of the origin's.
     pub ttl: Option<Duration>,
-    /// Which methods are taken there, in the place of the site's.
+    /// Accepted methods, instead of the site's.
     pub methods: Option<Methods>,
-    /// Who asks while somebody else's fetch is under way waits for that.
+    /// True if a request waits for another client's fetch of the same object (collapse).
     pub join: bool,
 }
 
 impl PathRule {
-    /// One that says nothing of a path yet.
+    /// Creates a rule for a path that changes nothing yet.
     ///
     /// # Errors
-    /// It is no pattern of paths.
+    /// [`InvalidRule::Path`] if the text is not a pattern of paths.
     pub fn of(path: &str) -> Result<Self, InvalidRule> {
         let wrong = || InvalidRule::Path(path.to_owned());
         let pattern = path.parse().ok().filter(|_| path.starts_with('/') && !path.contains('?'));
@@ -223,49 +223,55 @@ impl PathRule {
     }
 }
 
-/// How the requests to a site are treated.
+/// Rules for the requests to a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteRules {
-    /// The host that the origin is sent; `None`: the one that the client asks for.
+    /// Host that the origin is sent; `None`: the host of the request.
     pub host: Option<Box<str>>,
-    /// Parameters of the query that count for nothing: they are neither keyed nor sent with a fetch for the store.
+    /// Query parameters that are ignored: they are neither part of the key nor sent with a fetch for the
+    /// store.
     pub ignore_query: Vec<Pattern>,
-    /// The parameters that are left are sorted by their names.
+    /// True if the remaining query parameters are sorted by name.
     pub sort_query: bool,
-    /// Which methods are taken; others are answered 405.
+    /// Accepted methods; other methods are answered 405.
     pub methods: Option<Methods>,
-    /// Who has a cookie of such a name goes past the store; and no cookies of the others count, nor are they sent with a
-    /// fetch for the store. `None`: cookies are judged by what answers say ([`CookieRule`](super::CookieRule)).
+    /// Cookies whose presence makes a request bypass the store. Other cookies are ignored and not sent with a
+    /// fetch for the store. `None`: cookies are judged by the answers' directives
+    /// ([`CookieRule`](super::CookieRule)).
     pub bypass_cookies: Option<Vec<Pattern>>,
-    /// Who sends such a field goes past the store.
+    /// Fields whose presence makes a request bypass the store.
     pub bypass_headers: Vec<Box<str>>,
-    /// `Set-Cookie` is removed from answers, which are then stored. Otherwise an answer with `Set-Cookie` is not
-    /// stored, except with [`CookieRule::Rfc`](super::CookieRule::Rfc).
+    /// True if `Set-Cookie` is removed from answers, which are then stored. Otherwise an answer with
+    /// `Set-Cookie` is not stored, except with [`CookieRule::Rfc`](super::CookieRule::Rfc).
     pub removes_set_cookie: bool,
-    /// A successful unsafe request (`POST`, `PUT`, `DELETE` …) drops the stored answers of its address, and of the
-    /// addresses that its answer names (RFC 9111 §4.4).
+    /// True if a successful unsafe request (`POST`, `PUT`, `DELETE` …) drops the stored answers of its
+    /// address, and of the addresses that its answer names (RFC 9111 §4.4).
     pub invalidates_unsafe: bool,
-    /// Freshness for a cacheable answer that states none and allows no heuristic. 0: such answers are not reused.
+    /// Freshness of a cacheable answer that states none and allows no heuristic. 0: such answers are not
+    /// reused.
     pub default_ttl: Duration,
-    /// For how long an answer that does not say so itself (RFC 5861 §3) may be shown stale while it is fetched anew.
+    /// Time for which a stale answer may be served while it is refreshed, unless the answer states its own
+    /// (RFC 5861 §3).
     pub grace: Duration,
-    /// For how long an answer that does not say so itself (RFC 5861 §4) may be shown stale if the origin fails.
+    /// Time for which a stale answer may be served if the origin fails, unless the answer states its own (RFC
+    /// 5861 §4).
     pub stale_if_error: Duration,
-    /// What is sent in HTML where no answer can be; `None`: our own page.
+    /// HTML page for errors; `None`: the built-in page.
     pub error_page: Option<Arc<OwnPage>>,
-    /// Who comes by http is sent to https.
+    /// True if http requests are redirected to https.
     pub https_only: bool,
-    /// For how long browsers that came by https come by nothing else (RFC 6797); `None`: they are not told to.
+    /// Time for which browsers that connected by https must use https only (`Strict-Transport-Security`, RFC
+    /// 6797); `None`: the field is not sent.
     pub hsts: Option<Duration>,
-    /// Which certificates clients are asked for; `None`: none.
+    /// Client certificates that are requested; `None`: none.
     pub client_certificates: Option<ClientCertificates>,
-    /// Bytes of one request's body; more is answered 413. `None`: as many as the limit for all allows.
+    /// Bytes of one request's body; a longer body is answered 413. `None`: the limit for all sites applies.
     pub body_bytes_max: Option<u64>,
-    /// Every exchange ends at its client's FIN; otherwise only event streams, waits and upgrades do.
+    /// True if every exchange ends at its client's FIN; otherwise only event streams, waits and upgrades do.
     pub ends_at_fin: bool,
-    /// At most [`PATHS_MAX`].
+    /// Path rules, at most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,
-    /// How its origin is treated.
+    /// Rules for the site's origin.
     pub origin: OriginRules,
 }
 
@@ -296,13 +302,13 @@ impl Default for SiteRules {
 }
 
 impl SiteRules {
-    /// Whether they make something of a query.
+    /// Returns whether the rules change queries.
     #[inline]
     pub fn change_queries(&self) -> bool {
         self.sort_query || !self.ignore_query.is_empty()
     }
 
-    /// Returns whether these rules decide nothing: [`RuleResult`](crate::policy::RuleResult) is the same for all requests.
+    /// Returns whether these rules give the same [`RuleResult`](crate::policy::RuleResult) for all requests.
     pub fn decide_nothing(&self) -> bool {
         self.methods.is_none()
             && self.bypass_cookies.is_none()
@@ -312,14 +318,14 @@ impl SiteRules {
     }
 }
 
-/// A site: hosts, where what they have is fetched, and its rules.
+/// A site: its hosts, its origin, and its rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
-    /// At least one, at most [`LIST_MAX`].
+    /// Hosts: at least one, at most [`LIST_MAX`].
     pub hosts: Vec<HostPattern>,
-    /// Where misses are fetched.
+    /// Origin from which misses are fetched.
     pub origin: Origin,
-    /// How it is treated.
+    /// Rules for the site's requests.
     pub rules: SiteRules,
 }
 

@@ -1,28 +1,28 @@
-//! A table of fixed size, one a core, in which the hash of something gives it its place, and the last who comes has it:
-//! who lost its place is as one who never came. Nothing allocates or is waited for. Nobody can aim, since hashes have a
-//! seed.
+//! A direct-mapped table of fixed size, one for each core. The hash of a key chooses its slot, and a new
+//! entry replaces the old one in its slot. Nothing allocates or waits. Clients cannot aim at a slot, since
+//! hashes are seeded.
 
 use std::cell::Cell;
 
 use engine::store::Hash;
 
-/// What is known of each.
+/// Table of a value for each hash.
 pub(crate) struct DirectMappedTable<T>(Box<[Cell<(u64, T)>]>);
 
 impl<T: Copy + Default> DirectMappedTable<T> {
-    /// So many.
+    /// Creates a table with `places` slots.
     pub(crate) fn new(places: usize) -> Self {
-        // 0 is no hash.
+        // A zero word marks an empty slot, because 0 is never a hash.
         Self((0..places).map(|_| Cell::default()).collect())
     }
 
     #[inline]
     fn of(&self, hash: Hash) -> &Cell<(u64, T)> {
-        // All variants of an address have the same low half, which chooses their core.
+        // The prefix is used because all variants of an address share the low half, which chooses their core.
         &self.0[hash.prefix() as usize % self.0.len()]
     }
 
-    /// What was set, if nobody else has the place by now.
+    /// Returns the value that was set, unless another hash has replaced it.
     #[inline]
     pub(crate) fn get(&self, hash: Hash) -> Option<T> {
         let (word, known) = self.of(hash).get();

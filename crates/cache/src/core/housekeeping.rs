@@ -1,4 +1,5 @@
-//! What a core does unasked, between its clients: deadlines, expiry, eviction ahead of need, bans, copies to the file.
+//! Housekeeping of a core between its clients' requests: deadlines, expiry, eviction ahead of need, bans,
+//! copies to the file.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +11,15 @@ use crate::{
     purging::ban_lurker,
 };
 
-/// With a store on a file, how often an idle core looks after what is to be given up there; and with bans, whether they
-/// are done.
+/// Interval at which an idle core checks the file for objects to give up, and the progress of bans.
 const FILE_EVERY: Duration = Duration::from_secs(1);
-/// The longest that an idle core with something to expire sleeps: somebody may set the clock meanwhile.
+/// Maximum sleep of an idle core that has objects to expire, because the clock may be set meanwhile.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
-/// Expired objects dropped in one go: a millisecond's work at most.
+/// Expired objects dropped in one round: at most a millisecond of processor time.
 const EXPIRIES_A_ROUND: usize = 4096;
-/// Records looked at by eviction in one go.
+/// Records that eviction looks at in one round.
 const EVICTIONS_A_ROUND: usize = 4096;
-/// Deadlines, expiries and eviction ahead of need, in bounded rounds, for as long as there are any.
+/// Handles deadlines, expiries and eviction ahead of need, in bounded rounds, until none are due.
 pub(crate) async fn keep_house() {
     let rounds = with_core(|core| Arc::clone(&core.rounds));
     loop {
@@ -39,18 +39,18 @@ pub(crate) async fn keep_house() {
                 let lurking = ban_lurker::lurk(core);
                 expired == EXPIRIES_A_ROUND || evicting || copying || lurking
             });
-            // Between two rounds the loop serves its clients.
+            // Between two rounds the event loop serves its clients.
             tokio::task::yield_now().await;
         }
         rounds.pause(with_core(due_in)).await;
     }
 }
 
-/// When a core that nobody asks for anything has something to look after again.
+/// Returns the time until an idle core has housekeeping to do.
 fn due_in(core: &Core) -> Option<Duration> {
     let idle = core.pool.borrow_mut().close_old();
     let is_lurking = ban_lurker::is_lurking(core);
-    // A client has deadlines, and its hits are what admits objects to the file.
+    // Clients have deadlines, and their hits admit objects to the file.
     if core.balance.held(core.index) > 0 {
         return Some(Duration::ZERO);
     }

@@ -1,8 +1,8 @@
-//! Hashes as the keys of maps.
+//! Hasher for maps whose keys are hashes.
 
 use std::hash::Hasher;
 
-/// A key's hash as it is: it is seeded, and hashing it again would gain nothing.
+/// Hasher that returns a key's hash unchanged: the hash is seeded, and hashing it again would gain nothing.
 #[derive(Default)]
 pub(crate) struct IdentityHasher(u64);
 

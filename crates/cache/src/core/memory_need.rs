@@ -1,40 +1,40 @@
-//! How much memory the accelerator needs with its store on a file, compared with how much it may use.
+//! Memory that the accelerator needs with its store on a file, compared with the limit of the process.
 //!
-//! A process that needs more than its container's limit is killed days later, when the store has filled. So the start
-//! refuses such a limit and names one that would do. The sum is `--memory`, the process itself, the metadata of the
-//! objects on the file, and every buffer between memory and the file: a busy disk fills them, so they count as full.
-//! What is left of the limit bounds how many objects the file may hold, so that a store that could start while it was empty
-//! can start again when it is full.
+//! A process that needs more than its container's limit is killed days later, when the store has filled. So
+//! the start refuses such a limit and names a sufficient one. The sum is `--memory`, the process itself, the
+//! metadata of the objects on the file, and every buffer between memory and the file: a busy disk fills them,
+//! so they count as full. The rest of the limit bounds the number of objects on the file, so that a store
+//! that could start while it was empty can start again when it is full.
 
 use std::path::Path;
 
 use engine::size::Size;
 
-/// Metadata of an object that is on the file alone (`docs/decisions/006-mapped-store.md`: 33, and some more where
-/// tables are about to grow).
+/// Metadata of an object that is only on the file (`docs/decisions/006-mapped-store.md`: 33, and some more
+/// where tables are about to grow).
 const OBJECT_BYTES: u64 = 36;
-/// Objects that a file may hold in any case.
+/// Minimum number of objects that a file may hold.
 const OBJECTS_MIN: u64 = 64 << 10;
-/// The program itself, its stacks and buffers.
+/// Memory of the program itself, its stacks and buffers.
 const OWN_BYTES: u64 = 20 << 20;
 
-/// What is needed at least, part by part.
+/// Minimum memory, part by part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryNeed {
-    /// `--memory`.
+    /// Bytes for stored objects (`--memory`).
     pub(crate) objects_bytes: u64,
-    /// Objects that the file holds.
+    /// Number of objects on the file.
     pub(crate) objects_on_file: u64,
-    /// What waits to be written, what is being read, and what was purged by tags, at most.
+    /// Maximum of the write buffers, the read buffers, and the records of purges by tag.
     pub(crate) buffer_bytes: u64,
 }
 
 impl MemoryNeed {
-    /// Objects that the file may hold if the process may use `limit_bytes`.
+    /// Returns the number of objects that the file may hold if the process may use `limit_bytes`.
     pub(crate) fn objects_max(&self, limit_bytes: u64) -> u64 {
         let none = Self { objects_on_file: 0, ..*self };
         let rest_bytes = limit_bytes.saturating_sub(none.bytes()) + OBJECTS_MIN * OBJECT_BYTES;
-        // A sixteenth less: after a kill a start may find some whose ends were not written yet.
+        // A sixteenth less: after a kill, a start may find objects whose removal was not written yet.
         rest_bytes / OBJECT_BYTES / 16 * 15
     }
 
@@ -45,8 +45,10 @@ impl MemoryNeed {
             .fold(0, u64::saturating_add)
     }
 
+    /// Checks that `limit_bytes` suffices.
+    ///
     /// # Errors
-    /// One sentence with the numbers, if `limit_bytes` is less.
+    /// [`TooLittleMemory`], a sentence with the numbers, if `limit_bytes` is less than needed.
     pub(crate) fn within(&self, limit_bytes: u64) -> Result<(), TooLittleMemory> {
         let needed_bytes = self.bytes();
         let of_objects_bytes = self.objects_bytes;
@@ -67,7 +69,7 @@ impl MemoryNeed {
     }
 }
 
-/// The memory that the process may use is less than it would come to need.
+/// The memory limit of the process is less than it would need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may use {} of memory, and would come to need at least {}: {} for stored objects (memory), {} for what is \
@@ -89,14 +91,14 @@ pub struct TooLittleMemory {
     objects: u64,
 }
 
-/// Bytes of memory that this process may use: the least of its cgroups' limits and of the machine's memory with its
-/// swap. `None` where neither can be read.
+/// Returns the bytes of memory that this process may use: the least of its cgroups' limits and of the
+/// machine's memory with its swap. `None` if neither can be read.
 pub fn memory_limit() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().map(|text| machine_bytes(&text));
     [cgroup_limit(), machine.filter(|bytes| *bytes > 0)].into_iter().flatten().min()
 }
 
-/// Bytes of memory and swap in the text of `/proc/meminfo`, which counts in KiB.
+/// Returns the bytes of memory and swap from the text of `/proc/meminfo`, which counts in KiB.
 fn machine_bytes(text: &str) -> u64 {
     let kib = |line: &str| {
         let rest = line.strip_prefix("MemTotal:").or_else(|| line.strip_prefix("SwapTotal:"))?;
@@ -105,14 +107,14 @@ fn machine_bytes(text: &str) -> u64 {
     text.lines().filter_map(kib).sum::<u64>().saturating_mul(1024)
 }
 
-/// The least of the limits of this process's memory cgroups, version 1 or 2; `None` where there is none, or none can be
-/// read.
+/// Returns the least limit of this process's memory cgroups, version 1 or 2; `None` if there is none, or none
+/// can be read.
 pub(crate) fn cgroup_limit() -> Option<u64> {
     let of_process = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     limit_under(Path::new("/sys/fs/cgroup"), &of_process)
 }
 
-/// A limit counts for all that is below its group, so each group on the way up is looked at.
+/// Returns the least limit on the path to the root, because a cgroup's limit applies to all groups below it.
 fn limit_under(root: &Path, of_process: &str) -> Option<u64> {
     let mut least = None;
     for line in of_process.lines() {
@@ -125,10 +127,11 @@ fn limit_under(root: &Path, of_process: &str) -> Option<u64> {
             }
             _ => continue,
         };
-        // In a container the path may be that of the host, which is not mounted: its own group is then the root.
+        // In a container the path may be the host's, which is not mounted: the container's own group is then
+        // the root.
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             let text = std::fs::read_to_string(root.join(group).join(file));
-            // "max" is no number: no limit. Version 1 says so by a number beyond any memory.
+            // "max" is not a number and means no limit. Version 1 writes a number beyond any memory instead.
             let limit: Option<u64> = text.ok().and_then(|text| text.trim().parse().ok());
             least = [least, limit].into_iter().flatten().min();
         }

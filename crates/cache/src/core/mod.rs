@@ -1,17 +1,25 @@
-//! What one core owns: its share of the store, its fetches under way, its connections to the origin, its scratch.
+//! State of one core: its shard of the store, its fetches under way, its connections to origins, its scratch
+//! buffers.
 //!
-//! All of it is plain memory of the core's thread, found through a thread-local, so that the tasks that use it hold no
-//! reference across an `.await` and stay `Send` as tokio wants them. Borrows are short and never nest into a call that
-//! borrows again.
+//! All of it is plain memory of the core's thread, found through a thread-local, so that the tasks that use
+//! it hold no reference across an `.await` and stay `Send` as tokio requires. Borrows are short and never
+//! nest into a call that borrows again.
 
 pub(crate) mod direct_mapped_table;
 pub(crate) mod housekeeping;
 pub(crate) mod identity_hasher;
+mod install;
 pub(crate) mod memory_need;
+mod messages;
 pub(crate) mod store_file;
 #[cfg(test)]
 pub(crate) mod test_core;
+mod upstreams;
 
+pub(crate) use install::CoreSetup;
+pub(crate) use messages::{
+    CoreBusy, HeadAnswer, Message, RING_PAUSE, RING_WAIT_MAX, StoreRequest, ToCode, UnlinkOutcome,
+};
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
     collections::HashMap,
@@ -21,76 +29,58 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
 
 use engine::{
     accounts::Accounts,
     cores::{
-        Rounds, SteadyClock, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender,
-        watch::Watches,
+        Rounds, SteadyClock, behind::BackgroundBudget, clock, fair::TurnScheduler, listener::Balance,
+        mesh::Sender, watch::Watches,
     },
     holding::ClientMemoryBudget,
     io::Reads,
-    journal::Scribe,
     log,
     meter::CoreCounters,
-    store::{BodyLength, Hash, META_WORDS, NewObject, Reader, Refused, Shard, Store},
+    store::{BodyLength, Hash, InsertRefusal, NewObject, Reader, Shard, Store},
     sys::lend::Lender,
     tls::session::Session,
 };
-use tokio::{
-    sync::{Notify, oneshot},
-    task::AbortHandle,
-};
+use tokio::{sync::Notify, task::AbortHandle};
 use wire::http1::{
     head::{HeaderSlots, RequestHead},
     url::Scheme,
 };
 
 use crate::{
-    admin::{
-        cookie_names::CookieNames,
-        cookie_samples::Samples,
-        explanation::Question,
-        last_clients::{LastClient, LastClients},
-        objects,
-    },
+    admin::{cookie_names::CookieNames, cookie_samples::Samples, last_clients::LastClients},
     body::{
         growing::{PassingBudget, Window},
         parts_in_memory::PartsInMemory,
     },
     client::{
-        accepted::Accepted,
         http2::{self, Multiplexes},
-        limits::{client_memory::ClientMemory, rates::TooMany, request_tasks},
+        limits::rates::TooMany,
         tls_terms::TlsTerms,
         transport,
     },
-    coding::Coding,
     config::Config,
     core::direct_mapped_table::DirectMappedTable,
     counters::Counter,
-    encoding::codec_pool::{Coders, Reply},
+    encoding::codec_pool::Coders,
     error_page::Fault,
     fetch::{
-        in_flight::{FetchRequest, InFlight},
-        query_shares::Queries,
-        refresh_throttle::RefreshThrottle,
-        response::Response,
+        in_flight::InFlight, query_shares::Queries, refresh_throttle::RefreshThrottle, response::Response,
         variants::Variants,
     },
     head::{
         response_head::{Flags, Identity, StoredMeta},
         sent_fields::Manner,
     },
-    log::transaction::{self, Draft},
-    origin::{self, Group, MemberId, OriginEvent, Pool, Pools, TriedMembers, Upstream, Upstreams, Wish},
-    peers::{ASKED_PLACES, Peers, purge_broadcast::ClusterHandle},
+    log::transaction::Draft,
+    origin::{self, MemberId, Pool},
+    peers::{Peers, purge_broadcast::ClusterHandle},
     policy::RequestFacts,
-    purging::{
-        bans::{BanSeen, Subject},
-        invalidations::{Invalidation, Invalidations, Table},
-        purge_log::Book,
-    },
+    purging::{bans::Subject, invalidations::Invalidations, purge_log::Book},
     request::{
         Request,
         active_config::ActiveConfig,
@@ -101,164 +91,65 @@ use crate::{
     site::{SiteId, Sites},
 };
 
-/// How long who has something done by another core, and may wait, waits for room in the ring to it.
-pub(crate) const RING_WAIT_MAX: Duration =
-    if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
-/// How often it looks whether there is some.
-pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
-
-/// A core could not be asked to do something, and has not done it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CoreBusy;
-
-/// What cores say to each other.
-pub(crate) enum Message {
-    /// To the owner of the key: fetch this, or let us follow the fetch that is under way.
-    Fetch(Box<FetchRequest>),
-    /// To the owner of the key: forget this object.
-    Unlink {
-        /// Hash of the key.
-        hash: Hash,
-        /// The key.
-        key: Vec<u8>,
-        /// It is a purge, which the owner counts.
-        is_purge: bool,
-        /// The answer is sent only when the object cannot come back, even if the file must be read first.
-        lasting: bool,
-        /// The channel for the answer.
-        done: oneshot::Sender<UnlinkOutcome>,
-    },
-    /// To the owner of the key: this object has lost a part of its body.
-    LostPart {
-        /// Hash of the key.
-        hash: Hash,
-        /// The key.
-        key: Vec<u8>,
-        /// Which of the objects with this key.
-        id: u64,
-    },
-    /// To the owner of the key: store this answer.
-    Put(Box<StoreRequest>),
-    /// To the owner of the key: have this coded, or decoded.
-    Code(Box<ToCode>),
-    /// To the owner of the key: this is what the origin has now.
-    Heard(Box<HeadAnswer>),
-    /// To each core: this was purged, by a tag, softly, or all of it.
-    Invalidate {
-        /// The purge.
-        invalidation: Arc<Invalidation>,
-        /// It was asked for from outside, and this core counts it.
-        is_purge: bool,
-        /// The channel for the answer that it has been taken in.
-        done: oneshot::Sender<()>,
-    },
-    /// To any core: which bans are kept?
-    Bans(oneshot::Sender<Vec<BanSeen>>),
-    /// To the owner of the key: say what would become of this request. Nothing is changed by that.
-    Explain(Box<Question>),
-    /// To any core: whom did this object answer last?
-    LastClient { hash: Hash, reply: oneshot::Sender<Option<LastClient>> },
-    /// To any core: what is stored there?
-    Objects(Box<objects::Step>),
-    /// To each core: this is in force from now on.
-    ActiveConfig { in_force: Arc<ActiveConfig>, done: oneshot::Sender<()> },
-    /// A connection that another core had too many of.
-    Accept(std::net::TcpStream, Accepted),
-}
-
-/// An answer on its way to the core that owns its key.
-pub(crate) struct StoreRequest {
-    pub(crate) hash: Hash,
-    pub(crate) key: Vec<u8>,
-    pub(crate) head: Vec<u8>,
-    pub(crate) extra: Vec<u8>,
-    pub(crate) meta: [u64; META_WORDS],
-    pub(crate) body: Vec<u8>,
-    pub(crate) expires_s: u32,
-}
-
-/// An object of which somebody wants a twin ([`encoded_variants`](crate::encoding::encoded_variants)).
-pub(crate) struct ToCode {
-    pub(crate) hash: Hash,
-    pub(crate) key: Vec<u8>,
-    pub(crate) coding: Coding,
-    /// Who waits for it.
-    pub(crate) reply: Option<Reply>,
-}
-
-/// The origin's answer about an object to a HEAD that was passed ([`head_validation`](crate::states::head_validation)).
-pub(crate) struct HeadAnswer {
-    pub(crate) request: Arc<Request>,
-    pub(crate) etag: Option<Vec<u8>>,
-    pub(crate) last_modified_s: Option<u64>,
-    pub(crate) length: Option<u64>,
-}
-
-/// What became of an object that was to be forgotten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnlinkOutcome {
-    /// There was one.
-    pub(crate) was_there: bool,
-    /// It does not come back after a crash either.
-    pub(crate) is_kept: bool,
-}
-
-/// How a core reads what is on the store's file.
+/// A core's access to the store's file.
 pub(crate) struct FileReads {
     pub(crate) reads: Reads,
-    /// Empty while the file is being read at the start.
+    /// Log of the file; empty while the file is being read at the start.
     pub(crate) log: OnceCell<log::Reader>,
-    /// Reads of large objects that wait for the disk on threads of their own.
+    /// Reads of large objects that wait for the disk on threads of their own, now.
     pub(crate) large: Cell<usize>,
-    /// Answers that are stored in parts while they pass.
+    /// Number of answers that are being stored in parts while they pass.
     pub(crate) storing: Cell<usize>,
-    /// Parts that clients are being sent, now.
+    /// Parts that are being sent to clients.
     pub(crate) parts: RefCell<PartsInMemory>,
-    /// Most parts for which clients have room in memory ([`PartsRoom`](crate::client::limits::request_tasks::PartsRoom)).
+    /// Maximum number of parts in memory for clients
+    /// ([`PartsRoom`](crate::client::limits::request_tasks::PartsRoom)).
     pub(crate) parts_max: usize,
-    /// Wakes answers that wait for such room.
+    /// Wakes answers that wait for room for parts.
     pub(crate) parts_freed: Arc<Notify>,
 }
 
-/// Buffers of the thread: idle connections hold none.
+/// Buffers of the thread; idle connections hold none.
 pub(crate) struct Scratch {
-    /// What was read from a client; as long as the largest head, and at least [`READ_BYTES`].
+    /// Bytes read from a client; as long as the largest head, and at least [`READ_BYTES`].
     pub(crate) read: Vec<u8>,
-    /// A stored head that is not sent as it is.
+    /// Copy of a stored head that is not sent unchanged.
     pub(crate) head: Vec<u8>,
-    /// Answers on their way out.
+    /// Gathered answers.
     pub(crate) out: Vec<u8>,
-    /// Where the headers of the request are.
+    /// Slots for the header fields of the request.
     pub(crate) slots: HeaderSlots,
-    /// The key of the request.
     pub(crate) key: Vec<u8>,
-    /// What the log will say of the answers.
+    /// Log records of the gathered answers.
     pub(crate) drafts: Vec<Draft>,
 }
 
-/// Bytes read from a client at once: many pipelined requests, and cheap enough to keep one for each core.
+/// Bytes of one read from a client: many pipelined requests, and cheap enough to keep one buffer for each
+/// core.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 
-/// Room for answers from the start, so that no hit makes it grow: what is gathered, and one answer more.
+/// Initial capacity for answers, so that no hit makes the buffer grow: the gathered answers, and one more.
 const OUT_BYTES: usize = 512 * 1024;
 
-/// Milliseconds for which requests for an object do not wait for its fetch, after some have waited for one in vain.
+/// Milliseconds for which requests for an object do not wait for another's fetch, after some requests have
+/// waited in vain.
 const VAIN_MS: u64 = 60_000;
 
-/// Milliseconds within which the second change of version of an object in blocks leaves a note, by which it is passed.
+/// Milliseconds within which the second change of version of a sliced object marks it as hit-for-miss, so
+/// that it is passed.
 const VERSIONS_DIFFER_MS: u64 = 600_000;
 
-/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, eviction ahead of
-/// need.
+/// Interval of a core's housekeeping while there are deadlines, expiries, or eviction ahead of need.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
-/// One core's part of the accelerator, under what is in force there; or under what was, for a request that is older.
+/// Part of the accelerator that belongs to one core, under the active configuration, or under an older one
+/// for a request that began with it.
 pub(crate) struct Core {
     own: Rc<Own>,
     pub(crate) in_force: Arc<ActiveConfig>,
-    /// That of `in_force`.
+    /// Configuration of `in_force`.
     pub(crate) config: Arc<Config>,
-    /// Likewise.
+    /// Sites of `in_force`.
     pub(crate) sites: Arc<Sites>,
 }
 
@@ -271,114 +162,118 @@ impl Deref for Core {
     }
 }
 
-/// What a core has for as long as it runs.
+/// Part of a core that lasts as long as the core runs.
 pub(crate) struct Own {
     pub(crate) index: usize,
-    /// Whether what is stored may be served, and who else is told of purges.
+    /// Access to the cluster: it decides whether stored answers may be served, and broadcasts purges.
     pub(crate) among: ClusterHandle,
-    /// The name in Via and Cache-Status, ready to be copied.
+    /// Name for `Via` and `Cache-Status`, ready to be copied.
     pub(crate) identity: Identity,
-    /// Our name in the Via of requests: no other instance has it.
+    /// Name for the `Via` field of requests to origins, unique to this instance.
     pub(crate) pseudonym: Arc<str>,
     pub(crate) store: Arc<Store>,
     pub(crate) reader: Reader,
-    /// To change it: [`Core::shard_mut`].
+    /// Shard of the store; use [`Core::shard_mut`] to change it.
     pub(crate) shard: RefCell<Shard>,
-    /// What is fetched to be stored comes behind what is ready to be answered.
-    pub(crate) behind: Arc<Behind>,
-    /// When housekeeping comes by.
+    /// Queue that makes fetches for the store wait until ready answers have been sent.
+    pub(crate) behind: Arc<BackgroundBudget>,
+    /// Schedule of housekeeping.
     pub(crate) rounds: Arc<Rounds>,
     expiry_clock: SteadyClock,
-    /// `None` where the store is in memory alone.
+    /// Access to the store's file; `None` if the store is in memory only.
     pub(crate) file: Option<FileReads>,
     pub(crate) in_flight: RefCell<InFlight>,
     /// Connections to origins.
     pub(crate) pool: RefCell<Pool>,
-    /// Who probes origins' servers; the first core's alone.
+    /// Probe tasks of the origins' servers, on the first core only.
     probes: RefCell<HashMap<MemberId, AbortHandle>>,
-    /// What is agreed upon with clients under TLS; `None` where there is none.
+    /// TLS terms; `None` without TLS.
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) cookie_names: RefCell<CookieNames>,
     pub(crate) lately: RefreshThrottle,
-    /// Objects whose fetch some requests have waited for in vain. For [`VAIN_MS`] no request waits for another's fetch:
-    /// each asks the origin itself.
+    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] no request waits for
+    /// another's fetch: each asks the origin itself.
     pub(crate) vain: RefreshThrottle,
-    /// Objects in blocks for which a block came in another version. The next time within [`VERSIONS_DIFFER_MS`] leaves
-    /// a note.
+    /// Sliced objects of which a slice came in another version. The next time within [`VERSIONS_DIFFER_MS`]
+    /// marks the object as hit-for-miss.
     pub(crate) versions_differ: RefreshThrottle,
-    /// Other accelerators that share keys with this one.
+    /// Peers that share keys with this accelerator.
     pub(crate) peers: Option<Arc<Peers>>,
-    /// When they were asked for an address, by its hash.
+    /// Times at which peers were asked for an address, by its hash.
     pub(crate) asked_of_peers: DirectMappedTable<u64>,
-    /// Whether a visitor of ours has changed what is at an address, by its hash, and no peer was told yet.
+    /// Addresses, by hash, that a client of this accelerator has changed by an unsafe request, and of which
+    /// no peer was told yet.
     pub(crate) changed_here: DirectMappedTable<bool>,
-    /// Whom objects answered last here.
+    /// Last client of each object answered on this core.
     pub(crate) askers: LastClients,
-    /// Twins that the owner was told to have made.
+    /// Encoded variants that the owner was recently asked to make.
     pub(crate) coded_lately: RefreshThrottle,
-    /// `None` in a test of a core by itself: nothing is coded.
+    /// Way to the coding thread; `None` in a test of a single core, where nothing is encoded.
     pub(crate) coders: Option<Coders>,
-    /// How many variants of an address were stored.
+    /// Numbers of stored variants of each address.
     pub(crate) variants: Variants,
-    /// The part of the store that the queries of each path have taken.
+    /// Share of the store that the queries of each path use.
     pub(crate) queries: Queries,
     pub(crate) invalidations: Invalidations,
     pub(crate) book: Arc<Book>,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// For clients under TLS.
+    /// Buffers for TLS.
     pub(crate) secured: RefCell<transport::Scratch>,
-    /// For clients that speak HTTP/2.
+    /// Buffers for HTTP/2.
     pub(crate) http2: RefCell<http2::Scratch>,
     pub(crate) multiplexes: RefCell<Multiplexes>,
-    /// The connections, the stream tasks, the request heads and the parts of large objects that each client has on this core.
+    /// Accounts of clients: their connections, stream tasks, request heads and parts of large objects on this
+    /// core.
     pub(crate) accounts: Accounts,
-    /// Connections are limited to fewer than `connections_max`, because those that there were took all memory that they may.
+    /// True while connections are limited to fewer than `connections_max`, because they take all memory that
+    /// they may.
     pub(crate) are_connections_fitted: Cell<bool>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) draining: Cell<bool>,
-    /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.
+    /// Sender of large bodies without a copy; `None` if the store or the kernel does not support that.
     pub(crate) lender: RefCell<Option<Lender>>,
-    /// Bytes of slow readers' remainders that were copied out of the store, now.
+    /// Bytes of slow readers' remainders that are copied out of the store, now.
     pub(crate) copied_bytes: Cell<usize>,
-    /// What is passed on and waits for its readers.
+    /// Budget for passed-on content that waits for its readers.
     pub(crate) passing: Arc<PassingBudget>,
-    /// Bytes that clients make us hold, now.
+    /// Bytes held for clients, now.
     pub(crate) held: ClientMemoryBudget,
-    /// Turns of connections that have much to do.
-    pub(crate) fair: Arc<Fair>,
-    /// WebSockets that are open.
+    /// Turns of connections with much to do.
+    pub(crate) fair: Arc<TurnScheduler>,
+    /// Number of open WebSockets.
     pub(crate) pipes: Cell<u64>,
-    /// Connections of HTTP/2 to origins that are open.
+    /// Number of open HTTP/2 connections to origins.
     pub(crate) origin_http2: Cell<u64>,
-    /// Connections that are being told that there is no room for them.
+    /// Number of connections that are being answered 503 because there is no room for them.
     pub(crate) turning_away: Cell<usize>,
-    /// Bytes that connections take, now, by their kinds.
+    /// Bytes of connections, now, by their kinds.
     pub(crate) connection_memory: ClientMemoryBudget,
-    /// Handshakes under way.
+    /// Number of TLS handshakes under way.
     pub(crate) handshakes: Cell<usize>,
     requests: Cell<u64>,
     started_ms: u64,
 }
 
 thread_local! {
-    /// Borrowed for as long as something runs on it, and replaced between two turns ([`Core::rule`]).
+    /// The thread's core: borrowed while code runs on it, and replaced between two turns when another
+    /// configuration becomes active.
     static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
 }
 
-/// Seconds since the UNIX epoch as the store keeps them: 32 bits reach to the year 2106.
+/// Converts seconds since the UNIX epoch to the store's 32 bits, which reach to the year 2106.
 pub(crate) fn store_s(unix_s: u64) -> u32 {
     u32::try_from(unix_s).unwrap_or(u32::MAX)
 }
 
-/// A core under what was in force when a request began.
+/// A core under the configuration that was active when a request began.
 pub(crate) enum Under<'c> {
-    /// It is still.
+    /// The configuration is still active.
     Now(&'c Core),
-    /// It is not.
+    /// Another configuration is active now.
     Before(Box<Core>),
 }
 
@@ -403,133 +298,8 @@ fn count_probe(is_good: bool) {
     });
 }
 
-/// What a core begins with.
-pub(crate) struct CoreSetup<'a> {
-    pub(crate) index: usize,
-    pub(crate) in_force: Arc<ActiveConfig>,
-    pub(crate) identity: Identity,
-    /// Our name in the Via of requests: no other instance has it.
-    pub(crate) pseudonym: Arc<str>,
-    pub(crate) terms: Option<Arc<TlsTerms>>,
-    pub(crate) book: Arc<Book>,
-    /// What was purged in an earlier life.
-    pub(crate) purged: Table,
-    pub(crate) store: Arc<Store>,
-    pub(crate) shard: Shard,
-    pub(crate) file: Option<FileReads>,
-    pub(crate) coders: Option<Coders>,
-    pub(crate) sender: Sender<Message>,
-    pub(crate) balance: Arc<Balance>,
-    pub(crate) counters: CoreCounters<Counter>,
-    pub(crate) scribe: Option<Scribe>,
-    pub(crate) client_memory: &'a ClientMemory,
-    pub(crate) passing: Arc<PassingBudget>,
-    pub(crate) among: ClusterHandle,
-    pub(crate) peers: Option<Arc<Peers>>,
-}
-
 impl Core {
-    /// Makes this thread a core of the accelerator.
-    pub(crate) fn install(beginning: CoreSetup<'_>) {
-        let CoreSetup {
-            index,
-            in_force,
-            identity,
-            pseudonym,
-            terms,
-            book,
-            purged,
-            store,
-            shard,
-            file,
-            coders,
-            sender,
-            balance,
-            counters,
-            scribe,
-            client_memory,
-            passing,
-            among,
-            peers,
-        } = beginning;
-        let config = &in_force.config;
-        let parts_max = file.as_ref().map_or(0, |file| file.parts_max);
-        let accounts = request_tasks::accounts(&config.limits, client_memory, parts_max);
-        let own = Own {
-            index,
-            among,
-            identity,
-            pseudonym,
-            reader: store.reader(index),
-            shard: RefCell::new(shard),
-            behind: Arc::default(),
-            rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
-            expiry_clock: SteadyClock::new(),
-            file,
-            in_flight: RefCell::default(),
-            pool: RefCell::new(Pool::new(&config.limits, count_http2)),
-            probes: RefCell::default(),
-            terms,
-            samples: RefCell::default(),
-            cookie_names: RefCell::default(),
-            lately: RefreshThrottle::default(),
-            vain: RefreshThrottle::lasting(VAIN_MS),
-            versions_differ: RefreshThrottle::lasting(VERSIONS_DIFFER_MS),
-            asked_of_peers: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
-            changed_here: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
-            peers,
-            askers: LastClients::default(),
-            coded_lately: RefreshThrottle::default(),
-            coders,
-            variants: Variants::default(),
-            queries: Queries::default(),
-            invalidations: Invalidations::new(purged),
-            book,
-            sender,
-            scratch: RefCell::new(Scratch {
-                // The parser refuses a head over the limit before the buffer is full; then there is room for a record of TLS.
-                read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 2)],
-                head: Vec::with_capacity(4096),
-                out: Vec::with_capacity(OUT_BYTES),
-                slots: HeaderSlots::new(),
-                key: Vec::with_capacity(4096),
-                drafts: Vec::new(),
-            }),
-            secured: RefCell::new(transport::Scratch::new()),
-            http2: RefCell::new(http2::Scratch::new(config)),
-            multiplexes: RefCell::default(),
-            accounts,
-            are_connections_fitted: Cell::new(false),
-            watches: RefCell::new(Watches::default()),
-            balance,
-            counters,
-            draining: Cell::new(false),
-            lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
-            copied_bytes: Cell::new(0),
-            passing,
-            held: client_memory.answers(&config.limits),
-            fair: Arc::default(),
-            pipes: Cell::new(0),
-            origin_http2: Cell::new(0),
-            turning_away: Cell::new(0),
-            connection_memory: client_memory.connections(&config.limits),
-            handshakes: Cell::new(0),
-            requests: Cell::new(0),
-            started_ms: clock::unix_ms(),
-            store,
-        };
-        transaction::install(scribe, config.log_secrets.clone());
-        let before = CORE.replace(Some(Self::of(Rc::new(own), in_force)));
-        assert!(before.is_none(), "a thread is one core");
-        with_core(Self::keep_probing);
-    }
-
-    fn of(own: Rc<Own>, in_force: Arc<ActiveConfig>) -> Self {
-        let (config, sites) = (Arc::clone(&in_force.config), Arc::clone(&in_force.sites));
-        Self { own, in_force, config, sites }
-    }
-
-    /// From now on this is in force on the core of this thread. Nothing runs on it just now.
+    /// Makes a configuration the active one on this thread's core. No task of the core runs at that moment.
     pub(crate) fn rule(in_force: Arc<ActiveConfig>) {
         CORE.with_borrow_mut(|cell| {
             if let Some(core) = cell {
@@ -542,7 +312,8 @@ impl Core {
         });
     }
 
-    /// Has those servers probed that are to be; each once, by the first core.
+    /// Starts and stops the probes of origins' servers as configured; each server is probed once, by the
+    /// first core.
     fn keep_probing(&self) {
         if self.index != 0 {
             return;
@@ -563,7 +334,7 @@ impl Core {
         }
     }
 
-    /// The core under what a request was judged by.
+    /// Returns the core under the configuration with which a request began.
     #[inline]
     pub(crate) fn of_request(&self, request: &Request) -> Under<'_> {
         if Arc::ptr_eq(&self.in_force, &request.in_force) {
@@ -594,31 +365,33 @@ impl Core {
         }
     }
 
-    /// This core's share of the store, to be changed: housekeeping comes by after it.
+    /// Borrows this core's shard of the store to change it, and schedules housekeeping.
     #[inline]
     pub(crate) fn shard_mut(&self) -> RefMut<'_, Shard> {
         self.rounds.stir();
         self.shard.borrow_mut()
     }
 
-    /// For how long browsers that ask for what has this key are to come by https alone, in seconds.
+    /// Returns the seconds for which browsers must use https only, if the key is an https address of a site
+    /// with HSTS.
     #[inline]
     pub(crate) fn hsts_s(&self, key: &[u8], site: SiteId) -> Option<u64> {
         let hsts = self.sites.rules(site).hsts?;
         (key::scheme(key) == Scheme::Https).then_some(hsts.as_secs())
     }
 
-    /// The store's time: whole seconds.
+    /// Returns the store's time in whole seconds.
     pub(crate) fn store_now_s(&self) -> u32 {
         store_s(clock::unix_s())
     }
 
-    /// The time by which stored objects expire, in whole seconds. A step of the clock counts once it has lasted.
+    /// Returns the time by which stored objects expire, in whole seconds. A step of the clock counts only
+    /// once it has lasted.
     pub(crate) fn expiry_now_s(&self) -> u32 {
         store_s(self.expiry_clock.unix_s())
     }
 
-    /// What policy needs to know of a request, under its primary key.
+    /// Gathers the facts about a request that policy needs, under its primary key.
     #[inline]
     pub(crate) fn facts(
         &self,
@@ -632,28 +405,28 @@ impl Core {
         RequestFacts { certificate: is_known, ..facts }.under(ruled)
     }
 
-    /// Returns whether a request came over a connection on which another host's certificate was shown (RFC 9110 §7.4).
-    /// Browsers send requests for several hosts over one connection of HTTP/2 (RFC 9113 §9.1.1); over HTTP/1.1 the
-    /// client asks one site for another.
+    /// Returns whether a request came over a connection on which another host's certificate was shown (RFC
+    /// 9110 §7.4). Browsers send requests for several hosts over one HTTP/2 connection (RFC 9113 §9.1.1);
+    /// over HTTP/1.1 the client asks one site for another.
     #[inline]
     pub(crate) fn is_misdirected(&self, session: Option<&Session>, head: &RequestHead<'_, '_>) -> bool {
         let (Some(terms), Some(session)) = (&self.terms, session) else { return false };
         head.authority().is_some_and(|authority| !terms.may_ask_for(authority.host, session.server_name()))
     }
 
-    /// Bytes of the longest body that a site's requests may have.
+    /// Returns the maximum bytes of a request's body for a site.
     pub(crate) fn body_bytes_max(&self, site: SiteId) -> u64 {
         self.sites.rules(site).body_bytes_max.unwrap_or(self.config.limits.request_body_bytes_max)
     }
 
-    /// How requests of a site are put to its origin.
+    /// Returns the rules for sending a site's requests to its origin.
     pub(crate) fn manner(&self, site: SiteId) -> Manner<'_> {
         let table = &self.sites.table;
         let (rules, ours) = (table.rules(site), table.certificate_fields());
         Manner { pseudonym: &self.pseudonym, rules, ours, is_to_peer: false, has_range_tag: false }
     }
 
-    /// What a client is to a site.
+    /// Judges a client's certificate by the rules of a site.
     #[inline]
     pub(crate) fn standing(&self, site: SiteId, came: &ClientAuth, now_s: u64) -> ClientStanding {
         match &self.sites.rules(site).client_certificates {
@@ -662,7 +435,7 @@ impl Core {
         }
     }
 
-    /// Counts a request of a client; the answer to one that is too many.
+    /// Counts a request of a client; returns the fault to answer if the rate limit is exceeded.
     #[inline]
     pub(crate) fn admit(&self, client: IpAddr) -> Result<(), Fault> {
         self.in_force.rates.admit(client, clock::monotonic_ms()).map_err(|too_many| {
@@ -674,10 +447,11 @@ impl Core {
         })
     }
 
-    /// Counts a request that would cost its origin work; the answer to one whose class has had its share.
+    /// Counts a request that costs its origin; returns the fault to answer if the budget of its class is
+    /// spent.
     pub(crate) fn admit_work(&self, request: &Request) -> Result<(), Fault> {
         if request.is_of_peer {
-            // It was counted where its client came.
+            // The peer that has the client has already counted the request.
             return Ok(());
         }
         let (rules, address) = (&self.config.crawlers, request.visitor.address);
@@ -687,12 +461,13 @@ impl Core {
         })
     }
 
-    /// The same of a fetch for a request, which has no body.
+    /// Gathers the facts of a fetch for a request, which has no body.
     pub(crate) fn facts_of(&self, request: &Request) -> RequestFacts {
         self.facts(&request.head(), false, request.keyed(), request.primary())
     }
 
-    /// Whether nothing that was purged since a response's fetch began is about it: it answers who asks now, too.
+    /// Returns whether no purge since a response's fetch began matches the response, so that it may still
+    /// answer the request.
     pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
         let address = self.store.hash(request.primary());
         let head = request.head();
@@ -701,8 +476,8 @@ impl Core {
         self.invalidations.are_about_others(address, tags, &subject)
     }
 
-    /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under
-    /// the same key stay as they are, so that variants stored before are still found.
+    /// Stores the field names by which an address varies, and returns the generation of its variants. The
+    /// same names under the same key are kept, so that variants stored before are still found.
     pub(crate) fn keep_spec(
         &self,
         hash: Hash,
@@ -710,7 +485,7 @@ impl Core {
         spec: &[u8],
         meta: StoredMeta,
         expires_s: u32,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, InsertRefusal> {
         if let Some(generation) = self.extend_spec(hash, key, spec, expires_s) {
             return Ok(generation);
         }
@@ -725,7 +500,8 @@ impl Core {
         }
     }
 
-    /// The generation of an address's variants, if it varies by these names; they are kept at least until then.
+    /// Returns the generation of an address's variants if the address varies by these names, and keeps the
+    /// names at least until `expires_s`.
     pub(crate) fn extend_spec(&self, hash: Hash, key: &[u8], spec: &[u8], expires_s: u32) -> Option<u64> {
         let mut shard = self.shard_mut();
         let known = shard.lookup_owned(hash, key)?;
@@ -740,19 +516,20 @@ impl Core {
         Some(generation)
     }
 
-    /// Gives a message to another core; it comes back if that core's ring is full.
+    /// Sends a message to another core; returns it if that core's ring is full.
     pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
         let given = self.sender.send(to, message);
         self.sender.flush();
         given
     }
 
-    /// For a body that is passed on.
+    /// Creates the window of a body that is passed on.
     pub(crate) fn window(&self) -> Arc<Window> {
         Window::new(&self.passing)
     }
 
-    /// A number for one request, to be found again in the log: hexadecimal, unlikely to repeat in a year.
+    /// Returns a number for one request by which it can be found in the log: hexadecimal, unlikely to repeat
+    /// in a year.
     pub(crate) fn request_id(&self) -> String {
         let number = self.requests.get();
         self.requests.set(number + 1);
@@ -763,7 +540,7 @@ impl Core {
 /// Runs `with` on the core of this thread.
 ///
 /// # Panics
-/// On a thread that is no core: a mistake of ours.
+/// Panics on a thread that is not a core, which is a bug.
 #[inline]
 pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
     CORE.with_borrow(|cell| match cell {
@@ -772,82 +549,8 @@ pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
     })
 }
 
-/// Runs `with` on the core of this thread, under what a request was judged by.
+/// Runs `with` on the core of this thread, under the configuration with which a request began.
 #[inline]
 pub(crate) fn with_core_of<R>(request: &Request, with: impl FnOnce(&Core) -> R) -> R {
     with_core(|core| with(&core.of_request(request)))
-}
-
-/// The origin of a site, as the core that runs knows it.
-pub(crate) struct SiteUpstreams {
-    group: Arc<Group>,
-    wish: Wish,
-}
-
-impl SiteUpstreams {
-    /// For what a request asks.
-    pub(crate) fn of(request: &Request) -> Self {
-        let group = Arc::clone(request.in_force.sites.group(request.site));
-        let wish = group.wish(request.primary(), &request.head());
-        let block_of = request.block.as_ref().map_or(0, |block| block.of.meta.member);
-        Self { group, wish: Wish { block_of, ..wish } }
-    }
-
-    /// Adds the member that sent the head of an object in blocks, which stays with it (0: any member).
-    pub(crate) fn with_member_of(self, member: u32) -> Self {
-        let block_of = if member > 0 { member } else { self.wish.block_of };
-        Self { wish: Wish { block_of, ..self.wish }, ..self }
-    }
-}
-
-impl Upstreams for SiteUpstreams {
-    fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId> {
-        with_core(|core| core.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms()))
-    }
-
-    fn asks_again(&self) {
-        with_core(|core| core.count(Counter::OriginRetries));
-    }
-
-    fn fared(&self, member: MemberId, is_well: bool) {
-        let Some(member) = self.group.member(member) else { return };
-        if member.fared(is_well, clock::monotonic_ms()) {
-            with_core(|core| core.count(Counter::OriginEjections));
-        }
-    }
-}
-
-impl Pools for SiteUpstreams {
-    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
-        let member = self.group.member(member)?;
-        with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &core.config.limits))))
-    }
-}
-
-/// Counts what becomes of connections of HTTP/2 to origins.
-pub(crate) fn count_http2(told: OriginEvent) {
-    with_core(|core| {
-        let open = &core.origin_http2;
-        match told {
-            OriginEvent::Begun => {
-                open.set(open.get() + 1);
-                core.count(Counter::OriginHttp2Connects);
-            }
-            OriginEvent::Ended => open.set(open.get().saturating_sub(1)),
-            OriginEvent::Silent => core.count(Counter::OriginHttp2Silent),
-            OriginEvent::Request => core.count(Counter::OriginHttp2Requests),
-            OriginEvent::Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
-            OriginEvent::LongWait => core.count(Counter::OriginLongWaits),
-        }
-        core.gauge(Counter::OriginHttp2Open, open.get());
-    });
-}
-
-/// All servers, as the core that runs knows them.
-pub(crate) struct OfCore;
-
-impl Pools for OfCore {
-    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
-        with_core(|core| core.pool.borrow_mut().known(member).map(with))
-    }
 }

@@ -1,4 +1,4 @@
-//! The store as the accelerator opens it: memory alone, or memory above a file.
+//! Opening of the store: in memory only, or in memory above a file.
 //!
 //! ```text
 //! start ─▶ file locked, its reading begun on a thread ─▶ read within a second? ─ yes ─▶ the loops begin with it
@@ -22,12 +22,12 @@ use std::{
 use engine::{
     cores::clock,
     io::{Completions, ReadPool, ReadPoolConfig},
-    log::{self, Log, Recovered},
+    log::{self, Log, RecoveryReport},
     meter::{Family, Registry, Source},
     store::{
         Shard, Store, StoreConfig, open_anon,
         tier::{
-            FileConfig, Known, Opening, PART_BODY_BYTES_MAX, Start, Tier, begin_on_file,
+            FileConfig, FileRecovery, PART_BODY_BYTES_MAX, StoreContents, Tier, UnreadStore, begin_on_file,
             write_buffer_bytes_max,
         },
     },
@@ -46,21 +46,22 @@ use crate::{
     server::StartError,
 };
 
-/// Threads that read the file: what gave the most of 8, 16 and 32 at little cost (`docs/decisions/009`).
+/// Threads that read the file: the best of 8, 16 and 32 at little cost (`docs/decisions/009`).
 const READ_HELPERS: usize = 16;
-/// Most bytes of parts of large objects that are being sent, over all cores; of a smaller memory, an eighth.
+/// Maximum bytes of parts of large objects that are being sent, over all cores; at most an eighth of the
+/// memory.
 const PARTS_BYTES_MAX: usize = 32 << 20;
-/// Parts that a core may always hold: two clients, each with the part that comes next.
+/// Parts that a core may always hold: two clients, each with the current and the next part.
 const PARTS_MIN: usize = 4;
-/// How long a start waits for its file to be read before the loops begin without it.
+/// Time that a start waits for its file to be read before the event loops begin without it.
 const START_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A store that is open.
+/// An open store.
 pub(crate) struct OpenStore {
     pub(crate) store: Arc<Store>,
     pub(crate) shards: Vec<Shard>,
     pub(crate) file: Option<OpenFile>,
-    /// For each core: how it reads the file.
+    /// Access to the file for each core.
     pub(crate) reads: Vec<Option<OfCore>>,
 }
 
@@ -68,37 +69,37 @@ pub(crate) struct OpenStore {
 pub(crate) struct OfCore {
     pub(crate) reads: FileReads,
     pub(crate) completions: Completions,
-    /// The channel by which the loop gets the objects of the file, if it began before the file was read.
+    /// Channel that delivers the file's objects, if the event loop began before the file was read.
     pub(crate) coming: Option<oneshot::Receiver<WarmingShard>>,
 }
 
-/// What the file holds of a core's objects, and how the file is read.
+/// A core's objects on the file, and the reader of the file.
 pub(crate) type WarmingShard = (Tier, log::Reader);
 
-/// The parts that end after the loops: first the helpers that read, then the log, which writes out what the loops have
-/// appended.
+/// Parts of the store that end after the event loops: first the helpers that read, then the log, which writes
+/// what the loops have appended.
 pub(crate) struct OpenFile {
     reads: ReadPool,
     _log: OpenLog,
     found: Arc<StartFindings>,
 }
 
-/// What the start has found, once it has.
+/// Findings of the start, once the file has been read.
 #[derive(Debug, Default)]
 struct StartFindings {
     log: OnceLock<log::Reader>,
-    recovered: OnceLock<Recovered>,
+    recovered: OnceLock<RecoveryReport>,
 }
 
 impl StartFindings {
-    fn set(&self, known: &Known) {
-        // Each start sets them once.
+    fn set(&self, known: &StoreContents) {
+        // Each start sets these once.
         let _ = self.log.set(known.log.reader());
         let _ = self.recovered.set(known.recovered);
     }
 }
 
-/// What the log counts, from when it is open.
+/// Metrics of the log, from the time it is open.
 impl Source for StartFindings {
     fn collect(&self, families: &mut Vec<Family>) {
         if let Some(log) = self.log.get() {
@@ -107,7 +108,7 @@ impl Source for StartFindings {
     }
 }
 
-/// The log, or the thread that is still opening it.
+/// The log, or the thread that is still opening it at the start.
 enum OpenLog {
     Open(#[expect(dead_code, reason = "held open")] Box<Log>),
     Starting { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Option<Log>>> },
@@ -117,7 +118,7 @@ impl Drop for OpenLog {
     fn drop(&mut self) {
         let Self::Starting { stop, thread } = self else { return };
         stop.store(true, Ordering::Relaxed);
-        // A log that has been opened meanwhile is closed as any other: it writes out what the loops left.
+        // A log that has been opened meanwhile is closed as any other: it writes what the event loops left.
         drop(thread.take().map(JoinHandle::join));
     }
 }
@@ -131,13 +132,13 @@ impl OpenFile {
         registry.register(Arc::clone(&self.found) as _);
     }
 
-    /// What the start found, once the file has been read.
-    pub(crate) fn recovered(&self) -> Option<Recovered> {
+    /// Returns the findings of the start, once the file has been read.
+    pub(crate) fn recovered(&self) -> Option<RecoveryReport> {
         self.found.recovered.get().copied()
     }
 }
 
-/// Opens the store that the configuration asks for.
+/// Opens the configured store.
 pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<OpenStore, StartError> {
     let Some(path) = &config.store else {
         let (store, shards) = open_anon(memory)?;
@@ -155,10 +156,10 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<OpenSt
     let limit_bytes = config.memory_limit_bytes.or_else(cgroup_limit);
     let objects_bytes = config.memory_bytes;
     let pool = ReadPoolConfig { cores: memory.cores, helpers: READ_HELPERS, ..ReadPoolConfig::default() };
-    // What is read is memory too, beside that of the store; the pool takes no less than it needs.
+    // Read buffers are memory too, beside the store's; the pool has a minimum of its own.
     let of_memory = usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX);
     let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
-    // What is purged by tags and bans is known to each core, and to who writes it.
+    // Each core and the writer of the purge log keep a table of the purges by tag and of the bans.
     let purges_bytes = (TABLE_BYTES_MAX + BANS_BYTES_MAX as u64) * (memory.cores as u64 + 1);
     let coding_bytes = codec_pool::bytes_max(&config.compress);
     let buffer_bytes =
@@ -169,7 +170,7 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<OpenSt
     if let Some(limit_bytes) = limit_bytes {
         file.objects_max = need(0).objects_max(limit_bytes);
     }
-    let Opening { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
+    let UnreadStore { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
     let begun = begin_reading(start, may_go_ahead, &mut shards, fits)?;
     let parts_max = (of_memory.min(PARTS_BYTES_MAX) / shards.len() / PART_BODY_BYTES_MAX).max(PARTS_MIN);
     let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
@@ -196,15 +197,16 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<OpenSt
 struct FileReader {
     log: OpenLog,
     found: Arc<StartFindings>,
-    /// What the cores read from, if the file has been read.
+    /// Reader for the cores, if the file has been read.
     reader: Option<log::Reader>,
-    /// For each core, if the file is still being read.
+    /// Channels to the cores, if the file is still being read.
     coming: Vec<oneshot::Receiver<WarmingShard>>,
 }
 
-/// Begins to read the file, and waits a while for its end. `fits` says whether so many objects do.
+/// Begins to read the file, and waits a while for the end. `fits` checks whether the number of objects fits
+/// into memory.
 fn begin_reading(
-    start: Start,
+    start: FileRecovery,
     may_go_ahead: bool,
     shards: &mut [Shard],
     fits: impl FnOnce(u64) -> Result<(), TooLittleMemory> + Send + 'static,
@@ -215,7 +217,7 @@ fn begin_reading(
     let (sender, reading) = mpsc::sync_channel(1);
     spawn("store-start", move || {
         let read = start.read(store_s(clock::unix_s())).map_err(StartError::File);
-        // The client that asked may be gone.
+        // The receiver may be gone.
         let _ = sender.send(read.and_then(|known| {
             fits(known.objects)?;
             Ok(known)
@@ -266,7 +268,7 @@ fn spawn<T: Send + 'static>(
 
 /// Waits for the file to be read and gives each core its part.
 fn hand_over(
-    reading: &mpsc::Receiver<Result<Known, StartError>>,
+    reading: &mpsc::Receiver<Result<StoreContents, StartError>>,
     cores: Vec<oneshot::Sender<WarmingShard>>,
     found: &StartFindings,
 ) -> Option<Log> {
@@ -276,27 +278,27 @@ fn hand_over(
             tracing::error!(%error, "store file unusable: continuing in memory alone");
             return None;
         }
-        // It ended without a word: a bug of ours, which it has said itself.
+        // The thread ended without a result: a bug, which it has logged itself.
         Err(mpsc::RecvError) => return None,
     };
     found.set(&known);
     let objects = known.objects;
     for (core, tier) in cores.into_iter().zip(known.tiers) {
-        // A core that has ended needs it no more.
+        // A core that has ended no longer needs its part.
         let _ = core.send((tier, known.log.reader()));
     }
     tracing::info!(objects, "store file read");
     Some(known.log)
 }
 
-/// Takes what the file holds when it comes. Runs on the core.
+/// Adds the file's objects when they arrive. Runs on the core.
 pub(crate) async fn take_over(coming: oneshot::Receiver<WarmingShard>) {
     let coming = coming.await;
     with_core(|core| {
         let mut shard = core.shard_mut();
         match (coming, &core.file) {
             (Ok((tier, log)), Some(file)) => {
-                // Where the loop began without the file, nobody else sets it.
+                // If the event loop began without the file, only this code sets the log.
                 let _ = file.log.set(log);
                 shard.put_on_file(tier);
             }
@@ -313,9 +315,9 @@ mod tests {
     use crate::config::Origin;
 
     const NOW_S: u32 = 1000;
-    /// More than a file may hold in any case.
+    /// More objects than the minimum that a file may hold.
     const OBJECTS: u32 = 150_000;
-    /// After so many, the disk is waited for.
+    /// Number of objects after which the test waits for the disk.
     const BATCH: u32 = 2_000;
 
     #[tokio::test]
@@ -329,7 +331,7 @@ mod tests {
             memory_limit_bytes: Some(1),
             ..Config::new(Origin::http("127.0.0.1", 9))
         };
-        // The least that is enough.
+        // The smallest sufficient limit.
         let refused = open_store(&config, &memory).err().expect("a byte is too little").to_string();
         let needed = refused.split("raise the limit to ").nth(1).and_then(|rest| rest.split(' ').next());
         let needed = needed.expect("it says what would do");

@@ -1,4 +1,4 @@
-//! A test's thread as the first core of an accelerator.
+//! Setup of a test's thread as the first core of an accelerator.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use crate::{
     request::active_config::ActiveConfig,
 };
 
-/// [`install_with`] the default configuration.
+/// Calls [`install_with`] with the default configuration.
 pub(crate) fn install(cores: usize, ring: usize) -> Vec<Receiver<Message>> {
     install_with(Config::new(Origin::http("127.0.0.1", 9)), cores, ring)
 }
 
-/// Makes this thread the first of so many cores, with rings of so many messages between them; what each of them is told.
-/// The others do nothing but what the test does for them.
+/// Makes this thread the first of `cores` cores, with rings of `ring` messages between them. Returns the
+/// receivers of the cores' messages. The other cores do nothing by themselves; the test acts for them.
 pub(crate) fn install_with(config: Config, cores: usize, ring: usize) -> Vec<Receiver<Message>> {
     install_logged(config, cores, ring, None)
 }
 
-/// [`install_with`], with a journal.
+/// Calls [`install_with`], with a journal.
 pub(crate) fn install_logged(
     config: Config,
     cores: usize,

@@ -1,17 +1,18 @@
-//! An answer, before anybody has written it.
+//! An answer before it is written to a client.
 //!
-//! The states (*hit*, *miss*, *pass*, *purge*, *synth*) make answers and know no socket; a downstream
+//! The states (*hit*, *miss*, *pass*, *purge*, *synth*) create answers and know no socket. A downstream
 //! ([`deliver`](crate::deliver)) writes them, and alone decides what belongs to its protocol: framing,
-//! keep-alive or close, what becomes of a request's body that nobody read.
+//! keep-alive or close, and the handling of an unread request body.
 //!
 //! ```text
 //!  Answer ┬ head    whose lines: a stored object's · a fetched answer's · our own page's
 //!         ├ edits   which of the lines go out (all · those of a 304 · those of a 206), Age, Cache-Status, the length
-//!         └ body    none · copied · a pinned range · parts of the file · blocks · growing · our own bytes
+//!         └ body    none · copied · a pinned range · parts of the file · slices · growing · our own bytes
 //! ```
-//! A head is a status line and field lines as the store keeps them, names and values one after the other: HTTP/1 copies
-//! them, another protocol would walk them. Where the data lives: an answer from the store borrows it for the length of
-//! the turn, so a hit copies nothing but what it sends; [`Answer::into_owned`] makes one that outlives the turn.
+//! A head is a status line and field lines as stored, names and values one after the other: HTTP/1 copies
+//! them, another protocol would walk them. Where the data is: an answer from the store borrows its data for
+//! the turn, so a hit copies only the bytes that it sends; [`Answer::into_owned`] makes an answer that
+//! outlives the turn.
 
 use std::{ops::Range, sync::Arc};
 
@@ -30,61 +31,61 @@ use crate::{
     request::lookup_key::LookupKey,
 };
 
-/// What a request is answered.
+/// An answer to a request.
 pub(crate) struct Answer<'a> {
     pub(crate) head: Head<'a>,
-    /// Which lines of the head go out.
+    /// Lines of the head that are sent.
     pub(crate) lines: Lines,
-    /// How much follows, as far as that is known.
+    /// Length of the content, as far as it is known.
     pub(crate) length: Length,
-    /// `Age`, where it must be stated.
+    /// Value of `Age`, if it must be stated.
     pub(crate) age_s: Option<u64>,
-    /// What `Cache-Status` says; `None` for neither it nor `Via`, where the answer is our own page.
+    /// Value of `Cache-Status`; `None` for our own page, which has neither this field nor `Via`.
     pub(crate) cache_status: Option<CacheStatus>,
-    /// The version that the origin spoke.
+    /// HTTP version of the origin.
     pub(crate) received: Version,
-    /// It must be said that others get another coding of it.
+    /// True if `Vary: Accept-Encoding` must be added because other clients get another coding.
     pub(crate) varies: bool,
-    /// For how long browsers are to come by https alone, in seconds (RFC 6797 §6.1).
+    /// Seconds for which browsers must use https only (RFC 6797 §6.1).
     pub(crate) hsts_s: Option<u64>,
     pub(crate) body: Body<'a>,
-    /// It is stale, and to be fetched anew beside (RFC 5861 §3).
+    /// Set if the answer is stale and must be refreshed in the background (RFC 5861 §3).
     pub(crate) refresh: Option<LookupKey>,
-    /// Why it is our own page, in the log's words.
+    /// Reason for our own page, in the log's words.
     pub(crate) reason: Option<&'static str>,
 }
 
-/// Whose status line and field lines are sent.
+/// Source of the status line and field lines.
 pub(crate) enum Head<'a> {
-    /// A stored object's, in the store's memory; all of its lines. (Conditions are compared with a copy.)
+    /// Complete head of a stored object, in the store's memory. (Conditions are compared with a copy.)
     Stored(Span<'a>),
-    /// Likewise, of what is sent in a coding that we have made.
+    /// Head of a stored object whose content is sent as an encoded variant.
     Coded(Span<'a>, CodedHead),
-    /// A copy of it that was needed to compare conditions.
+    /// Copy of a stored head, made to compare conditions.
     Copied(&'a [u8]),
-    /// Of an answer that was fetched.
+    /// Head of a fetched answer.
     Fetched(Arc<Response>),
-    /// Our own.
+    /// Head of our own answer.
     Owned(Vec<u8>),
 }
 
-/// Which lines of a head go out.
+/// Lines of a head that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lines {
-    /// All of them.
+    /// All lines.
     All,
-    /// Those of a 304 (RFC 9110 §15.4.5).
+    /// Lines of a 304 (RFC 9110 §15.4.5).
     NotModified,
-    /// Those of a 206 (RFC 9110 §15.3.7).
+    /// Lines of a 206 (RFC 9110 §15.3.7).
     Partial,
 }
 
-/// How long the content is.
+/// Length of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// There is none, and none to state (204, 304; RFC 9110 §8.6).
+    /// No content and no length to state (204, 304; RFC 9110 §8.6).
     None,
-    /// So many bytes; to HEAD, as many as GET would bring.
+    /// Number of bytes; for HEAD, of the content that GET would get.
     Exact(u64),
     /// A part of the whole.
     Part {
@@ -95,36 +96,36 @@ pub(crate) enum Length {
         /// Bytes of the whole.
         complete: u64,
     },
-    /// Nobody knows yet.
+    /// The length is not known yet.
     Unknown,
 }
 
-/// Where the content is.
+/// Location of the content.
 pub(crate) enum Body<'a> {
-    /// There is none to send.
+    /// No content is sent.
     None,
-    /// In the store's memory, for the length of a turn: small enough to be copied behind the head.
+    /// In the store's memory, borrowed for a turn: small enough to be copied behind the head.
     Stored { object: Object<'a>, range: Range<u64> },
-    /// In the store's memory, kept where it is.
+    /// In the store's memory, pinned.
     Pinned { object: PinnedObject, range: Range<u64> },
     /// On the file, in parts.
     Parts(Box<Parts>),
-    /// In blocks, of which some may have to be fetched.
+    /// In slices, some of which may have to be fetched.
     Blocks(Box<Blocks>),
-    /// Several ranges, of what is pinned or in blocks.
+    /// Several ranges of a pinned or sliced object.
     MultipartRanges(Box<MultipartRanges>),
-    /// On its way; from the first of these bytes to the second, or to its end.
+    /// Arriving content, from byte `from` up to `to`, or to its end.
     Growing { cursor: Cursor, from: u64, to: Option<u64> },
-    /// Ours.
+    /// Our own content.
     Owned { bytes: Vec<u8>, trailers: Vec<u8> },
 }
 
-/// Where a status stands in the line that begins a head.
+/// Position of the status in a status line.
 const STATUS_AT: usize = "HTTP/1.1 ".len();
 const STATUS_END: usize = STATUS_AT + 3;
 
 impl Body<'_> {
-    /// Whether trailers are known to follow it.
+    /// Returns whether trailers are known to follow the body.
     pub(crate) fn has_trailers(&self) -> bool {
         match self {
             Body::Stored { object, .. } => !object.tail().is_empty(),
@@ -137,7 +138,7 @@ impl Body<'_> {
 }
 
 impl Answer<'_> {
-    /// Whether its status is 2xx.
+    /// Returns whether the status is 2xx.
     pub(crate) fn is_successful(&self) -> bool {
         let mut first = Vec::new();
         let line = match &self.head {
@@ -152,7 +153,7 @@ impl Answer<'_> {
         line.get(STATUS_AT) == Some(&b'2')
     }
 
-    /// Whether it came from the store.
+    /// Returns whether the answer came from the store.
     pub(crate) fn is_hit(&self) -> bool {
         self.cache_status.is_some_and(|status| status.outcome == Outcome::Hit)
     }
@@ -164,7 +165,7 @@ impl Answer<'_> {
         }
     }
 
-    /// The same, without what it borrows of a turn.
+    /// Returns the answer with copies of everything that it borrowed for a turn.
     pub(crate) fn into_owned(self) -> Answer<'static> {
         let Self {
             head,

@@ -1,31 +1,31 @@
-//! The client's side of an exchange, as the states see it: they take what comes of a request's body, tell what an origin
-//! says before its answer, and know nothing of how either is carried.
+//! The client's side of an exchange, as the states see it: they read the request's body and pass on the
+//! origin's interim answers, and do not know how either is transported.
 
 use crate::{error_page::Fault, states::full_duplex::Onward};
 
-/// Where a request comes from.
+/// Source of a request.
 pub(crate) trait Downstream: Send {
-    /// Appends the bytes that come next, at most about [`READ_BYTES`], to `into`; waits for at least one. Nothing is
-    /// lost where the wait is given up. False: the body is complete, and nothing was appended.
+    /// Appends the next bytes, at most about [`READ_BYTES`], to `into`; waits for at least one. Cancelling
+    /// the wait loses no bytes. Returns false if the body is complete and nothing was appended.
     fn read(&mut self, into: &mut Vec<u8>) -> impl Future<Output = Result<bool, BodyError>> + Send;
 
-    /// Trailer lines as they came, once the body is complete.
+    /// Returns the trailer lines as received, once the body is complete.
     fn trailers(&self) -> &[u8];
 
     /// Waits until the client is gone in a way that ends the exchange ([`Sink::gone`](crate::deliver::sink::Sink::gone)).
     fn gone(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Takes the way to the origin for a body that is not over although its answer has begun: the client goes on
-    /// sending it while the answer comes.
+    /// Takes the way to the origin for a body that continues although its answer has begun: the client goes
+    /// on sending the body while the answer arrives.
     fn goes_on(&mut self, onward: Box<Onward>);
 
-    /// Tells what an origin says before its answer (RFC 9110 §15.2): a status line and field lines. A client that does
-    /// not understand them, or is gone, is not told.
+    /// Passes on an origin's interim answer (RFC 9110 §15.2): a status line and field lines. A client that
+    /// does not understand interim answers, or is gone, does not get it.
     fn interim(&mut self, head: &[u8]) -> impl Future<Output = ()> + Send;
 }
 
-/// Where a request without a body comes from that no client of a socket waits for: our own, or a peer's. Interim answers go
-/// to the function; the departure of whoever waits is not noticed here.
+/// Source of a request without a body and without a client's socket: our own, or a peer's. Interim answers go
+/// to the function; the departure of the waiting side is not noticed here.
 pub(crate) struct WithoutBody<F>(pub(crate) F);
 
 impl<F: FnMut(&[u8]) + Send> Downstream for WithoutBody<F> {
@@ -48,14 +48,15 @@ impl<F: FnMut(&[u8]) + Send> Downstream for WithoutBody<F> {
     }
 }
 
-/// Bytes of a body that are read at once: few calls, and what was read is still in the processor's cache when it is sent.
+/// Bytes of a body that one read takes: few calls, and the bytes are still in the processor's cache when they
+/// are sent.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 
-/// Why a request's body did not come to its end.
+/// Reason why a request's body is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// The client is gone, or was given up; nobody is left to be answered.
+    /// The client is gone, or was given up; no answer is sent.
     Gone,
-    /// The client broke a rule or a limit, and is told.
+    /// The client broke a rule or a limit, and gets an error.
     Refused(Fault),
 }

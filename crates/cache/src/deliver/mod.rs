@@ -1,8 +1,8 @@
-//! *deliver*: an answer becomes a head and content for its client, in one place for all of them.
+//! *deliver*: an answer becomes a head and content for its client, in one place for all answers.
 //!
-//! Decided here and nowhere else: how the body is delimited (RFC 9112 §6, RFC 9113 §8.1), whether the connection goes on
-//! (RFC 9112 §9.3), that HEAD gets no content, and how the end is counted and logged. The head is text as HTTP/1 has it; HTTP/2
-//! encodes it.
+//! Only this module decides how the body is delimited (RFC 9112 §6, RFC 9113 §8.1), whether the connection
+//! goes on (RFC 9112 §9.3), that HEAD gets no content, and how the end is counted and logged. The head is
+//! HTTP/1 text; HTTP/2 encodes it.
 
 pub(crate) mod answer;
 pub(crate) mod downstream;
@@ -35,7 +35,7 @@ use crate::{
     states::hit::COALESCE_BYTES_MAX,
 };
 
-/// What the client speaks.
+/// The client's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http10,
@@ -43,12 +43,12 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-/// What of a request decides how its answer is written.
+/// Properties of a request that decide how its answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AnswerContext {
     pub(crate) protocol: Protocol,
     pub(crate) is_head: bool,
-    /// The connection goes on, as far as the client is concerned.
+    /// True if the request allows the connection to go on.
     pub(crate) persists: bool,
 }
 
@@ -65,53 +65,53 @@ impl AnswerContext {
         }
     }
 
-    /// Of a request on a stream of HTTP/2: nothing that belongs to a connection is said.
+    /// Context of a request on an HTTP/2 stream: fields that belong to a connection are left out.
     #[inline]
     pub(crate) fn on_stream(head: &RequestHead<'_, '_>) -> Self {
         Self { protocol: Protocol::Http2, is_head: head.method == "HEAD", persists: true }
     }
 
-    /// Of what was no request, on a stream of its own.
+    /// Context of an invalid request on an HTTP/2 stream.
     pub(crate) const NO_STREAM: Self = Self { protocol: Protocol::Http2, is_head: false, persists: true };
 
-    /// Of what was no request: nothing follows its answer.
+    /// Context of an invalid request: the connection ends after its answer.
     pub(crate) const NOTHING: Self = Self { protocol: Protocol::Http11, is_head: false, persists: false };
 }
 
-/// What is left to be sent when the head is written.
+/// Part of an answer that is still to be sent once the head is written.
 pub(crate) struct Remainder {
-    /// Bytes of the head that was appended; content may follow it.
+    /// Bytes of the appended head; content may follow it.
     pub(crate) head_bytes: usize,
     pub(crate) rest: Rest,
-    /// The connection ends after it.
+    /// True if the connection ends after the answer.
     pub(crate) close: bool,
 }
 
 impl Remainder {
-    /// Nothing but what is written already.
+    /// Creates an empty remainder.
     pub(crate) const fn nothing(close: bool) -> Self {
         Self { head_bytes: 0, rest: Rest::None, close }
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left to send.
     pub(crate) const fn is_done(&self) -> bool {
         matches!(self.rest, Rest::None)
     }
 }
 
-/// Content that is sent from where it is.
+/// Content that is sent from its location.
 pub(crate) enum Rest {
     None,
-    /// Nothing but trailer lines.
+    /// Trailer lines only.
     Trailers(Vec<u8>),
-    /// Where it is in chunks, it is one.
+    /// A pinned object; with chunked framing, all of it is one chunk.
     Pinned {
         object: PinnedObject,
         from: u64,
         to: u64,
         ending: Ending,
     },
-    /// Likewise.
+    /// Parts on the file; with chunked framing, all of them are one chunk.
     Parts {
         parts: Box<Parts>,
         ending: Ending,
@@ -126,8 +126,8 @@ pub(crate) enum Rest {
     },
 }
 
-/// Appends an answer's head to `out`, and its content where that is small; what is left is to be sent by [`finish`]. The log
-/// is told of it; `before`: what the client has been given by then, with what is in `out`.
+/// Appends an answer's head to `out`, and small content too; [`finish`] sends the rest. The log record is
+/// filled in; `before` is the number of bytes sent to the client so far, including those in `out`.
 #[inline]
 pub(crate) fn begin(
     core: &Core,
@@ -165,7 +165,7 @@ pub(crate) fn begin(
         Length::Unknown if is_2 => (BodyDelimiter::Unstated, Ending::Frames),
         Length::Unknown if asked.is_head => (BodyDelimiter::Unstated, Ending::Length),
         Length::Unknown if is_11 => (BodyDelimiter::Chunked, Ending::Chunks),
-        // HTTP/1.0 knows no chunks: the end of the connection ends the body.
+        // HTTP/1.0 has no chunks: the end of the connection ends the body.
         Length::Unknown => (BodyDelimiter::Unstated, Ending::Close),
     };
     let persistence = if is_2 {
@@ -208,7 +208,8 @@ pub(crate) fn begin(
     Remainder { head_bytes, rest, close: persistence == Persistence::Close }
 }
 
-/// Appends `Strict-Transport-Security`, unless the head that begins at `from` has one: the origin knows better.
+/// Appends `Strict-Transport-Security`, unless the head that begins at `from` already has it: the origin's
+/// value takes precedence.
 fn append_hsts(seconds: u64, from: usize, out: &mut Vec<u8>) {
     const NAME: &[u8] = b"Strict-Transport-Security";
     let mut lines = out[from..].split(|byte| *byte == b'\n');
@@ -220,7 +221,7 @@ fn append_hsts(seconds: u64, from: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends content that is small, in one chunk if it ends with chunks; what is left of other content.
+/// Appends small content, as one chunk with chunked framing. Returns the rest of larger content.
 #[inline]
 fn content(core: &Core, body: Body<'_>, ending: Ending, out: &mut Vec<u8>) -> Rest {
     let chunked = ending == Ending::Chunks;
@@ -286,7 +287,7 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, out: &mut Vec<u8>) -> Re
             let is_counted = matches!(ending, Ending::Length | Ending::Frames);
             let small = to.filter(|to| is_counted && to - from <= COALESCE_BYTES_MAX);
             match small.and_then(|to| cursor.whole(from, to)) {
-                // It has arrived by now, as small bodies do together with their heads.
+                // The content has arrived already, as small bodies do together with their heads.
                 Some(span) => {
                     span.copy_to(out);
                     Rest::None
@@ -306,8 +307,8 @@ fn append_lines(head: &[u8], lines: Lines, out: &mut Vec<u8>) {
     }
 }
 
-/// Sends `prefix` and what is left of an answer, waiting for the client where needed; whether it has all of it. What the log
-/// is to say of these answers ends here.
+/// Sends `prefix` and the rest of an answer, waiting for the client where needed. Returns whether the client
+/// has all of it. The log records of these answers end here.
 pub(crate) async fn finish(
     client: &mut impl Sink,
     prefix: Vec<u8>,
@@ -321,9 +322,9 @@ pub(crate) async fn finish(
         Rest::Pinned { mut object, from, to, ending } => {
             send::pinned(client, &prefix, &mut object, from, to, ending).await
         }
-        // On the heap: a disk is waited for, and every answer would be larger by it.
+        // Boxed: waiting for a disk is rare and would make every answer larger.
         Rest::Parts { mut parts, ending } => Box::pin(send::parts(client, &prefix, &mut parts, ending)).await,
-        // Likewise.
+        // Boxed for the same reason.
         Rest::Blocks(mut blocks) => Box::pin(send::blocks(client, prefix, &mut blocks)).await,
         Rest::MultipartRanges(mut several) => Box::pin(send::several(client, prefix, &mut several)).await,
         Rest::Growing { mut cursor, from, to, ending } => {
@@ -341,7 +342,7 @@ pub(crate) async fn finish(
         Err(Cut::Client(SinkError::Stalled | SinkError::Slow | SinkError::Wanted | SinkError::GaveWay)) => {
             client.cut()
         }
-        // Chunks and lengths show by themselves that something is missing.
+        // Chunks and lengths let the client see by itself that something is missing.
         Err(Cut::Origin) if until_close => client.cut(),
         _ => {}
     }
@@ -354,7 +355,7 @@ async fn both(client: &mut impl Sink, prefix: &[u8], trailers: &[u8]) -> Result<
     Ok(())
 }
 
-/// How an answer ended, where its client has not got all of it, in the log's words.
+/// Returns the reason why an answer was not sent completely, in the log's words.
 fn how_ended(sent: &Result<(), Cut>) -> Option<&'static str> {
     match sent {
         Ok(()) => None,
@@ -367,14 +368,14 @@ fn how_ended(sent: &Result<(), Cut>) -> Option<&'static str> {
     }
 }
 
-/// Counts how an answer ended.
+/// Counts an answer that was not sent completely.
 fn account(sent: &Result<(), Cut>) {
     let counter = match sent {
         Ok(()) => return,
         Err(Cut::Client(SinkError::Closed)) => Counter::ClientsGone,
         Err(Cut::Client(SinkError::Stalled)) => Counter::ClientsStalled,
         Err(Cut::Client(SinkError::Slow)) => Counter::SlowReaders,
-        // Counted where it was decided.
+        // These were counted where they were decided.
         Err(Cut::Client(SinkError::Wanted | SinkError::GaveWay)) => return,
         Err(Cut::Disk) => Counter::PartsCut,
         Err(Cut::Origin) => Counter::BodiesCut,

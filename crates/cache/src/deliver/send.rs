@@ -1,5 +1,5 @@
-//! Sending a response's body from where it is: the store's memory, a body that is still arriving, or a copy. How the
-//! client is reached is its [`Sink`]'s.
+//! Sending of a response's body from its location: the store's memory, a body that is still arriving, or a
+//! copy. The [`Sink`] knows how to reach the client.
 
 use std::{
     ops::Range,
@@ -26,7 +26,8 @@ use crate::{
     deliver::sink::{SendOutcome, Sink, SinkError, TrySend},
 };
 
-/// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
+/// Minimum size of bodies that are lent to the socket instead of copied into it
+/// (`docs/decisions/009-reading-the-disk.md`).
 const LENT_BYTES_MIN: u64 = 64 * 1024;
 /// Runs of memory that one write of a large body may gather.
 const GATHER_MAX: usize = 15;
@@ -34,17 +35,17 @@ const GATHER_MAX: usize = 15;
 const REMAINDER_BYTES_MAX: usize = 64 * 1024;
 /// Copies of remainders that one core holds at once; beyond it slow readers are cut instead.
 const REMAINDERS_BYTES_MAX: usize = 16 << 20;
-/// How often a sender that waits for its client asks whether the store wants the memory back.
+/// Interval at which a sender that waits for its client checks whether the store wants the memory back.
 const WANTED_EVERY: Duration = Duration::from_millis(500);
 
-/// Why a body did not reach its end.
+/// Reason why a body was not sent to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The client's side.
+    /// The client is gone or too slow.
     Client(SinkError),
-    /// The disk: a part of the body could not be read; likewise.
+    /// A part of the body could not be read from the disk; the client must notice, so the connection is cut.
     Disk,
-    /// The origin broke off; the client must be able to tell, so the connection is cut.
+    /// The origin broke off; the client must notice, so the connection is cut.
     Origin,
 }
 
@@ -54,34 +55,34 @@ impl From<SinkError> for Cut {
     }
 }
 
-/// How the end of content is told.
+/// Framing that marks the end of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By its length.
+    /// A length.
     Length,
-    /// By the last chunk (RFC 9112 §7.1).
+    /// The last chunk (RFC 9112 §7.1).
     Chunks,
-    /// By the end of the connection.
+    /// The end of the connection.
     Close,
-    /// By the last frame of a stream (RFC 9113 §8.1).
+    /// The last frame of a stream (RFC 9113 §8.1).
     Frames,
 }
 
 impl Ending {
-    /// Whether trailers can follow.
+    /// Returns whether trailers can follow.
     pub(crate) const fn takes_trailers(self) -> bool {
         matches!(self, Self::Chunks | Self::Frames)
     }
 }
 
-/// The end of a chunked body (RFC 9112 §7.1).
+/// Appends the last chunk of a chunked body, with its trailers (RFC 9112 §7.1).
 pub(crate) fn append_trailers(trailers: Span<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n");
     trailers.copy_to(out);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Ends content that was, in chunks, a single one.
+/// Ends content; with chunked framing the content was a single chunk.
 async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<(), SinkError> {
     match ending {
         Ending::Chunks => {
@@ -96,12 +97,12 @@ async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<
     }
 }
 
-/// Whether bytes `from..to` of a body are worth lending, and can be lent.
+/// Returns whether bytes `from..to` of a body are worth lending, and can be lent.
 pub(crate) fn lends(core: &Core, from: u64, to: u64) -> bool {
     to - from >= LENT_BYTES_MIN && core.lender.borrow().is_some()
 }
 
-/// The longest run of a stored body from `from`, within `to`, to be copied or lent.
+/// Returns the longest run of a stored body from `from`, within `to`, to be copied or lent.
 fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
     let run = if lend { object.lend(from) } else { object.body(from) };
     let bytes = run.len().min(usize::try_from(to - from).unwrap_or(usize::MAX));
@@ -109,8 +110,8 @@ fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
     if lend { Part::Lent(run) } else { Part::Shared(run) }
 }
 
-/// Sends a head and a stored body as far as the socket takes them, without waiting; how much of `head` went out, and up
-/// to where the body did.
+/// Sends a head and a stored body without waiting, as far as the socket accepts them. Returns the number of
+/// bytes sent of `head`, and the position reached in the body.
 pub(crate) fn now(
     core: &Core,
     client: &mut impl TrySend,
@@ -134,7 +135,8 @@ pub(crate) fn now(
     Ok((of_head, from + (sent - of_head) as u64))
 }
 
-/// Sends `prefix`, then bytes `from..to` of a stored object's body. The pins move along with what was sent.
+/// Sends `prefix`, then bytes `from..to` of a stored object's body. Segments are unpinned as their bytes are
+/// sent.
 pub(crate) async fn pinned(
     client: &mut impl Sink,
     prefix: &[u8],
@@ -145,7 +147,7 @@ pub(crate) async fn pinned(
 ) -> Result<(), Cut> {
     let mut trailers = Vec::new();
     if ending.takes_trailers() {
-        // They are small, and are copied before the pins move on.
+        // Trailers are small, and copied before their segment is unpinned.
         object.tail().copy_to(&mut trailers);
     }
     send_pinned(client, prefix, object, from..to, Last::Yes).await?;
@@ -153,10 +155,11 @@ pub(crate) async fn pinned(
     Ok(())
 }
 
-/// Whether a range of a pinned object is the last that is wanted of it.
+/// Tells whether a range of a pinned object is the last one to be sent.
 enum Last<'w> {
     Yes,
-    /// More of it follows: it may not be let go of. Since when the store has wanted it is counted over all of them.
+    /// More ranges follow, so the object stays pinned. The time since which the store has wanted the memory
+    /// is shared by all ranges.
     No(&'w mut Option<Instant>),
 }
 
@@ -230,14 +233,14 @@ pub(crate) async fn parts(
     Ok(())
 }
 
-/// Bytes in front of a part that are not sent, and bytes of the part that are.
+/// Progress within a part: bytes in front of it that are not sent, and bytes of the part that are.
 struct UnsentPart<'p> {
     prefix: &'p [u8],
     sent: usize,
 }
 
-/// Sends the part at hand. Reads the next part meanwhile, where there is room for it. An answer that has to give way to
-/// other clients first gives up the part that is read ahead, and ends if that is not enough.
+/// Sends the current part, and reads the next part meanwhile if there is room. An answer that has to give way
+/// to other clients first gives up the part that is read ahead, and ends if that is not enough.
 async fn part(
     client: &mut impl Sink,
     left: &mut UnsentPart<'_>,
@@ -269,7 +272,8 @@ async fn part(
     }
 }
 
-/// Sends what is left of a part. Bytes that were sent are counted at once: the sending may be begun anew.
+/// Sends the rest of a part. Sent bytes are recorded at once, because the future may be dropped and started
+/// again.
 async fn rest_of_part(client: &mut impl Sink, left: &mut UnsentPart<'_>, body: &[u8]) -> Result<(), Cut> {
     while !left.prefix.is_empty() || left.sent < body.len() {
         let pieces = [Part::Plain(left.prefix), Part::Plain(&body[left.sent..])];
@@ -282,7 +286,7 @@ async fn rest_of_part(client: &mut impl Sink, left: &mut UnsentPart<'_>, body: &
     Ok(())
 }
 
-/// Sends `prefix`, then a body in blocks.
+/// Sends `prefix`, then a sliced body.
 pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut Blocks) -> Result<(), Cut> {
     let mut prefix = prefix;
     while let Some((at_hand, wanted)) = blocks.take() {
@@ -312,7 +316,7 @@ pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut
     Ok(())
 }
 
-/// Sends `prefix`, then several ranges and what is between them.
+/// Sends `prefix`, then several ranges with the part heads between them.
 pub(crate) async fn several(
     client: &mut impl Sink,
     mut prefix: Vec<u8>,
@@ -339,7 +343,7 @@ pub(crate) async fn several(
     Ok(())
 }
 
-/// Sends a head, if there is still one to send, and bytes behind it.
+/// Sends the rest of a head, and the bytes behind it.
 async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Result<(), SinkError> {
     while !head.is_empty() || !body.is_empty() {
         if let SendOutcome::Bytes(sent) =
@@ -353,11 +357,11 @@ async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Resul
     Ok(())
 }
 
-/// Room taken for a copy of a slow reader's remainder, while it lasts.
+/// Room for the copy of a slow reader's remainder, released on drop.
 struct CopyRoom(usize);
 
 impl CopyRoom {
-    /// Takes it, if the remainder is small and the bound on such copies allows it.
+    /// Reserves room, if the remainder is small and the bound on such copies allows it.
     fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {
             let fits =
@@ -377,7 +381,8 @@ impl Drop for CopyRoom {
     }
 }
 
-/// Whether a sender may go on holding memory that the store wants back; `since` is when the store first wanted it.
+/// Checks whether a sender may continue to hold memory that the store wants back. `since` is the time at
+/// which the store first wanted it.
 fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), SinkError> {
     let since = *since.get_or_insert_with(clock::now);
     if clock::now().duration_since(since) < pin_grace {
@@ -387,7 +392,7 @@ fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), Si
     Err(SinkError::Wanted)
 }
 
-/// The rest of the body in memory of our own.
+/// Copies the rest of the body to the heap.
 fn copy_remainder(object: &PinnedObject, from: u64, to: u64) -> Vec<u8> {
     let mut copy = Vec::new();
     let mut at = from;
@@ -445,14 +450,14 @@ pub(crate) async fn growing(
             Available::Bytes(span) => span.len(),
             Available::End(End::Whole) => {
                 if left.is_some() {
-                    // The origin sent fewer bytes than it promised: the client must be able to tell this end from a
-                    // whole body.
+                    // The origin sent fewer bytes than it had announced: the client must be able to
+                    // distinguish this end from a whole body.
                     return Err(Cut::Origin);
                 }
                 break;
             }
             Available::End(_) => {
-                // The bytes that have arrived are sent, so that the client sees as much as the origin gave.
+                // The bytes that have arrived are sent, so that the client gets as much as the origin sent.
                 client.send_all(&out).await?;
                 return Err(Cut::Origin);
             }
@@ -486,16 +491,17 @@ pub(crate) async fn growing(
     Ok(())
 }
 
-/// The state of a slow reader that holds memory which the store wants back.
+/// State of a slow reader that holds memory which the store wants back.
 struct SlowReader {
     pin_grace: Duration,
-    /// When it was first seen to be wanted.
+    /// Time at which the store was first seen to want the memory.
     wanted_since: Option<Instant>,
-    /// What it holds was copied.
+    /// Room of the copy, once the reader's remainder was copied.
     copied: Option<CopyRoom>,
 }
 
-/// Sends `out` and the next `bytes` of the body in one go where the socket takes it; `out` is empty after.
+/// Sends `out` and the next `bytes` of the body, in one call if the socket accepts it; `out` is empty
+/// afterwards.
 async fn send_with(
     client: &mut impl Sink,
     out: &mut Vec<u8>,

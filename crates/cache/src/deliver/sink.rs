@@ -1,38 +1,38 @@
-//! Where an answer's content goes: a connection of HTTP/1, or a stream of HTTP/2. It takes parts of plain and of shared
-//! memory, as much as there is room for, and says when the client has stopped reading.
+//! Target of an answer's content: an HTTP/1 connection, or an HTTP/2 stream. A sink accepts parts of plain
+//! and of shared memory as far as there is room, and reports when the client has stopped reading.
 
 use std::time::Duration;
 
 use engine::sys::span::Part;
 
-/// Why a response could not be sent to its end.
+/// Reason why a response could not be sent completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SinkError {
     /// The client closed or reset the connection, or the stream.
     Closed,
     /// The client did not read for as long as the limit allows.
     Stalled,
-    /// The client reads more slowly than it must.
+    /// The client reads more slowly than the minimum rate.
     Slow,
-    /// The client read too slowly while the store needed the memory that it held.
+    /// The client read too slowly while the store needed the memory that the client pinned.
     Wanted,
-    /// The client had most of the memory for parts of objects on the file, and other clients needed some.
+    /// The client held most of the memory for parts of objects on the file, and other clients needed some.
     GaveWay,
 }
 
-/// What a bounded attempt to send came to.
+/// Result of a bounded attempt to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendOutcome {
-    /// So many bytes, at least one.
+    /// Number of bytes sent, at least one.
     Bytes(usize),
-    /// Nothing: the client did not read for the given time.
+    /// No byte was sent: the client did not read for the given time.
     Nothing,
 }
 
 /// Waits for `sending`, which sends at least a byte, for as long as `patience` allows.
 ///
 /// # Errors
-/// Those of `sending`.
+/// Returns the error of `sending`.
 pub(crate) async fn send_within(
     patience: Option<Duration>,
     sending: impl Future<Output = Result<usize, SinkError>>,
@@ -46,28 +46,29 @@ pub(crate) async fn send_within(
     }
 }
 
-/// Takes content without waiting.
+/// Sink that accepts content without waiting.
 pub(crate) trait TrySend {
-    /// Whether pages of the store may be lent to it instead of being copied.
+    /// Returns whether pages of the store may be lent to the sink instead of being copied.
     fn lends(&self) -> bool;
 
-    /// Tries once; how many bytes it took (0: there is no room). What it took is not needed any more.
+    /// Tries once to send. Returns the number of accepted bytes (0: there is no room), which the caller no
+    /// longer has to keep.
     fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, SinkError>;
 }
 
-/// Takes an answer's content.
+/// Sink of an answer's content.
 pub(crate) trait Sink: TrySend + Send {
-    /// Takes some of `parts`, at least one byte; waits for room at most for `patience`.
+    /// Sends some of `parts`, at least one byte; waits for room at most for `patience`.
     fn send_some(
         &mut self,
         parts: &[Part<'_>],
         patience: Option<Duration>,
     ) -> impl Future<Output = Result<SendOutcome, SinkError>> + Send;
 
-    /// Takes trailer lines behind the content, where that is not done by the content itself.
+    /// Sends trailer lines after the content, for protocols in which they are not part of the content.
     fn send_trailers(&mut self, lines: &[u8]) -> impl Future<Output = Result<(), SinkError>> + Send;
 
-    /// What it took is on its way, the client willing.
+    /// Writes all accepted bytes to the kernel.
     fn flush(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
 
     /// Waits until the client is gone in a way that ends the exchange: an event stream, a wait and an upgrade end at
@@ -77,13 +78,13 @@ pub(crate) trait Sink: TrySend + Send {
     /// Makes the client's FIN end the exchange: from now on [`gone`](Self::gone) returns at the FIN.
     fn ends_at_fin(&mut self);
 
-    /// Bytes that it took since it began.
+    /// Returns the number of bytes accepted so far.
     fn sent_bytes(&self) -> u64;
 
-    /// What was taken is not all that there is, and the client is to see that.
+    /// Cuts the answer so that the client can see that it is incomplete.
     fn cut(&mut self);
 
-    /// Takes all of `bytes`.
+    /// Sends all of `bytes`.
     fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = Result<(), SinkError>> + Send {
         async move {
             while !bytes.is_empty() {

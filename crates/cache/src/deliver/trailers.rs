@@ -1,22 +1,23 @@
-//! Trailers on their way through: what must not be one ends here, in either direction, and is counted.
+//! Filter for trailers in both directions: fields that must not be trailers are dropped and counted.
 
 use wire::http1::{
     head::Headers,
-    trailers::{Permitted, permitted},
+    trailers::{PermittedTrailers, permitted},
 };
 
 use crate::{core::with_core, counters::Counter, head::sent_fields::is_one_of};
 
-/// The trailers of a message that go on: to the origin, or to the client and into the store.
+/// Returns the trailers of a message that may be passed on: to the origin, or to the client and into the
+/// store.
 pub(crate) fn going_on(trailers: &[u8], headers: &Headers<'_, '_>) -> Vec<u8> {
-    let Permitted { lines, dropped } = permitted(trailers, headers);
+    let PermittedTrailers { lines, dropped } = permitted(trailers, headers);
     if dropped > 0 {
         with_core(|core| core.add(Counter::TrailersDropped, dropped));
     }
     lines
 }
 
-/// The lines of trailers that are none of `ours`, which no client can send.
+/// Returns the trailer lines except the fields in `ours`, which clients must not send.
 pub(crate) fn not_ours(mut trailers: Vec<u8>, ours: &[Box<str>]) -> Vec<u8> {
     if ours.is_empty() || trailers.is_empty() {
         return trailers;

@@ -1,4 +1,4 @@
-//! The thread that codes content, and decodes it, so that no loop does.
+//! Thread that encodes and decodes content, so that no event loop does.
 //!
 //! ```text
 //!  core that owns the object                      code-0 (gives way to the loops)
@@ -6,12 +6,12 @@
 //!       ▲ PoolFull: counted, asked for again later      │
 //!  JobResult ◀──────────────── ring ────────────────────────┘
 //! ```
-//! *Where the data live:* content up to [`COPIED_BYTES_MAX`] is copied by its core; longer content stays in the store,
-//! pinned, until the thread comes to it. *Bounds:* of all cores together [`JOBS_MAX`] jobs, [`JOBS_BYTES_MAX`] bytes of
-//! content and [`PINNED_MAX`] pins, for a thread that gives way may come to them late, and each holds a segment that the
-//! store may want back; as many bytes of results that no core has stored yet as the longest has, for what is decoded is
-//! longer than what it was; [`WAITING_MAX`] requests of a core that wait for what is decoded; of the thread itself one job's
-//! content, what is made of it, and the coder's memory.
+//! *Memory:* content up to [`COPIED_BYTES_MAX`] is copied by its core; longer content stays pinned in the
+//! store until the thread reaches it. *Bounds:* over all cores [`JOBS_MAX`] jobs, [`JOBS_BYTES_MAX`] bytes of
+//! content and [`PINNED_MAX`] pins, because a low-priority thread may be late, and each pin holds a segment
+//! that the store may want back; results that no core has stored yet may have as many bytes as the longest
+//! result, because decoded content is longer than its encoding; [`WAITING_MAX`] requests of a core wait for
+//! decoded content; the thread itself holds the content and the result of one job, and the coder's memory.
 
 use std::{
     cell::RefCell,
@@ -30,7 +30,7 @@ use engine::{
         give_way,
         mesh::{Mesh, Receiver, Sender},
     },
-    share::{ClientBudget, Common, Share},
+    share::{ClientBudget, CommonPart, Share},
     store::{Hash, PinnedObject},
     sys::span::Span,
 };
@@ -41,46 +41,45 @@ use crate::{
     encoding::{decoders::decoded, encoders::encoded},
 };
 
-/// Jobs that wait or are under way, of all cores.
+/// Jobs that wait or are under way, over all cores.
 pub(crate) const JOBS_MAX: usize = 64;
-/// Bytes of content that they are about.
+/// Bytes of content of all jobs.
 pub(crate) const JOBS_BYTES_MAX: usize = 64 << 20;
-/// Of these jobs, those whose content is pinned.
+/// Jobs whose content is pinned.
 pub(crate) const PINNED_MAX: usize = 4;
-/// Bytes of results for which there is room in any case, so that short content of several objects does not wait for each
-/// other.
+/// Minimum room for results in bytes, so that short results of several objects do not wait for each other.
 const RESULTS_BYTES_MIN: usize = 1 << 20;
-/// Requests that wait at one core for what is decoded.
+/// Requests that wait at one core for decoded content.
 const WAITING_MAX: usize = 4096;
-/// Content up to this is copied by a core: some ten microseconds, as long as a hit with its system calls.
+/// Maximum size of content that a core copies: some ten microseconds, as long as a hit with its system calls.
 pub(crate) const COPIED_BYTES_MAX: u64 = 64 * 1024;
-/// What a coder takes at most: the decoder of Brotli, with a window of 16 MiB and what it has beside that.
+/// Maximum memory of a coder: the Brotli decoder, with a window of 16 MiB and its other state.
 const CODER_BYTES_MAX: u64 = 20 << 20;
-/// The memory of any other coder, at most.
+/// Maximum memory of any other coder.
 const ENCODER_BYTES_MAX: u64 = 4 << 20;
-/// How long who stops waits for the job under way before it leaves the thread to it.
+/// Time that a stop waits for the job under way before it abandons the thread.
 const END_GRACE: Duration = Duration::from_secs(1);
 
-/// Content that is to be coded, or decoded.
+/// Content to be encoded or decoded.
 pub(crate) struct Job {
-    /// Of the object.
+    /// Hash of the object.
     pub(crate) hash: Hash,
-    /// Its key.
+    /// Key of the object.
     pub(crate) key: Vec<u8>,
-    /// Under which the result is stored.
+    /// Hash under which the result is stored.
     pub(crate) twin: Hash,
-    /// What is wanted.
+    /// Coding of the result.
     pub(crate) coding: Coding,
-    /// What it is in now.
+    /// Coding of the content now.
     pub(crate) sent: Coding,
-    /// Which of the objects under the key it is.
+    /// Sequence number that identifies the object among those with this key.
     pub(crate) sequence: u64,
     pub(crate) content: Content,
-    /// What it may come to when it is decoded.
+    /// Maximum size of decoded content.
     pub(crate) decoded_bytes_max: u64,
 }
 
-/// Where content is.
+/// Location of content.
 pub(crate) enum Content {
     Copied(Vec<u8>),
     Pinned(PinnedObject),
@@ -95,59 +94,59 @@ impl Content {
     }
 }
 
-/// What came of a job.
+/// Result of a job.
 pub(crate) struct JobResult {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) twin: Hash,
     pub(crate) coding: Coding,
-    /// Which of the objects under the key it was.
+    /// Sequence number that identifies the object among those with this key.
     pub(crate) sequence: u64,
     pub(crate) came: CodecOutcome,
-    /// How long its content was.
+    /// Length of the object's content.
     pub(crate) bytes: u64,
-    /// Held until the content is stored.
+    /// Room for the result, held until it is stored.
     _room: Option<Room>,
 }
 
-/// What the thread has made of content.
+/// Outcome of a job.
 pub(crate) enum CodecOutcome {
-    /// This.
+    /// The encoded or decoded content.
     Content(Vec<u8>),
-    /// Nothing, and never will: it does not shrink; or it is damaged, or too long when it is decoded.
+    /// No result, now or later: the content does not shrink, is damaged, or is too long when decoded.
     Nothing,
-    /// Nothing now: there was no room for it.
+    /// No result now: there was no room for it.
     Refused,
 }
 
-/// What who waits for decoded content is told.
+/// Reply to a request that waits for decoded content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DecodeReply {
-    /// To look again.
+    /// The request must look the object up again.
     LookAgain,
-    /// That it is not decoded now.
+    /// The content is not decoded now.
     Refused,
 }
 
-/// Where one who waits is told.
+/// Channel to a request that waits.
 pub(crate) type Reply = oneshot::Sender<DecodeReply>;
 
-/// What cores and the thread say to each other.
+/// Messages between the cores and the thread.
 pub(crate) enum Word {
     Job(Box<Order>),
     Made(Box<JobResult>),
     Stop,
 }
 
-/// A job on its way.
+/// A job on its way to the thread.
 pub(crate) struct Order {
-    /// Who gets the result.
+    /// Core that gets the result.
     core: usize,
     job: Job,
     place: Place,
 }
 
-/// What of the bounds is used.
+/// Current usage of the pool's bounds.
 #[derive(Debug, Default)]
 struct PoolUsage {
     jobs: AtomicUsize,
@@ -164,7 +163,7 @@ impl PoolUsage {
     }
 }
 
-/// A job's place among all; free again when this is dropped.
+/// A job's reservation in the pool's bounds, released on drop.
 struct Place {
     used: Arc<PoolUsage>,
     bytes: usize,
@@ -177,7 +176,7 @@ impl Place {
         let jobs = used.jobs.fetch_add(1, Relaxed) + 1;
         let all_bytes = used.bytes.fetch_add(bytes, Relaxed) + bytes;
         let pins = used.pinned.fetch_add(place.pins, Relaxed) + place.pins;
-        // Where two come to the last place at once, both may go without.
+        // If two jobs compete for the last reservation, both may be refused.
         (jobs <= JOBS_MAX && all_bytes <= JOBS_BYTES_MAX && pins <= PINNED_MAX).then_some(place)
     }
 }
@@ -190,7 +189,7 @@ impl Drop for Place {
     }
 }
 
-/// Room for a result; free again when this is dropped.
+/// Room for a result, released on drop.
 struct Room {
     used: Arc<PoolUsage>,
     bytes: usize,
@@ -210,34 +209,35 @@ impl Drop for Room {
     }
 }
 
-/// There is no room for a job.
+/// The pool has no room for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolFull;
 
-/// A core's way to the thread.
+/// A core's access to the thread.
 pub(crate) struct Coders {
     core: usize,
-    /// The thread's place in the mesh.
+    /// Index of the thread in the mesh.
     thread: usize,
     sender: Sender<Word>,
     used: Arc<PoolUsage>,
-    /// Twins that are being made or read now; at most [`JOBS_MAX`].
+    /// Encoded variants that are being made or read now; at most [`JOBS_MAX`].
     under_way: RefCell<Vec<UnderWay>>,
 }
 
-/// A twin that is being made or read.
+/// An encoded variant that is being made or read.
 struct UnderWay {
     twin: Hash,
-    /// Who cannot be answered without it.
+    /// Requests that cannot be answered without the variant.
     waiting: Vec<Reply>,
 }
 
 impl Coders {
-    /// Whether a twin is being made or read now; if not, it is from now on. Whoever enters it sees to [`leave`](Self::leave).
-    /// Who waits for it is told then; or now, if there is no room.
+    /// Registers an encoded variant as being made or read, and returns whether it was not registered before.
+    /// A caller that gets true must call [`leave`](Self::leave) at the end. `reply` is answered then; or now,
+    /// if there is no room.
     ///
     /// # Errors
-    /// There are as many as there may be.
+    /// [`PoolFull`] if too many variants are under way, or too many requests wait.
     pub(crate) fn enter(&self, twin: Hash, reply: Option<Reply>) -> Result<bool, PoolFull> {
         let mut under_way = self.under_way.borrow_mut();
         let at = under_way.iter().position(|known| known.twin == twin);
@@ -255,7 +255,8 @@ impl Coders {
         Ok(at.is_none())
     }
 
-    /// A twin is there, or is not going to be.
+    /// Unregisters an encoded variant that has been made, or will not be, and answers the requests that wait
+    /// for it.
     pub(crate) fn leave(&self, twin: Hash, told: DecodeReply) {
         let mut under_way = self.under_way.borrow_mut();
         if let Some(at) = under_way.iter().position(|known| known.twin == twin) {
@@ -263,15 +264,15 @@ impl Coders {
         }
     }
 
-    /// Has content coded.
+    /// Sends a job to the thread.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// [`PoolFull`] if there is no room for the job.
     pub(crate) fn give(&self, job: Job) -> Result<(), PoolFull> {
         let bytes = usize::try_from(job.content.bytes()).map_err(|_| PoolFull)?;
         let is_pinned = matches!(job.content, Content::Pinned(_));
         let place = Place::take(&self.used, bytes, is_pinned).ok_or(PoolFull)?;
-        // What this core is waiting for has places, and the ring as many.
+        // The ring has room for every job that can have a reservation.
         let given = self.sender.send(self.thread, Word::Job(Box::new(Order { core: self.core, job, place })));
         assert!(given.is_ok(), "core {} gave more jobs than there are places", self.core);
         self.sender.flush();
@@ -279,14 +280,14 @@ impl Coders {
     }
 }
 
-/// Tells those who wait. Who is gone does not want to know.
+/// Sends a reply to the waiting requests. A request that is gone no longer needs it.
 pub(crate) fn tell(waiting: impl IntoIterator<Item = Reply>, told: DecodeReply) {
     for reply in waiting {
         let _ = reply.send(told);
     }
 }
 
-/// The thread. Dropping it ends it; jobs that wait then are not done.
+/// The coding thread. Dropping this ends the thread; waiting jobs are abandoned.
 pub(crate) struct CodingPool {
     stop: Sender<Word>,
     stopping: Arc<AtomicBool>,
@@ -296,26 +297,26 @@ pub(crate) struct CodingPool {
     ended: mpsc::Receiver<()>,
 }
 
-/// A core's part: its way to the thread, and where results come in.
+/// A core's access to the thread, and the receiver of its results.
 pub(crate) type OfCore = (Coders, Receiver<Word>);
 
-/// Memory that the thread takes at most: content, what is made of it, which a vector may hold twice while it grows, what
-/// was made before and is not stored yet, and the coder.
+/// Returns the maximum memory of the thread: content, its result, which may take twice the space while the
+/// vector grows, earlier results that are not stored yet, and the coder.
 pub(crate) fn bytes_max(compress: &Compress) -> u64 {
     4 * compress.bytes_max + CODER_BYTES_MAX
 }
 
 impl CodingPool {
-    /// Starts the thread for so many cores; each core's part of it.
+    /// Starts the thread for `cores` cores. Returns each core's access to it.
     ///
     /// # Errors
-    /// The kernel gives no thread, or nothing to wake one.
+    /// Returns an error if the kernel refuses the thread, or the descriptors that wake it.
     pub(crate) fn start(
         compress: &Compress,
         cores: usize,
         budget: Option<&Arc<ClientBudget>>,
     ) -> io::Result<(Self, Vec<OfCore>)> {
-        // A core has at most so many jobs under way, and the owner says one word.
+        // A core has at most `JOBS_MAX` jobs under way, and the owner sends one message.
         let mesh = Mesh::new(cores + 1, 1, JOBS_MAX)?;
         let mut endpoints = mesh.into_endpoints().into_iter();
         let used = PoolUsage::of(compress);
@@ -334,7 +335,7 @@ impl CodingPool {
         let (alive, ended) = mpsc::channel();
         let is_stopping = Arc::clone(&stopping);
         let (sender, receiver) = own.split();
-        let memory = Share::new(Common::within(budget), bytes_as_usize(bytes_max(compress)), 1);
+        let memory = Share::new(CommonPart::within(budget), bytes_as_usize(bytes_max(compress)), 1);
         let thread = std::thread::Builder::new().name("code-0".to_owned()).spawn(move || {
             run(&sender, receiver, &is_stopping, memory);
             drop(alive);
@@ -347,13 +348,13 @@ impl CodingPool {
 impl Drop for CodingPool {
     fn drop(&mut self) {
         self.stopping.store(true, Relaxed);
-        // The only word of this ring: it fits.
+        // This ring carries a single message, so there is room.
         let _ = self.stop.send(self.cores, Word::Stop);
         self.stop.flush();
-        // Nobody says anything in this channel: it only ends.
+        // No message is ever sent on this channel: it only disconnects.
         let has_ended = self.ended.recv_timeout(END_GRACE) == Err(mpsc::RecvTimeoutError::Disconnected);
         if let Some(thread) = self.thread.take().filter(|_| has_ended) {
-            // Had it panicked, the process would have ended.
+            // A panic of the thread would have ended the process.
             let _ = thread.join();
         }
     }
@@ -361,7 +362,7 @@ impl Drop for CodingPool {
 
 fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &AtomicBool, mut memory: Share) {
     if let Err(error) = give_way() {
-        // It competes with the loops then.
+        // The thread then competes with the event loops.
         tracing::warn!(%error, "cannot lower the priority of the compression thread");
     }
     let mut batch = Vec::new();
@@ -375,15 +376,15 @@ fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &Atomic
                 Word::Made(_) => unreachable!("results go to cores"),
             };
             let made = Word::Made(Box::new(make(job, place, &mut memory)));
-            // A core waits for no more than the ring holds.
+            // The ring has room for all jobs of a core.
             assert!(sender.send(core, made).is_ok(), "more results than jobs");
             sender.flush();
         }
     }
 }
 
-/// Bytes of memory that a job takes: its content, what is made of it, which a vector may hold twice while it grows, and the
-/// coder.
+/// Returns the bytes of memory that a job needs: its content, its result, which may take twice the space
+/// while the vector grows, and the coder.
 fn needed(job: &Job) -> u64 {
     let bytes = job.content.bytes();
     match (job.coding, job.sent) {
@@ -397,7 +398,7 @@ fn bytes_as_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Codes content, if there is memory for it.
+/// Encodes or decodes content, if there is memory for it.
 fn make(job: Job, place: Place, memory: &mut Share) -> JobResult {
     let used = Arc::clone(&place.used);
     let has_memory = memory.allows(used.results.load(Relaxed) + bytes_as_usize(needed(&job)));
@@ -425,7 +426,7 @@ fn coded(job: Job, place: &Place) -> JobResult {
     let bytes = content.bytes();
     let content = match content {
         Content::Copied(content) => content,
-        // The store has its memory back before the coder begins.
+        // The object is unpinned before the coder begins.
         Content::Pinned(object) => copied(bytes, |at| object.body(at)),
     };
     let made = match coding {
@@ -441,7 +442,7 @@ fn coded(job: Job, place: &Place) -> JobResult {
     JobResult { hash, key, twin, coding, sequence, came, bytes, _room: room }
 }
 
-/// So much of a body, of which `run` answers what lies together from a place on.
+/// Copies `bytes` bytes of a body. `run` returns the contiguous bytes from a position on.
 pub(crate) fn copied<'o>(bytes: u64, run: impl Fn(u64) -> Span<'o>) -> Vec<u8> {
     let mut content = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
     while (content.len() as u64) < bytes {

@@ -1,32 +1,34 @@
-//! Content out of a coding: the libraries' decoders, each with a bound on what comes out and on the memory that it takes.
+//! Decoding of content: the libraries' decoders, each with a bound on its output and its memory.
 //!
-//! What the origin sends is not trusted with either: a megabyte may say a gigabyte, and a stream may name the window that
-//! its decoder is to have. A decoder stops at the bound, whatever was to come.
+//! The origin's content is not trusted with either: a megabyte may expand to a gigabyte, and a stream may
+//! name the window that its decoder must allocate. A decoder stops at the bound, whatever follows.
 
 use std::io::Read;
 
 use crate::coding::Coding;
 
-/// How many times as long as what is coded content may be that is decoded, and stored. Pages and data that repeat
-/// themselves come to a tenth of that; deflate ends at 1032 times.
+/// Maximum ratio of decoded to encoded bytes of stored content. Repetitive pages and data reach a tenth of
+/// it; deflate ends at 1032.
 const TIMES_MAX: u64 = 256;
-/// Up to this it may be longer: a few bytes can stand for a page of one word.
+/// Decoded size up to which the ratio does not count: a few bytes can stand for a page of one word.
 const TIMES_COUNT_FROM_BYTES: u64 = 64 << 10;
-/// Of Zstandard's window, in bits: the 8 MiB that a recipient must have, and a sender must not go beyond (RFC 9659).
+/// Bits of Zstandard's window: the 8 MiB that a recipient must support, and a sender must not exceed (RFC
+/// 9659).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
 
-/// The most bytes that come of content of this length, where `bytes_max` is most for any.
+/// Returns the maximum decoded bytes for content of this length; `bytes_max` is the maximum for any content.
 pub(crate) fn decoded_bytes_max(coded_bytes: u64, bytes_max: u64) -> u64 {
     coded_bytes.saturating_mul(TIMES_MAX).max(TIMES_COUNT_FROM_BYTES).min(bytes_max)
 }
 
-/// Content as it was before it came into this coding; `None` if it is damaged, or longer than `bytes_max`.
+/// Decodes content from this coding; returns `None` if the content is damaged, or longer than `bytes_max`
+/// when decoded.
 pub(crate) fn decoded(sent: Coding, content: &[u8], bytes_max: u64) -> Option<Vec<u8>> {
     match sent {
         Coding::AsSent | Coding::Decoded => None,
         Coding::Gzip => all(flate2::bufread::MultiGzDecoder::new(content), bytes_max),
-        // RFC 7932 §9.1: seven bits that begin no stream. Encoders that go beyond the format announce windows of up to a
-        // gigabyte by them, and the library believes it.
+        // RFC 7932 §9.1: seven bits that begin no stream. Encoders that go beyond the format announce windows
+        // of up to a gigabyte with them, and the library allocates that.
         Coding::Brotli if content.first().is_some_and(|first| first & 0x7f == 0x11) => None,
         Coding::Brotli => all(brotli::Decompressor::new(content, READ_BYTES), bytes_max),
         Coding::Zstd => {
@@ -37,7 +39,7 @@ pub(crate) fn decoded(sent: Coding, content: &[u8], bytes_max: u64) -> Option<Ve
     }
 }
 
-/// What the Brotli decoder takes in at once.
+/// Input buffer of the Brotli decoder.
 const READ_BYTES: usize = 4096;
 
 fn all(decoder: impl Read, bytes_max: u64) -> Option<Vec<u8>> {
@@ -89,7 +91,7 @@ mod tests {
         let middle = damaged.len() / 2;
         damaged[middle] ^= 1;
         assert_eq!(decoded(Coding::Gzip, &damaged, 1 << 20), None, "gzip has a checksum");
-        // Two members are one content (RFC 1952 §2.2), as are two frames (RFC 8878 §3).
+        // Two gzip members form one content (RFC 1952 §2.2), as do two Zstandard frames (RFC 8878 §3).
         for coding in [Coding::Gzip, Coding::Zstd] {
             let twice = coded(coding, b"one ").into_iter().chain(coded(coding, b"two")).collect::<Vec<_>>();
             assert_eq!(decoded(coding, &twice, 1 << 20).as_deref(), Some(&b"one two"[..]), "{coding:?}");
@@ -107,7 +109,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes from a peer never panic, and never come to more than the bound.
+        /// Any bytes of an origin are decoded or refused without a panic, and never exceed the bound.
         #[test]
         fn any_bytes_are_content_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             for coding in Coding::ALL {

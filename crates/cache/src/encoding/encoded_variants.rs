@@ -1,27 +1,32 @@
-//! Twins: the content of a stored object in a coding that we have made of it, for clients that accept that; or without
-//! the coding that its origin sent it in, for clients that do not accept it.
+//! Encoded variants: the content of a stored object in a coding made here, for clients that accept it; or
+//! without the coding in which its origin sent it, for clients that do not accept that.
 //!
 //! ```text
-//!  a hit ─▶ its object, judged as ever ─▶ may be coded? which coding does the client like? ─▶ its twin there?
+//!  a hit ─▶ its object, judged as ever ─▶ may be coded? which coding does the client like? ─▶ variant there?
 //!                                                                          yes: its content, under the object's head
 //!                                                                          no:  the object's, and the owner is told
 //!                                                            decoded, no: the request waits, and looks again
 //!  owner ─▶ on the file? made already, or being made? ─▶ coding_pool ─▶ inserted, if the object is still the same
 //! ```
-//! A twin is an object of its own in the store: content without a head, under the key of its object with the coding and
-//! the number of that very object ([`Object::sequence`]) behind it. It is looked up after its object and with what was
-//! found there, so what hides that (a purge, a ban, another answer in its place, cookies) hides the twin, and a
-//! younger head is the twin's, too. What is left of a twin goes when it expires or is not asked for, as any object.
-//! Content that does not shrink, or cannot be decoded, has a twin without content, so that nobody tries again.
+//! An encoded variant is an object of its own in the store: content without a head, under the key of its
+//! object, followed by the coding and the sequence number of exactly that object ([`Object::sequence`]). It
+//! is looked up after its object, with the sequence number found there. So everything that hides the object
+//! (a purge, a ban, a newer answer, cookies) hides the variant, and a younger head applies to the variant,
+//! too. A variant whose object is gone expires or is evicted like any object. For content that does not
+//! shrink, or cannot be decoded, a variant without content is stored, so that the attempt is not repeated.
 //!
-//! *Bounds:* three twins an object, or the one that is decoded; those of the pool; a core asks for the same coding once a
-//! second at most; and who waits for what is decoded does so for [`DECODE_WAIT_MAX`], and then gets it as it is.
+//! *Bounds:* three variants an object, or the decoded one; those of the pool; a core asks for the same
+//! variant at most once a second; a request waits for decoded content at most [`DECODE_WAIT_MAX`], and then
+//! gets the content as stored.
 
 use std::time::Duration;
 
 use engine::{
     cores::clock,
-    store::{BodyLength, Filling, Hash, Lookup, NewObject, Object, Refused as Rejected, Shard, Turn},
+    store::{
+        BodyLength, EpochGuard, Hash, InsertRefusal as Rejected, Lookup, NewObject, Object, ObjectWriter,
+        Shard,
+    },
 };
 use tokio::{sync::oneshot, time::timeout};
 use wire::http1::{
@@ -47,22 +52,24 @@ use crate::{
     request::{Request, key},
 };
 
-/// How long a request waits for what is decoded: the thread may be busy with others' content, and gives way to the loops.
+/// Maximum wait of a request for decoded content: the thread may be busy with other content, and has a low
+/// priority.
 const DECODE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Which representation of an object answers a request.
+/// Representation of an object that answers a request.
 pub(crate) enum Representation<'t> {
-    /// The object as it is.
+    /// The object as stored.
     Stored,
-    /// This twin.
+    /// An encoded variant.
     Coded(Object<'t>, Coding),
-    /// One that is not there, and without which there is none for the client.
+    /// A decoded variant that is missing, and without which the client cannot be answered.
     ToBeDecoded,
-    /// The one that the client has by its `If-None-Match`: 304.
+    /// The variant that the client already has by its `If-None-Match`: 304.
     Had(Coding),
 }
 
-/// Makes the key of an object that of its twin; the twin's hash, which has the object's owner.
+/// Turns an object's key into that of its encoded variant. Returns the variant's hash, which has the same
+/// owner as the object.
 pub(crate) fn place(
     key: &mut Vec<u8>,
     object: Hash,
@@ -74,7 +81,7 @@ pub(crate) fn place(
     key::hash_of_variant(object, hash(key))
 }
 
-/// Whether an object is one of which twins are made.
+/// Returns whether encoded variants may be made of an object.
 fn has_twins(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
     meta.flags.has(Flags::MAY_BE_CODED)
         && !object.is_in_parts()
@@ -83,7 +90,7 @@ fn has_twins(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
         && object.tail().is_empty()
 }
 
-/// Whether an object is one that is decoded.
+/// Returns whether an object may be decoded.
 pub(crate) fn is_decodable(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
     meta.flags.has(Flags::MAY_BE_DECODED)
         && !object.is_in_parts()
@@ -92,25 +99,25 @@ pub(crate) fn is_decodable(core: &Core, object: &Object<'_>, meta: &StoredMeta) 
         && object.tail().is_empty()
 }
 
-/// Whether a client is to get without its coding what its origin sent in one. Who accepts only what it cannot have, or
-/// wants everything as the origin made it, gets that.
+/// Returns whether a client must get decoded content that its origin sent encoded. A client that accepts only
+/// codings that are unavailable, or wants the origin's representation, gets the content as stored.
 #[inline]
 pub(crate) fn wants_decoded(headers: &Headers<'_, '_>, sent: Coding) -> bool {
     let accepted = AcceptedCodings::of(headers);
     !accepted.accepts(sent) && accepted.accepts(Coding::Decoded) && !says_no_transform(headers)
 }
 
-/// What is asked for, and how.
+/// Representation that a request asks for.
 enum VariantRequest {
-    /// The object as it is.
+    /// The object as stored.
     Plain,
-    /// A twin, which is made if it is not there.
+    /// An encoded variant, which is made if it is missing.
     Twin(Coding),
-    /// A twin if it is there: the client has a part of it.
+    /// An encoded variant, only if it exists: the client already has a part of it.
     PartOf(Coding),
 }
 
-/// Whether the client wants everything as the origin made it (RFC 9111 §5.2.1.6).
+/// Returns whether the client demands the origin's representation (`no-transform`, RFC 9111 §5.2.1.6).
 pub(crate) fn says_no_transform(headers: &Headers<'_, '_>) -> bool {
     headers.has(KnownHeader::CacheControl)
         && headers
@@ -126,7 +133,8 @@ fn wanted(
     accepted: &AcceptedCodings,
 ) -> VariantRequest {
     if headers.has(KnownHeader::Range) {
-        // What is not coded can be read from anywhere, so a part is one of that unless the client has another.
+        // Stored content can be read from any offset, so a range is one of that content unless the client has
+        // a part of an encoded variant.
         let of_part = etag.and_then(|etag| policy::coding_of_part(headers, &etag));
         return match of_part.filter(|coding| accepted.accepts(*coding)) {
             None | Some(Coding::AsSent) => VariantRequest::Plain,
@@ -139,12 +147,12 @@ fn wanted(
     }
 }
 
-/// Chooses the representation of an object that may be coded, or decoded. `key` is the object's, and is left as it is;
-/// `head` its head, where the request has conditions.
+/// Chooses the representation of an object that may be encoded or decoded. `key` is the object's, and
+/// unchanged on return; `stored_head` is the object's head if the request has conditions.
 #[inline(never)]
 pub(crate) fn choose<'t>(
     core: &Core,
-    turn: &'t Turn<'_>,
+    turn: &'t EpochGuard<'_>,
     found @ (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
     request: &RequestHead<'_, '_>,
     stored_head: &[u8],
@@ -176,15 +184,15 @@ pub(crate) fn choose<'t>(
             ask(core, twin, hash, key, coding);
             Representation::Stored
         }
-        // It does not shrink; or its owner is writing just there.
+        // The content does not shrink, or its owner is writing to this index entry.
         Lookup::Hit(_) | Lookup::Miss | Lookup::Contended => Representation::Stored,
     }
 }
 
-/// Looks for a twin; its hash, and what is there. `key` is left as it is.
+/// Looks up an encoded variant. Returns its hash and the result; `key` is unchanged on return.
 #[inline]
 fn lookup<'t>(
-    turn: &'t Turn<'_>,
+    turn: &'t EpochGuard<'_>,
     (object, hash): (&Object<'_>, Hash),
     coding: Coding,
     key: &mut Vec<u8>,
@@ -196,10 +204,10 @@ fn lookup<'t>(
     (twin, found)
 }
 
-/// The same of an object that may be decoded.
+/// Chooses the representation of an object that may be decoded.
 fn choose_decoded<'t>(
     core: &Core,
-    turn: &'t Turn<'_>,
+    turn: &'t EpochGuard<'_>,
     (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
     headers: &Headers<'_, '_>,
     stored_head: &[u8],
@@ -217,7 +225,7 @@ fn choose_decoded<'t>(
         return Representation::Had(Coding::Decoded);
     }
     let is_wanted = wants_decoded(headers, meta.coding);
-    // Who takes either has a part of what is decoded, and wants another.
+    // A client that accepts both may have a part of the decoded variant, and want another part.
     let is_part = || {
         let of_part = etag().and_then(|etag| policy::coding_of_part(headers, &etag));
         headers.has(KnownHeader::Range) && of_part == Some(Coding::Decoded) && accepts(Coding::Decoded)
@@ -229,30 +237,30 @@ fn choose_decoded<'t>(
         Lookup::Hit(twin) if coding_of(&twin) == Some(Coding::Decoded) => {
             Representation::Coded(twin, Coding::Decoded)
         }
-        // It cannot be decoded.
+        // The content cannot be decoded.
         Lookup::Hit(_) => Representation::Stored,
         Lookup::Miss | Lookup::Contended if is_wanted => Representation::ToBeDecoded,
         Lookup::Miss | Lookup::Contended => Representation::Stored,
     }
 }
 
-/// What its record says that a twin is; that of one which does not shrink is no coding.
+/// Returns the coding in a variant's metadata; the record of content that does not shrink has none.
 fn coding_of(twin: &Object<'_>) -> Option<Coding> {
     StoredMeta::unpack(&twin.meta()).map(|meta| meta.coding)
 }
 
-/// What is there of a twin, for who only looks.
+/// State of an encoded variant, for explanations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VariantState {
-    /// So many bytes.
+    /// The variant exists, with this number of bytes.
     There(u64),
-    /// It would not shrink, or cannot be decoded.
+    /// The content would not shrink, or cannot be decoded.
     NotToBeHad,
-    /// Nothing.
+    /// The variant has not been made.
     NotThere,
 }
 
-/// What a hit would find. Runs on the owner's core.
+/// Returns the variant's state as a hit would find it. Runs on the owner's core.
 pub(crate) fn peek(
     core: &Core,
     shard: &Shard,
@@ -269,7 +277,7 @@ pub(crate) fn peek(
     }
 }
 
-/// Tells the owner that a twin is wanted.
+/// Asks the owner to make an encoded variant.
 #[cold]
 fn ask(core: &Core, twin: Hash, hash: Hash, key: &[u8], coding: Coding) {
     let now_ms = clock::monotonic_ms();
@@ -280,7 +288,7 @@ fn ask(core: &Core, twin: Hash, hash: Hash, key: &[u8], coding: Coding) {
     hand_over(core, ToCode { hash, key: key.to_vec(), coding, reply: None });
 }
 
-/// Gives it to the owner of the key.
+/// Sends the request to the owner of the key.
 fn hand_over(core: &Core, to_code: ToCode) {
     let owner = core.store.owner(to_code.hash);
     if owner == core.index {
@@ -290,18 +298,19 @@ fn hand_over(core: &Core, to_code: ToCode) {
     }
 }
 
-/// Waits until the object of a request has been decoded; `false` if it is not now.
+/// Waits until the object of a request has been decoded; returns `false` if that is not possible now.
 pub(crate) async fn decode(request: &Request) -> bool {
     let (reply, told) = oneshot::channel();
     with_core(|core| {
         let (hash, key) = (request.hash, request.key.clone());
         hand_over(core, ToCode { hash, key, coding: Coding::Decoded, reply: Some(reply) });
     });
-    // Nobody says anything where the ring is full, or the thread has ended.
+    // No reply comes if the ring is full, or the thread has ended.
     timeout(DECODE_WAIT_MAX, told).await == Ok(Ok(DecodeReply::LookAgain))
 }
 
-/// Has a twin made, or read from the file, unless that is so already; tells who waits. Runs on the owner's core.
+/// Makes an encoded variant, or reads it from the file, unless that is already under way; replies to the
+/// waiting request. Runs on the owner's core.
 pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
     let Some(coders) = &core.coders else { return };
     let shard = core.shard.borrow();
@@ -345,7 +354,7 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
     }
 }
 
-/// Who waited for what is decoded is counted where it is answered.
+/// Counts a refused job. Requests that wait for decoded content are counted where they are answered.
 fn count_refused(core: &Core, coding: Coding) {
     if coding != Coding::Decoded {
         core.count(Counter::CodingsRefused);
@@ -358,7 +367,7 @@ fn leave(core: &Core, twin: Hash, told: DecodeReply) {
     }
 }
 
-/// Takes in what the pool has made.
+/// Stores the results of the coding thread.
 pub(crate) async fn settle(mut results: engine::cores::mesh::Receiver<Word>) {
     let mut batch = Vec::new();
     loop {
@@ -372,7 +381,7 @@ pub(crate) async fn settle(mut results: engine::cores::mesh::Receiver<Word>) {
     }
 }
 
-/// Stores a twin, if its object is still there; what who waits for it is told.
+/// Stores an encoded variant if its object still exists. Returns the reply for waiting requests.
 async fn keep(made: JobResult) -> DecodeReply {
     let JobResult { hash, ref key, coding, sequence, ref came, bytes, .. } = made;
     let content = match came {
@@ -424,9 +433,9 @@ async fn keep(made: JobResult) -> DecodeReply {
     }
 }
 
-/// Writes a twin's content, a piece at a time, between which the loop serves its clients.
-async fn fill(begun: Result<Filling, Rejected>, content: &[u8]) -> Result<(), Rejected> {
-    // On the heap: the task would be larger by it.
+/// Writes a variant's content in pieces, between which the event loop serves its clients.
+async fn fill(begun: Result<ObjectWriter, Rejected>, content: &[u8]) -> Result<(), Rejected> {
+    // Boxed to keep the task small.
     let mut filling = Box::new(begun?);
     let mut rest = content;
     while !rest.is_empty() {

@@ -1,8 +1,8 @@
-//! Content into a coding: the libraries' encoders, each at one level.
+//! Encoding of content: the libraries' encoders, each at one level.
 //!
-//! The levels are those at which a millisecond more would save little: what is made here is made once, kept, and sent
-//! many times, by one thread that gives way to the loops (`docs/decisions/035-codings.md` has the figures). Another level
-//! or library makes other bytes, and needs another suffix for tags ([`Coding::tag_suffix`]).
+//! The levels are those at which a millisecond more would save little: a result is made once, kept, and sent
+//! many times, by one low-priority thread (`docs/decisions/035-codings.md` has the figures). Another level or
+//! library produces other bytes, and needs another suffix for entity tags ([`Coding::tag_suffix`]).
 
 use std::io::Write as _;
 
@@ -11,27 +11,29 @@ use flate2::{Compression, write::GzEncoder};
 
 use crate::coding::Coding;
 
-/// Of zlib's nine.
+/// Level of zlib, of nine.
 const GZIP_LEVEL: u32 = 6;
-/// Of Brotli's twelve: from here on it looks for matches as zlib's best does.
+/// Quality of Brotli, of twelve: from this level on it searches for matches like zlib's best.
 const BROTLI_QUALITY: i32 = 5;
-/// Bits of Brotli's window: 4 MiB, which all that is coded but the longest fits into.
+/// Bits of Brotli's window: 4 MiB, enough for all but the longest content.
 const BROTLI_WINDOW_BITS: i32 = 22;
-/// Of Zstandard's twenty-two. Its window there is 2 MiB, below the 8 MiB that clients must have (RFC 9659).
+/// Level of Zstandard, of twenty-two. Its window at this level is 2 MiB, below the 8 MiB that clients must
+/// support (RFC 9659).
 const ZSTD_LEVEL: i32 = 6;
 
-/// What content must lose to be worth while: a twentieth, and more than the fields cost that say so.
+/// Minimum saving that makes an encoding worthwhile: a twentieth of the content, and more than the added
+/// fields cost.
 const SHRINKS_BY_AT_LEAST: usize = 20;
 const SHRINKS_BYTES_MIN: usize = 64;
 
-/// The content in a coding; `None` if it does not shrink by a twentieth and 64 bytes.
+/// Encodes content; returns `None` if it does not shrink by a twentieth and 64 bytes.
 pub(crate) fn encoded(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
     let coded = encode(coding, content)?;
     let least = (content.len() / SHRINKS_BY_AT_LEAST).max(SHRINKS_BYTES_MIN);
     (coded.len() + least <= content.len()).then_some(coded)
 }
 
-/// `None` where an encoder fails: it writes into memory alone, so none does.
+/// Encodes content; returns `None` if the encoder fails, which does not happen as it writes to memory only.
 pub(crate) fn encode(coding: Coding, content: &[u8]) -> Option<Vec<u8>> {
     match coding {
         Coding::AsSent | Coding::Decoded => None,

@@ -1,4 +1,4 @@
-//! Content codings: compressed variants of stored objects, made off the loops.
+//! Content codings: encoded variants of stored objects, made outside of the event loops.
 
 pub(crate) mod codec_pool;
 pub(crate) mod decoders;

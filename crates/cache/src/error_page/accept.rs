@@ -1,23 +1,23 @@
-//! Which form of a page the reader asked for (RFC 9110 §12.5.1).
+//! Choice of a page's form by the client's `Accept` (RFC 9110 §12.5.1).
 
 /// A form that a page can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// For people, in a browser.
+    /// HTML, for people in a browser.
     Html,
-    /// For people, in a terminal; also where the request does not say.
+    /// Plain text, for people in a terminal; also if the request does not say.
     Plain,
-    /// For programs.
+    /// JSON, for programs.
     Json,
-    /// As `Json`, under the media type of RFC 9457, for those who name it.
+    /// JSON under the media type of RFC 9457, for clients that name it.
     ProblemJson,
 }
 
 impl Form {
-    /// Every form, the preferred first where a request likes several alike *and names them*.
+    /// Every form, the preferred first where a request gives several the same weight *and names them*.
     pub const ALL: [Form; 4] = [Form::Html, Form::ProblemJson, Form::Json, Form::Plain];
 
-    /// The value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub const fn content_type(self) -> &'static str {
         match self {
             Form::Html => "text/html; charset=utf-8",
@@ -38,8 +38,9 @@ impl Form {
 }
 
 /// Chooses the form by the value of `Accept`: the highest weight wins, then the more specific range, then the
-/// order of [`Form::ALL`]. Without `Accept`, with nothing but `*/*` (curl), or with nothing that we have, it is
-/// plain text: an error in an unwanted form helps more than 406 without words (RFC 9110 §15.5.7 permits it).
+/// order of [`Form::ALL`]. Without `Accept`, with only `*/*` (curl), or without an available form, the page
+/// is plain text: an error in an unwanted form helps more than 406 without words (RFC 9110 §15.5.7 permits
+/// it).
 pub(super) fn choose(accept: Option<&[u8]>) -> Form {
     let Some(accept) = accept else { return Form::Plain };
     let mut best = (0u16, 0u8, Form::Plain);
@@ -56,8 +57,8 @@ pub(super) fn choose(accept: Option<&[u8]>) -> Form {
     best.2
 }
 
-/// Weight in thousandths and specificity (0: `*/*`, 1: `text/*`, 2: the type itself) of the most specific range
-/// that covers a form.
+/// Returns the weight in thousandths and the specificity (0: `*/*`, 1: `text/*`, 2: the type itself) of the
+/// most specific range that covers a form.
 fn weight_of(accept: &[u8], form: Form) -> Option<(u16, u8)> {
     let (kind, subtype) = form.media();
     let mut found: Option<(u16, u8)> = None;
@@ -84,7 +85,7 @@ fn weight_of(accept: &[u8], form: Form) -> Option<(u16, u8)> {
     found
 }
 
-/// `q=0.8` as 800 (RFC 9110 §12.4.2); a weight that is none counts as 0, so that it never wins.
+/// Parses `q=0.8` as 800 (RFC 9110 §12.4.2); an invalid weight counts as 0, so that it never wins.
 fn quality(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, fraction) = match value {

@@ -1,12 +1,13 @@
-//! The page that is sent where no answer can be: what failed, on whose side, what to do, and the number of the
-//! request, for people (HTML, plain text) and programs (JSON, RFC 9457).
+//! Error pages: what failed, on whose side, what to do, and the number of the request, for people (HTML,
+//! plain text) and programs (JSON, RFC 9457).
 //!
 //! ```text
 //!  Fault ──words──> status · side · title · what · advice ─┐
 //!  Accept ──choose──> Form ────────────────────────────────┴─ render ──> Page { status, type, headers, body }
 //! ```
 //!
-//! Errors are rare, so a page is made when it is needed and may allocate. Whatever came from a peer is escaped.
+//! Errors are rare, so a page is rendered when it is needed and may allocate. Text from a client or an origin
+//! is escaped.
 use std::borrow::Cow;
 
 mod accept;
@@ -17,10 +18,10 @@ use crate::config::{OwnPage, Part, Place};
 pub use accept::Form;
 pub use words::{Fault, RETRY_AFTER_S, Rule, Side, Words};
 
-/// The style of a page: colours and sizes of the house (`look.md`), both themes, nothing from elsewhere.
+/// Style of a page: the project's colours and sizes (`look.md`), both themes, no external resources.
 const STYLE: &str = include_str!("page.css");
 
-/// A page, ready to be framed by whoever sends it.
+/// A rendered page; the caller adds the framing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The status code.
@@ -29,16 +30,15 @@ pub struct Page {
     pub reason: &'static str,
     /// The value of `Content-Type`.
     pub content_type: &'static str,
-    /// Further header lines, each ended by CRLF: `Cache-Control`, and what the status asks for (`Retry-After`,
-    /// `Allow`, `Content-Range`).
+    /// Further header lines, each ended by CRLF: `Cache-Control`, and the fields that the status requires
+    /// (`Retry-After`, `Allow`, `Content-Range`).
     pub headers: Cow<'static, str>,
-    /// The body; its length is the `Content-Length`, also where the request was HEAD.
+    /// The body; its length is the `Content-Length`, also for HEAD.
     pub body: Vec<u8>,
 }
 
-/// Makes the page for a fault. `request_id` is shown to the visitor; `accept` is the value of `Accept`, if the
-/// request had one and it could be read.
-/// `own` is the site's page, for people with a browser.
+/// Renders the page for a fault. `request_id` is shown to the visitor; `accept` is the value of `Accept`, if
+/// the request has a readable one. `own` is the site's own HTML page.
 pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>, own: Option<&OwnPage>) -> Page {
     let words = fault.words();
     let form = accept::choose(accept);
@@ -51,7 +51,7 @@ pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>, own: Option
         (Form::Json | Form::ProblemJson, _) => json(&mut body, &fault, &words, request_id),
     }
     let headers = match fault {
-        // RFC 9110 §15.5.17: so that the client learns what it could ask for.
+        // RFC 9110 §15.5.17: the client learns which ranges it could request.
         Fault::RangeNotSatisfiable { complete } => {
             Cow::Owned(format!("{}Content-Range: bytes */{complete}\r\n", headers(words.status)))
         }
@@ -66,16 +66,16 @@ pub fn render(fault: Fault, request_id: &str, accept: Option<&[u8]>, own: Option
         status: words.status,
         reason: words::reason(words.status),
         content_type: form.content_type(),
-        // A site's own page may have pictures and styles from where it likes.
+        // A site's own page may load pictures and styles from anywhere.
         headers: if own.is_some() { Cow::Owned(headers.replace(POLICY, "")) } else { headers },
         body: body.into_bytes(),
     }
 }
 
-/// What our own page is allowed to do: nothing.
+/// Content security policy of the built-in page: it may load nothing.
 const POLICY: &str = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n";
 
-/// Fills a site's own page.
+/// Fills the placeholders of a site's own page.
 fn fill(out: &mut String, page: &OwnPage, words: &Words, request_id: &str) {
     for part in page.parts() {
         match part {
@@ -91,7 +91,7 @@ fn fill(out: &mut String, page: &OwnPage, words: &Words, request_id: &str) {
 macro_rules! with_common_headers {
     ($($own:literal)?) => {
         concat!(
-            // An error is not worth keeping, and its form depends on Accept.
+            // An error must not be stored, and its form depends on Accept.
             "Cache-Control: no-store\r\n",
             "Vary: Accept\r\n",
             "X-Content-Type-Options: nosniff\r\n",
@@ -106,7 +106,7 @@ const COMMON_HEADERS: &str = with_common_headers!();
 const fn headers(status: u16) -> &'static str {
     const _: () = assert!(RETRY_AFTER_S == 5, "the literal below says 5");
     match status {
-        // RFC 9110 §15.5.6: an answer 405 must name what is allowed.
+        // RFC 9110 §15.5.6: a 405 must list the allowed methods.
         405 => with_common_headers!("Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"),
         // RFC 9110 §15.6.4, §10.2.3; RFC 6585 §4.
         429 | 503 => with_common_headers!("Retry-After: 5\r\n"),
@@ -130,7 +130,7 @@ fn side_in_words(side: Side) -> &'static str {
     }
 }
 
-/// The three stations of a request, each with how it fared.
+/// Returns the three stations of a request, each with its state.
 fn stations(side: Side) -> [(&'static str, &'static str, &'static str); 3] {
     const ARRIVED: (&str, &str) = ("well", "arrived");
     const WELL: (&str, &str) = ("well", "works");
@@ -222,8 +222,9 @@ fn plain(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     out.push('\n');
 }
 
-/// RFC 9457 §3, with members of our own: `code`, `side`, `rule`, `advice`, `operator_advice`, `request_id`.
-/// `type` is left out: it means `about:blank`, and then `title` should be the status's phrase (§4.2.1).
+/// Writes a problem document (RFC 9457 §3), with members of our own: `code`, `side`, `rule`, `advice`,
+/// `operator_advice`, `request_id`. `type` is left out: it means `about:blank`, and then `title` should be
+/// the status's phrase (§4.2.1).
 fn json(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     out.push_str("{\"status\":");
     out.push_str(itoa::Buffer::new().format(words.status));
@@ -250,7 +251,7 @@ fn json(out: &mut String, fault: &Fault, words: &Words, request_id: &str) {
     out.push_str("}\n");
 }
 
-/// Text for HTML content and quoted attributes.
+/// Escapes text for HTML content and quoted attributes.
 fn push_html(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -259,19 +260,19 @@ fn push_html(out: &mut String, text: &str) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Control characters have no place in HTML text, and NUL is not even allowed as a reference.
+            // Control characters are not allowed in HTML text, and NUL not even as a reference.
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
 }
 
-/// Text for a terminal: no control characters, so nothing that a peer sent can move the cursor.
+/// Writes text for a terminal: without control characters, so that a client's text cannot move the cursor.
 fn push_plain(out: &mut String, text: &str) {
     out.extend(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }));
 }
 
-/// Text for a JSON string (RFC 8259 §7).
+/// Escapes text for a JSON string (RFC 8259 §7).
 fn push_json(out: &mut String, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     for c in text.chars() {

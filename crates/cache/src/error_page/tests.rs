@@ -50,8 +50,8 @@ fn words_are_calm_and_codes_are_unique() {
         for part in [words.title, words.what, words.visitor, words.operator] {
             assert!(!part.contains('!') && !part.contains("  ") && !part.contains('\n'), "{part}");
         }
-        // RFC 9110 §15.5, §15.6: 4xx is the client's. The exception is the gateway's word for `only-if-cached`
-        // (RFC 9111 §5.2.1.7) and the two refusals that have only a 5xx.
+        // RFC 9110 §15.5, §15.6: 4xx is the client's fault. The exceptions are the 504 for `only-if-cached`
+        // (RFC 9111 §5.2.1.7) and the two refusals that exist only as 5xx.
         match words.side {
             Side::Website => assert!(matches!(words.status, 502 | 504)),
             Side::Accelerator => assert!(matches!(words.status, 503 | 508)),
@@ -72,7 +72,7 @@ fn statuses_bring_the_headers_that_they_must() {
     }
 }
 
-/// No rule is shown as a bare name: each is a phrase, and says where it is written.
+/// Every rule of the parsers is displayed as a phrase with the section of its RFC.
 #[test]
 fn every_rule_of_the_parsers_has_words_and_a_status() {
     for &rule in HeadRule::ALL {
@@ -124,7 +124,7 @@ fn html_is_whole_and_accessible() {
 }
 
 proptest! {
-    /// Nothing that a peer says adds a tag, whatever it is.
+    /// No text from a client adds a tag to a page.
     #[test]
     fn no_text_adds_a_tag(id in any::<String>()) {
         let bare = render(Fault::Overloaded, "y", HTML, None);
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// JSON strings hold no raw control character and no unescaped quote: read back by a naive reader.
+    /// A JSON string has no raw control character and no unescaped quote, and a simple reader reads it back.
     #[test]
     fn json_reads_back(given in any::<String>()) {
         let mut escaped = String::new();
@@ -159,7 +159,8 @@ proptest! {
     }
 }
 
-/// `look.md`: text at least 4.5 to 1 on its ground, marks and lines that mean something at least 3 to 1.
+/// `look.md`: text has a contrast of at least 4.5 to 1 with its background, meaningful symbols and lines at
+/// least 3 to 1.
 #[test]
 fn contrast_is_enough_in_both_themes() {
     let (dark, light) = STYLE.split_once("prefers-color-scheme:light").unwrap();
@@ -181,7 +182,7 @@ fn colour_of(theme: &str, name: &str) -> [f64; 3] {
     [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0)
 }
 
-/// WCAG 2.2, relative luminance and contrast ratio.
+/// Returns the contrast ratio of two colours (WCAG 2.2, relative luminance).
 fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
     let luminance = |colour: [f64; 3]| {
         let [r, g, b] =

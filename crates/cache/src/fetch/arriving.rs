@@ -1,19 +1,20 @@
-//! An origin's answer as it arrives: where its bytes are kept, and who may read them meanwhile.
+//! An arriving answer of an origin: the storage of its bytes, and the readers that share them meanwhile.
 //!
 //! ```text
 //!  AnswerHead ─▶ judge ─▶ Sink::Stored   into the segment that keeps it, read from there by all
-//!                      Sink::Large    through a window of chunks to who asked, and to the file in parts
-//!                      Sink::Passing  through a window of chunks to who asked
+//!                      Sink::Large    through a window of chunks to the client that asked, and to the file in parts
+//!                      Sink::Passing  through a window of chunks to the client that asked
 //! ```
-//! Where the data lives: bytes go from the origin's socket into the segment that keeps them; what is not kept goes
-//! through a bounded window of chunks on the heap ([`PASSING_CHUNKS_MAX`](crate::body::growing::PASSING_CHUNKS_MAX) of them for
-//! each answer). An answer that nobody reads any more and that is not stored is given up.
+//! Where the data is: bytes to be stored go from the origin's socket into their segment; other bytes go
+//! through a bounded window of chunks on the heap
+//! ([`PASSING_CHUNKS_MAX`](crate::body::growing::PASSING_CHUNKS_MAX) of them for each answer). An answer that
+//! is not stored is given up once no client reads it.
 
 use std::sync::Arc;
 
 use engine::{
     cores::clock,
-    store::{BodyLength, Filling, Hash, NewObject, Refused},
+    store::{BodyLength, Hash, InsertRefusal, NewObject, ObjectWriter},
 };
 
 use crate::{
@@ -40,22 +41,23 @@ use crate::{
     request::Request,
 };
 
-/// Where the bytes of a body go.
+/// Target of a body's bytes.
 enum Sink {
-    /// Into the store.
-    Stored(Box<Filling>),
-    /// Through a window of chunks, to those who read it now.
+    /// The store.
+    Stored(Box<ObjectWriter>),
+    /// A window of chunks, for the clients that read the body now.
     Passing(Arc<Window>),
-    /// Likewise, and to the file in parts.
+    /// A window of chunks for the clients, and parts on the file.
     Large(Box<Large>, Arc<Window>),
 }
 
-/// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
+/// Receives an answer to a fetch: decides where it goes, replies to the request and to those that wait, and
+/// moves the body there.
 pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, reply: Reply, entry: Entry) {
     let growing = Arc::new(GrowingState::new(lasts(&mut arrived)));
     let begun = with_core_of(request, |core| begin(core, request, &mut arrived, &entry));
     let Some(AnswerTarget { response, own, sink, first, compared }) = begun else {
-        // The connection is closed with the content in it, which is asked for in blocks.
+        // The object is fetched in slices, so the connection is closed with its content unread.
         entry.end(|| FetchOutcome::Again);
         return answer(reply, FetchOutcome::Again);
     };
@@ -63,8 +65,8 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     let shared = SharedAnswer { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
     let leader = SharedAnswer { response: own, ..shared.clone() }.join(false);
     if matches!(sink, Sink::Stored(_)) && !may_be_shared {
-        // No request that waited, and none that comes meanwhile, may use this answer: each asks the origin, all at once
-        // and not in turn.
+        // No waiting request, and none that arrives meanwhile, may use this answer: each asks the origin, all
+        // at once and not in turn.
         if entry.go_alone() {
             with_core(|core| {
                 core.count(Counter::WaitsInVain);
@@ -74,15 +76,16 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     } else if matches!(sink, Sink::Stored(_)) {
         entry.announce(&shared);
     } else if matches!(sink, Sink::Large(..)) {
-        // Only the leader may read this answer. The clients that waited each ask the origin, all at once and not in
-        // turn.
+        // Only the leader may read this answer. Each of the waiting clients asks the origin, all at once and
+        // not in turn.
         entry.go_alone();
     } else {
         entry.end(|| FetchOutcome::Alone);
     }
     drop(shared);
     if matches!(sink, Sink::Passing(_)) && !arrived.is_complete() {
-        // It goes at the pace of its reader, and is no use to the store: it does not hold up what is.
+        // The answer goes at the pace of its reader and is not stored, so it must not delay exchanges for the
+        // store.
         arrived.outlast();
     }
     answer(reply, leader);
@@ -92,9 +95,10 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     }
 }
 
-/// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
-fn note_refusal(core: &Core, request: &Request, refused: Refused, bans: u64) {
-    if refused == Refused::TooLarge && core.file.is_none() {
+/// Marks an object that is too large to store as hit-for-miss, so that requests pass side by side. With a
+/// file there is no mark, because the file may accept the object next time.
+fn note_refusal(core: &Core, request: &Request, refused: InsertRefusal, bans: u64) {
+    if refused == InsertRefusal::TooLarge && core.file.is_none() {
         hit_for_miss::leave(
             core,
             request.primary(),
@@ -107,32 +111,32 @@ fn note_refusal(core: &Core, request: &Request, refused: Refused, bans: u64) {
     }
 }
 
-/// Where an answer goes.
+/// Target of an answer.
 struct AnswerTarget {
     response: Arc<Response>,
-    /// As the one who asked gets it.
+    /// The response as sent to the client that caused the fetch.
     own: Arc<Response>,
     sink: Sink,
     first: Arc<Chunk>,
-    /// Under this key it is compared with what the visitor before was answered, when it is there.
+    /// Hash and key under which the complete answer is compared with the previous visitor's.
     compared: Option<(Hash, Vec<u8>)>,
 }
 
-/// `None`: the object is stored without its content, which is fetched in blocks.
+/// Decides where an answer goes. `None`: only the head is stored, and the content is fetched in slices.
 fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry) -> Option<AnswerTarget> {
     let bans = entry.bans();
     let Judgement { mut response, mut own, storing } = match &request.block {
         Some(block) => of_block(core, request, block, bans),
         None => judge(core, request, arrived, bans),
     };
-    // What a peer has said is for one, it has not stored either.
+    // An answer that a peer marked as private to one client was not stored there either.
     let is_wanted = |storing: &StorePlan| storing.is_kept || entry.is_waited_for(core);
     let storing = storing.filter(|storing| !arrived.is_for_one && is_wanted(storing));
     let is_for_waiters = storing.as_ref().is_some_and(|storing| !storing.is_kept);
     if arrived.is_for_one && response.is_stored() {
         response.standing = ResponseRole::Refused { too_large: false };
     }
-    // Where it is to be decoded, that is done with what is stored.
+    // Content to be decoded must be stored, because decoding works on stored objects.
     arrived.is_kept |= response.meta.flags.has(Flags::MAY_BE_DECODED);
     if let Some(storing) = &storing
         && own.is_none()
@@ -168,7 +172,8 @@ fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry
                 }
                 for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
                     if !is_for_waiters {
-                        response.standing = ResponseRole::Refused { too_large: refused == Refused::TooLarge };
+                        response.standing =
+                            ResponseRole::Refused { too_large: refused == InsertRefusal::TooLarge };
                     }
                 }
             }
@@ -182,8 +187,8 @@ fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry
     Some(AnswerTarget { response, own, sink, first, compared })
 }
 
-/// How long an answer is, at least, of which the content is fetched in blocks. What is larger than an object may be is
-/// stored so or not at all; but blocks must have room themselves.
+/// Returns the minimum length of an answer whose content is fetched in slices. An answer that exceeds the
+/// maximum object size is stored in slices or not at all; but the slices themselves must fit.
 fn blocks_from(core: &Core) -> u64 {
     let object_bytes_max = core.store.object_bytes_max();
     if object_bytes_max < 2 * slice::BLOCK_BYTES {
@@ -210,7 +215,7 @@ fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judgeme
     Judgement { response, own: None, storing: Some(storing) }
 }
 
-/// Stores an answer without its content.
+/// Stores an answer's head without its content.
 fn store_head(
     core: &Core,
     request: &Request,
@@ -258,8 +263,8 @@ fn new_object<'o>(
     }
 }
 
-/// Returns whether an answer is an event stream, which lasts for as long as its client likes; it is then allowed to be
-/// quiet for as long as a WebSocket.
+/// Returns whether an answer is an event stream, which lasts for as long as its client wants; it may then be
+/// silent for as long as a WebSocket.
 fn lasts(arrived: &mut AnswerHead) -> bool {
     let is_event_stream = arrived.is_event_stream();
     if is_event_stream {
@@ -271,16 +276,16 @@ fn lasts(arrived: &mut AnswerHead) -> bool {
     is_event_stream
 }
 
-/// The content of an answer.
+/// Content of an answer.
 pub(crate) enum Content {
-    /// It may still be arriving.
+    /// The content may still be arriving.
     Growing(Cursor),
-    /// All of it.
+    /// The complete content.
     Whole(Vec<u8>),
 }
 
-/// The answer to a request that is only passed: its body as it arrives, for this one reader. What has arrived by now
-/// goes out with the head; a small body is complete, and nobody has to wait for the rest.
+/// Starts the delivery of a passed answer to its only reader. Bytes that have already arrived are sent with
+/// the head; a small body is then complete, and no task has to wait for the rest.
 pub(crate) fn pass(mut arrived: Box<AnswerHead>, length: Option<u64>) -> Content {
     if let Some(whole) = arrived.take_whole() {
         with_core(|core| {
@@ -302,14 +307,14 @@ pub(crate) fn pass(mut arrived: Box<AnswerHead>, length: Option<u64>) -> Content
     if arrived.is_complete() {
         complete(None, &growing, Sink::Passing(window), arrived, || ());
     } else {
-        // Whoever reads on meets the same error again.
+        // An error of this read occurs again in the task that reads on.
         arrived.outlast();
         tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, None));
     }
     Content::Growing(cursor)
 }
 
-/// Moves a body from the origin to where it is kept, and ends the fetch.
+/// Moves a body from the origin to its target, and ends the fetch.
 async fn pump(
     mut arrived: Box<AnswerHead>,
     mut sink: Sink,
@@ -325,14 +330,14 @@ async fn pump(
             if arrived.is_complete() {
                 break Ok(());
             }
-            // On the heap, as all that only large bodies need: every fetch would be larger by it.
+            // Boxed: only large bodies need it, and it would make every fetch larger.
             let next = Box::pin(more_space(&mut sink, request, entry.as_ref())).await;
             chunk.append(Arc::clone(&next));
             chunk = next;
             continue;
         };
         let read = if let Sink::Passing(_) = sink {
-            // A passed answer has one reader: once that has gone, a silent origin is not waited for.
+            // A passed answer has one reader: once the reader is gone, a silent origin is not waited for.
             tokio::select! {
                 biased;
                 read = arrived.read(vacant) => read,
@@ -345,7 +350,7 @@ async fn pump(
             Ok(BodyRead::Bytes(bytes)) => bytes,
             Ok(BodyRead::End) => break Ok(()),
             Err(error) => {
-                // On the heap: it is rare.
+                // Boxed, because it is rare.
                 match Box::pin(rest(request, &mut arrived, came, &error)).await {
                     Some(going_on) => arrived = going_on,
                     None => break Err(error),
@@ -374,8 +379,8 @@ async fn pump(
             Sink::Passing(_) => false,
         };
         if is_kept && arrived.is_complete() {
-            // The object is linked before any reader can have read all of it, so that the next request finds it in the
-            // store.
+            // The object is linked before any reader can have read all of it, so that the next request finds
+            // it in the store.
             unpublished = bytes;
             break Ok(());
         }
@@ -400,13 +405,13 @@ async fn pump(
     });
 }
 
-/// Counts a fetch that is given up because no client reads its answer any more. The origin's connection is closed with
-/// the rest of the answer unread.
+/// Counts a fetch that is given up because no client reads its answer any more. The origin's connection is
+/// closed with the rest of the answer unread.
 fn give_up() {
     with_core(|core| core.count(Counter::FetchesGivenUp));
 }
 
-/// What an origin goes on with where a peer has broken off.
+/// Requests from the origin the rest of a body that a peer has broken off.
 async fn rest(
     request: Option<&Request>,
     broken: &mut AnswerHead,
@@ -417,7 +422,7 @@ async fn rest(
     peers::resume(request?, broken, came, error).await
 }
 
-/// The origin broke off in the middle of a body.
+/// Ends a fetch whose origin broke off in the middle of the body.
 fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &GrowingState) {
     tracing::warn!(%error, "origin closed the connection in the middle of a body");
     with_core(|core| {
@@ -432,7 +437,7 @@ fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &Grow
     growing.finish(End::Broken, &[]);
 }
 
-/// The first chunk of a body that is not stored, as large as it needs to be.
+/// Creates the first chunk of a body that is not stored, as large as it needs to be.
 fn passing_chunk(window: &Arc<Window>, length: Option<u64>) -> Arc<Chunk> {
     match length {
         Some(0) => Chunk::empty(),
@@ -445,10 +450,15 @@ fn passing_bytes(left: u64) -> usize {
     left.min(PASSING_CHUNK_BYTES as u64) as usize
 }
 
-/// Reserves room in the store, and the first of it; on the file alone where it is larger than memory takes.
-fn reserve(core: &Core, response: &Response, object: &StorePlan) -> Result<(Sink, Arc<Chunk>), Refused> {
+/// Reserves room in the store, and returns the sink with its first chunk; on the file alone if the object is
+/// too large for memory.
+fn reserve(
+    core: &Core,
+    response: &Response,
+    object: &StorePlan,
+) -> Result<(Sink, Arc<Chunk>), InsertRefusal> {
     if !response.meta.fits() {
-        return Err(Refused::TooLarge);
+        return Err(InsertRefusal::TooLarge);
     }
     let extra = response.extra();
     let body = response.length.map_or(BodyLength::Unknown, BodyLength::Exact);
@@ -475,7 +485,8 @@ fn reserve(core: &Core, response: &Response, object: &StorePlan) -> Result<(Sink
     }
 }
 
-/// The next chunk. A body that outgrows the store goes on through a window, for those who read it now.
+/// Returns the next chunk. A body that outgrows the store goes on through a window, for the clients that read
+/// it now.
 async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&Entry>) -> Arc<Chunk> {
     if let Sink::Stored(filling) = sink {
         let more = with_core(|core| filling.extend(&mut core.shard_mut()));
@@ -488,7 +499,7 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
                         note_refusal(core, request, refused, entry.bans());
                     }
                 });
-                // Nobody can join any more: the beginning of the body is going to be freed.
+                // No request can join any more: the beginning of the body is about to be freed.
                 if let Some(entry) = entry {
                     entry.end(|| FetchOutcome::Alone);
                 }
@@ -509,7 +520,8 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
     Chunk::passing(window, PASSING_CHUNK_BYTES)
 }
 
-/// The whole body is there: it is linked, unless it was purged while it arrived; then `publish` shows the last of it.
+/// Completes a body: the object is linked, unless it was purged meanwhile; then `publish` makes the last
+/// bytes readable.
 fn complete(
     entry: Option<&Entry>,
     growing: &GrowingState,
@@ -532,7 +544,7 @@ fn complete(
             }
         });
     }
-    // First into the store, then out of the table: a request in between finds one of the two.
+    // The object is stored before the fetch leaves the table: a request in between finds one of the two.
     if let Some(entry) = entry {
         entry.end(|| FetchOutcome::Again);
     }

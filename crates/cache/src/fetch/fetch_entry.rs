@@ -1,14 +1,14 @@
-//! A fetch's place in the table of its core, held by the task that fetches.
+//! Entry of a fetch in the table of its core, held by the task that fetches.
 
 use crate::{
     core::{Core, with_core},
     fetch::in_flight::{FetchOutcome, Number, SharedAnswer, answer},
 };
 
-/// A fetch's place in the table; it is taken out however the fetch ends.
+/// Entry of a fetch in the in-flight table; it is removed however the fetch ends.
 pub(crate) struct Entry {
     number: Number,
-    /// The youngest purge that was known when it began.
+    /// Number of the youngest purge known when the fetch began.
     bans: u64,
 }
 
@@ -17,17 +17,18 @@ impl Entry {
         Self { number, bans: core.invalidations.fetch_begins() }
     }
 
-    /// The number of the youngest purge that was known when the fetch began: whatever it brings is from after that.
+    /// Returns the number of the youngest purge that was known when the fetch began: the answer is newer than
+    /// that purge.
     pub(crate) fn bans(&self) -> u64 {
         self.bans
     }
 
-    /// Another accelerator is asked for it; or is not any more.
+    /// Records whether a peer is currently asked for the object.
     pub(crate) fn asks_peer(&self, is_asking: bool) {
         with_core(|core| core.in_flight.borrow_mut().asks_peer(self.number, is_asking));
     }
 
-    /// Leaves the answer for all who wait and for those to come.
+    /// Makes the answer available to all requests that wait, and to later ones.
     pub(crate) fn announce(&self, shared: &SharedAnswer) {
         with_core(|core| core.in_flight.borrow_mut().announce(self.number, shared));
     }
@@ -37,7 +38,7 @@ impl Entry {
         core.in_flight.borrow().is_waited_for(self.number)
     }
 
-    /// Keeps the body for the client that the fetch was begun for: the requests that waited ask the origin alone.
+    /// Keeps the body for the client for which the fetch began: each waiting request asks the origin itself.
     /// Returns whether there were any.
     pub(crate) fn go_alone(&self) -> bool {
         let waited = with_core(|core| core.in_flight.borrow_mut().go_alone(self.number));
@@ -48,13 +49,13 @@ impl Entry {
         has_waited
     }
 
-    /// Whether it was purged or became invalid meanwhile, or is so old that bans which are not kept any more may be about
-    /// it.
+    /// Returns whether the object was purged or invalidated meanwhile, or the fetch is so old that bans
+    /// already dropped might match it.
     pub(crate) fn is_forgotten(&self, core: &Core) -> bool {
         core.in_flight.borrow().is_forgotten(self.number) || core.invalidations.has_walked_past(self.bans)
     }
 
-    /// Takes the fetch out of the table, and tells those who waited for it.
+    /// Removes the fetch from the table, and replies to the requests that waited for it.
     pub(crate) fn end(&self, tell: impl Fn() -> FetchOutcome) {
         for other in with_core(|core| core.in_flight.borrow_mut().end(self.number)) {
             answer(other, tell());
@@ -64,7 +65,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // Who still waits asks the origin alone.
+        // Requests that still wait ask the origin themselves.
         self.end(|| FetchOutcome::Alone);
         with_core(|core| core.invalidations.fetch_ends(self.bans));
     }

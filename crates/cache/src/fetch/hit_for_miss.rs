@@ -1,19 +1,20 @@
-//! Notes that the answers for an address are not stored. A request that finds one passes at once, beside all others,
-//! with its own conditions and ranges, and does not wait for a fetch that will be of no use to it.
+//! Hit-for-miss: notes that the answers of an address are not stored. A request that finds a note is passed
+//! at once, side by side with all others, with its own conditions and ranges, and does not wait for a fetch
+//! that would be of no use to it.
 //!
-//! A note is a record of the store without a body. Its head is the reason. Its key is made of the address and of what
-//! the request showed of its visitor: a page that is private for visitors who have logged in may be for all others. So
-//! a request with a cookie leaves no note for one without, and one with credentials or a client's certificate none for
-//! either.
+//! A note is a store record without a body. Its head is the reason. Its key consists of the address and of
+//! the signs by which the request identified its visitor: a page that is private for logged-in visitors may
+//! be shared for all others. So a request with a cookie leaves no note for requests without, and a request
+//! with credentials or a client certificate leaves none for either.
 //!
-//! An answer with `Vary` leaves two records. The record of the address has the names in `Vary`. The record of the
-//! variant has the reason, under a key with the generation of the first record and the values of those fields, so that
-//! the note holds for that variant only.
+//! An answer with `Vary` leaves two records. The record of the address has the names in `Vary`. The record of
+//! the variant has the reason, under a key with the generation of the first record and the values of those
+//! fields, so that the note holds for that variant only.
 //!
-//! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
+//! *Bounds:* those of the store, which evicts notes like any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
 //! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
 
-use engine::store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn};
+use engine::store::{BodyLength, EpochGuard, Hash, Lookup, NewObject, Object, Shard};
 use smallvec::SmallVec;
 use wire::http1::head::Headers;
 
@@ -32,16 +33,17 @@ use crate::{
     site::SiteId,
 };
 
-/// For how long a note holds.
+/// Seconds for which a note holds.
 const NOTE_S: u32 = 60;
-/// For how much longer it is known that there was one: whoever comes then asks for the store again, but nobody waits for
-/// that, as 50 clients of a private page would once a minute.
+/// Seconds for which a note is still known after it has fallen due: the next request fetches for the store
+/// again, but no other request waits for that. Otherwise all 50 clients of a private page would wait once a
+/// minute.
 const DUE_S: u32 = 60;
 
-/// The beginning of the head of a note that holds the names in `Vary`; no reason begins with it.
+/// Prefix of the head of a note that holds the names in `Vary`; no reason begins with it.
 const VARIES: &[u8] = b"vary:";
 
-/// What a request shows of its visitor.
+/// Sign by which a request identifies its visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum VisitorSigns {
     Nothing = 0,
@@ -65,7 +67,7 @@ impl VisitorSigns {
         }
     }
 
-    /// Writes the key of an address's note into `key`; its hash, which has the address's owner.
+    /// Writes the key of an address's note into `key`. Returns its hash, which has the address's owner.
     fn place(self, primary: &[u8], hash: impl Fn(&[u8]) -> Hash, key: &mut Vec<u8>) -> Hash {
         key.clear();
         key.extend_from_slice(primary);
@@ -74,10 +76,10 @@ impl VisitorSigns {
     }
 }
 
-/// Whether a reason holds for who comes next, too, and a failure of the origin was none of it.
+/// Returns whether a reason also holds for the next request, and is not a failure of the origin.
 pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
-    // An answer that sets a cookie is its visitor's, whatever its status below 500. Other errors leave no note: while
-    // an origin fails, one request at a time is enough.
+    // An answer that sets a cookie is its visitor's alone, whatever its status below 500. Other errors leave
+    // no note: while an origin fails, one request at a time is enough.
     let is_failure = if why == Why::SetCookie { status >= 500 } else { status >= 400 };
     !is_failure
         && matches!(
@@ -98,8 +100,9 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
         )
 }
 
-/// Leaves a note for requests like this one. `bans` is the youngest purge that was known when the fetch began. `varies`
-/// has the names in the answer's `Vary`, and the request's fields. Runs on the owner's core.
+/// Leaves a note for requests like this one. `bans` is the number of the youngest purge that was known when
+/// the fetch began. `varies` has the names in the answer's `Vary`, and the request's fields. Runs on the
+/// owner's core.
 pub(crate) fn leave(
     core: &Core,
     primary: &[u8],
@@ -133,7 +136,8 @@ pub(crate) fn leave(
     insert(core, hash, &key, reason.as_bytes(), now_s, bans);
 }
 
-/// Makes the key of an address's note the key of a variant's note. Returns its hash, which has the address's owner.
+/// Turns the key of an address's note into the key of a variant's note. Returns its hash, which has the
+/// address's owner.
 fn variant(
     generation: u64,
     spec: &[u8],
@@ -143,7 +147,7 @@ fn variant(
     key: &mut Vec<u8>,
 ) -> Hash {
     key::append_variant(key, generation, spec, fields);
-    // The `N` tells this key from that of an encoded variant or a block.
+    // The `N` distinguishes this key from that of an encoded variant or a slice.
     key.push(b'N');
     key::hash_of_variant(hash(primary), hash(key))
 }
@@ -168,21 +172,21 @@ fn insert(core: &Core, hash: Hash, key: &[u8], head: &[u8], now_s: u64, bans: u6
     }
 }
 
-/// What a note says.
+/// Contents of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Why what comes is not stored.
+    /// Reason why the answers are not stored.
     pub(crate) reason: &'static str,
-    /// It is time to look whether that is still so.
+    /// True once the note has fallen due: the next request checks whether it still applies.
     pub(crate) is_due: bool,
-    /// When that time comes or came.
+    /// Time at which the note falls due.
     pub(crate) until_s: u64,
 }
 
-/// Why what comes for this request is not stored, if there is a note. `key` is a buffer.
+/// Returns the note that applies to a request, if there is one. `key` is a buffer.
 pub(crate) fn of(
     core: &Core,
-    turn: &Turn<'_>,
+    turn: &EpochGuard<'_>,
     primary: &[u8],
     (facts, fields): (&RequestFacts, &SentFields<'_>),
     now_s: u64,
@@ -192,12 +196,13 @@ pub(crate) fn of(
         Lookup::Hit(note) => Some(note),
         Lookup::Miss | Lookup::Contended => None,
     };
-    // A note about an answer that had expired on arrival is for `explain` only: requests wait for the next answer.
+    // A note about an answer that had expired on arrival is only for `explain`: requests wait for the next
+    // answer.
     find(core, primary, (facts, fields), now_s, look, |key| turn.hash(key), key)
         .filter(|note| note.reason != Why::Expired.name())
 }
 
-/// As [`of`], for who only looks. Runs on the owner's core.
+/// Does the same as [`of`] for explanations. Runs on the owner's core.
 pub(crate) fn peek(
     core: &Core,
     shard: &Shard,
@@ -231,10 +236,10 @@ fn find<'o>(
     Some(Note { reason: reason(&says)?, is_due: until_s <= now_s, until_s })
 }
 
-/// The head of a note.
+/// Head of a note: the reason, or the names in `Vary`.
 type Says = SmallVec<[u8; 1024]>;
 
-/// Returns the head of a note and the time at which it falls due; `None`: the note does not hold any more.
+/// Returns the head of a note and the time at which it falls due; `None` if the note no longer holds.
 fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
     if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
@@ -259,8 +264,8 @@ pub(crate) fn forget(core: &Core, primary: &[u8]) {
     }
 }
 
-/// Counts a request for a page that its origin answers. `is_by_cookie`: the page would be shared but for the request's
-/// cookies.
+/// Counts a request for a page that its origin answers. `is_by_cookie`: only the request's cookies keep the
+/// page from being shared.
 pub(crate) fn count_page(
     core: &Core,
     site: SiteId,
@@ -283,7 +288,7 @@ pub(crate) fn count_page(
     );
 }
 
-/// The words of a note as one of our own.
+/// Returns the static string equal to a note's reason.
 fn reason(bytes: &[u8]) -> Option<&'static str> {
     Why::ALL
         .iter()

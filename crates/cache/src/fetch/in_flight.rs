@@ -1,4 +1,4 @@
-//! The fetches under way on one core, by the hash of their key: who waits for them, and who may join.
+//! Fetches under way on one core, by the hash of their key, with the requests that wait for them or may join.
 
 use std::{collections::HashMap, hash::BuildHasherDefault, sync::Arc};
 
@@ -14,87 +14,90 @@ use crate::{
     request::Request,
 };
 
-/// Fetches under way on one core; a request beyond is passed through.
+/// Fetches under way on one core; a further request is passed through.
 const FETCHES_MAX: usize = 10_000;
 
-/// What a core asks of the owner of a key.
+/// Request of a core to the owner of a key.
 pub(crate) struct FetchRequest {
     pub(crate) request: Arc<Request>,
-    /// What is stored already must not be used (RFC 9111 §5.2.1.4).
+    /// True if a stored answer must not be used (RFC 9111 §5.2.1.4).
     pub(crate) anew: bool,
-    /// It was not storable the last time, and will hardly be: nobody waits for what comes of it.
+    /// True if the last answer was not storable, so that the next will hardly be: no other request waits for
+    /// this fetch.
     pub(crate) alone: bool,
     pub(crate) reply: Reply,
 }
 
-/// What one who asked is told.
+/// Reply to the core that requested the fetch.
 pub(crate) enum FetchReply {
-    /// What the origin says before its answer; more is to come.
+    /// An interim answer of the origin; the next reply follows on `next`.
     Interim { head: Vec<u8>, next: oneshot::Receiver<FetchReply> },
-    /// How it goes on.
+    /// The outcome of the fetch.
     Outcome(FetchOutcome),
 }
 
-/// Where one who asked is told.
+/// Channel to a request that waits for the fetch.
 pub(crate) type Reply = oneshot::Sender<FetchReply>;
 
-/// How a miss goes on.
+/// Outcome of a fetch, for one request.
 pub(crate) enum FetchOutcome {
     /// The answer: its head, and its body as it arrives.
     Body {
-        /// The head and what is known of the body.
+        /// Head and metadata of the response.
         response: Arc<Response>,
-        /// The reader's place in the body.
+        /// The reader's position in the body.
         cursor: Cursor,
-        /// Someone else's fetch was joined.
+        /// True if the request joined another request's fetch.
         collapsed: bool,
     },
-    /// It is in the store by now: look again.
+    /// The object is in the store by now; the request must look it up again.
     Again,
-    /// The origin says (304) that the stored object is still the same: it may be used, fresh or not. The lines are the
-    /// `Set-Cookie` fields of the 304, for this client alone.
+    /// The origin has validated the stored object with a 304: the object may be used, fresh or not. The lines
+    /// are the `Set-Cookie` fields of the 304, for this client alone.
     Validated { set_cookie: Vec<u8> },
-    /// The origin fails, and what is stored may be shown in the place of that.
+    /// The origin fails, and the stored answer may be served stale instead.
     StandIn,
-    /// A block was asked for, and the origin has another version of the object by now; this one is dropped.
+    /// The request was for a slice, and the origin has another version of the object by now; the stored
+    /// version is dropped.
     OtherVersion,
-    /// A block was asked for, and the origin does not send it.
+    /// The request was for a slice, and the origin does not send it.
     NoBlock,
-    /// The answer is for one client only, or there is no room: ask the origin for yourself.
+    /// The answer is for one client only, or there is no room: the request must ask the origin itself.
     Alone,
     /// The origin failed.
     Failed(OriginError),
 }
 
-/// Answers one who asked. A client that has gone away does not want its answer any more: that is no error.
+/// Sends the outcome to a waiting request. If its client has gone, the outcome is dropped, which is no error.
 pub(crate) fn answer(reply: Reply, start: FetchOutcome) {
     let _ = reply.send(FetchReply::Outcome(start));
 }
 
-/// Tells one who asked what the origin says before its answer.
+/// Sends an interim answer of the origin to a waiting request.
 pub(crate) fn tell_interim(reply: &mut Reply, head: Vec<u8>) {
     let (later, next) = oneshot::channel();
     let _ = std::mem::replace(reply, later).send(FetchReply::Interim { head, next });
 }
 
-/// A fetch under way, as its owner sees it.
+/// A fetch under way, in its owner's table.
 struct FetchEntry {
-    /// Whose key it is; a purge names the part of it that all variants share.
+    /// The request that began the fetch; purges match the part of its key that all variants share.
     request: Arc<Request>,
-    /// Only the client that asked first gets this response body: it is being stored in parts, or will hardly be stored.
-    /// Other clients find the object when all of it is.
+    /// True if only the client that asked first gets this response body: it is being stored in parts, or will
+    /// hardly be stored. Other clients find the object when it is complete.
     is_alone: bool,
-    /// Another accelerator is being asked for it, which may ask us for the same.
+    /// True while a peer is asked for the object; that peer might ask this accelerator for the same object.
     asks_peer: bool,
-    /// Which of the fetches that this core began it is.
+    /// Serial number of the fetch on this core.
     number: u64,
-    /// Who asked before the origin had answered.
+    /// Requests that wait for the head of the answer.
     waiting: Vec<Reply>,
-    /// The answer, once its head is there and if it may be shared; keeps the first chunk for those who join later.
+    /// The answer, once its head has arrived and if it may be shared; holds the first chunk for requests that
+    /// join later.
     started: Option<SharedAnswer>,
 }
 
-/// An answer that others may join.
+/// An answer that further requests may join.
 #[derive(Clone)]
 pub(crate) struct SharedAnswer {
     pub(crate) response: Arc<Response>,
@@ -103,33 +106,33 @@ pub(crate) struct SharedAnswer {
 }
 
 impl SharedAnswer {
-    /// A reader of it from its first byte.
+    /// Creates a reader of the answer from its first byte.
     pub(crate) fn join(&self, collapsed: bool) -> FetchOutcome {
         let cursor = Cursor::new(Arc::clone(&self.growing), Arc::clone(&self.first));
         FetchOutcome::Body { response: Arc::clone(&self.response), cursor, collapsed }
     }
 }
 
-/// Which fetch of the table; after a purge there may be another under the same hash.
+/// Number of a fetch; after a purge there may be another fetch under the same hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number {
     hash: Hash,
     number: u64,
 }
 
-/// What becomes of one who asks.
+/// Result of looking for a fetch to join.
 pub(crate) enum Place {
-    /// A fetch was under way: it is answered, or will be.
+    /// The request joined a fetch: it is answered, or will be.
     Joined,
-    /// A fetch of another key with the same hash, or one that nobody may join, is under way.
+    /// A fetch of another key with the same hash, or a fetch that cannot be joined, is under way.
     Alone(FetchRequest),
-    /// There is none, and no room for another.
+    /// No fetch is under way, and there is no room for another.
     Full(FetchRequest),
-    /// There is none: one is to be begun.
+    /// No fetch is under way: one must begin.
     Vacant(FetchRequest),
 }
 
-/// The table.
+/// Table of the fetches under way on one core.
 #[derive(Default)]
 pub(crate) struct InFlight {
     fetches: HashMap<Hash, FetchEntry, BuildHasherDefault<IdentityHasher>>,
@@ -137,9 +140,9 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Joins the fetch under way for a key, if there is one. `is_still_good` says whether what it brings was not purged
-    /// since it began: then it goes on for those who asked before, and is not stored. Who must not join (`may_join`) asks
-    /// alone.
+    /// Joins the fetch under way for a key, if there is one. If `is_still_good` returns false, the fetch's
+    /// answer was purged since the fetch began: then the fetch goes on for earlier requests only, and is not
+    /// stored. A request without `may_join` asks the origin alone.
     pub(crate) fn join(
         &mut self,
         want: FetchRequest,
@@ -151,17 +154,17 @@ impl InFlight {
         let Some(under_way) = self.fetches.get_mut(&want.request.hash) else {
             return if is_full { Place::Full(want) } else { Place::Vacant(want) };
         };
-        // Each would wait for the other.
+        // The two accelerators would wait for each other.
         let is_circle = under_way.asks_peer && want.request.is_of_peer;
         if under_way.is_alone || !may_join || is_circle || under_way.request.key != want.request.key {
-            // The object is being written to the file, and can be read when that is done; or nobody expects it to be
-            // stored at all. Or two keys have the same 64-bit hash: still right.
+            // The object is being written to the file, and can be read once that is done; or it will hardly
+            // be stored; or two keys have the same 64-bit hash, and asking alone is right for that too.
             return Place::Alone(want);
         }
         let is_purged =
             under_way.started.as_ref().is_some_and(|shared| !is_still_good(&want.request, &shared.response));
-        // No request joins an answer that is for those who waited. The next request begins the next fetch, and others
-        // wait for that one.
+        // No request joins an answer that is only for those who already waited. The next request begins the
+        // next fetch, which further requests join.
         let is_over = under_way
             .started
             .as_ref()
@@ -172,7 +175,8 @@ impl InFlight {
         }
         Trace::joins(want.request.trace.as_ref(), under_way.request.trace.as_ref());
         match &under_way.started {
-            // Its head came so long ago that it is stale for who asks now; it goes on for those who asked in time.
+            // The head arrived so long ago that it is stale for this request; the fetch goes on for earlier
+            // requests.
             Some(shared) if !shared.response.is_fresh(now_s) => return Place::Alone(want),
             Some(shared) => answer(want.reply, shared.join(true)),
             None => under_way.waiting.push(want.reply),
@@ -180,7 +184,7 @@ impl InFlight {
         Place::Joined
     }
 
-    /// Enters a fetch that begins; its key's hash has no place in the table yet.
+    /// Enters a new fetch; the table has no entry for the hash of its key yet.
     pub(crate) fn begin(&mut self, FetchRequest { request, alone, .. }: &FetchRequest) -> Number {
         let number = self.begun;
         self.begun += 1;
@@ -200,19 +204,19 @@ impl InFlight {
         self.fetches.get_mut(&number.hash).filter(|under_way| under_way.number == number.number)
     }
 
-    /// Another accelerator is asked for it; or is not any more.
+    /// Records whether a peer is currently asked for the object.
     pub(crate) fn asks_peer(&mut self, number: Number, is_asking: bool) {
         if let Some(under_way) = self.of(number) {
             under_way.asks_peer = is_asking;
         }
     }
 
-    /// Whether a fetch was purged or became invalid meanwhile.
+    /// Returns whether a fetch was purged or became invalid meanwhile.
     pub(crate) fn is_forgotten(&self, number: Number) -> bool {
         self.fetches.get(&number.hash).is_none_or(|under_way| under_way.number != number.number)
     }
 
-    /// Takes a fetch out of the table, and returns who waited for it.
+    /// Removes a fetch from the table, and returns the requests that wait for it.
     pub(crate) fn end(&mut self, number: Number) -> Vec<Reply> {
         if self.is_forgotten(number) {
             return Vec::new();
@@ -220,8 +224,8 @@ impl InFlight {
         self.fetches.remove(&number.hash).map(|ended| ended.waiting).unwrap_or_default()
     }
 
-    /// Only the client that asked first gets the response body; who waited is returned. The fetch stays in the table,
-    /// so that the object is stored once, and not at all if it is purged meanwhile.
+    /// Keeps the response body for the client that asked first, and returns the waiting requests. The fetch
+    /// stays in the table, so that the object is stored once, and not at all if it is purged meanwhile.
     pub(crate) fn go_alone(&mut self, number: Number) -> Vec<Reply> {
         self.of(number)
             .map(|under_way| {
@@ -231,15 +235,15 @@ impl InFlight {
             .unwrap_or_default()
     }
 
-    /// Returns whether requests wait for a fetch, beside the one that it was begun for.
+    /// Returns whether further requests wait for a fetch, besides the one for which it began.
     pub(crate) fn is_waited_for(&self, number: Number) -> bool {
         self.fetches
             .get(&number.hash)
             .is_some_and(|under_way| under_way.number == number.number && !under_way.waiting.is_empty())
     }
 
-    /// The answer may be shared: tells who waited, and leaves it for those to come. (Who waited when it was purged has
-    /// asked again, and nobody may join.)
+    /// Shares the answer with the waiting requests and with later ones. (Requests that waited at the time of
+    /// a purge have asked again, and such a fetch cannot be joined.)
     pub(crate) fn announce(&mut self, number: Number, shared: &SharedAnswer) {
         let Some(under_way) = self.of(number) else { return };
         under_way.started = Some(shared.clone());
@@ -248,12 +252,12 @@ impl InFlight {
         }
     }
 
-    /// Takes the fetches for an object and its variants out of the table, because it was purged or has become invalid:
-    /// their responses are not stored, nobody joins them any more, and clients that wait for them ask again. A client
-    /// that reads one already goes on, as does the client that it was begun for: they asked before the purge. Answers
-    /// whether there was such a fetch.
+    /// Removes the fetches for an object and its variants from the table, because the object was purged or
+    /// invalidated. Their responses are not stored, no request joins them any more, and waiting requests ask
+    /// again. A client that already reads a response goes on, and so does the client for which the fetch
+    /// began: they asked before the purge. Returns whether there was such a fetch.
     pub(crate) fn forget(&mut self, primary: &[u8]) -> bool {
-        // A fetch of a variant has another hash than the URL; few are under way at once.
+        // A fetch of a variant has another hash than the URL; few fetches are under way at once.
         let forgotten: Vec<_> =
             self.fetches.extract_if(|_, under_way| under_way.request.primary() == primary).collect();
         let any = !forgotten.is_empty();
@@ -318,7 +322,7 @@ mod tests {
             let number = table.begin(&want(alone).0);
             let (second, mut answered) = want(alone);
             assert_eq!(matches!(table.join(second, true, 0, |_, _| true), Place::Joined), waits);
-            // Who waits has no answer yet; who does not has been given back to ask alone.
+            // A waiting request has no answer yet; another has been given back to ask alone.
             assert_eq!(matches!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty)), waits);
             assert_eq!(table.end(number).len(), usize::from(waits));
             assert!(matches!(table.join(want(false).0, true, 0, |_, _| true), Place::Vacant(_)));

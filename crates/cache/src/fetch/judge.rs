@@ -1,4 +1,5 @@
-//! *backend_response*: whether and under which key an origin's answer is stored, and what is kept of its head.
+//! *backend_response*: decides whether and under which key an origin's answer is stored, and which fields of
+//! its head are kept.
 
 use engine::{cores::clock, store::Hash};
 use wire::http1::{fields::append_field, framing::Framing, head::ResponseHead, known::KnownHeader};
@@ -26,24 +27,26 @@ use crate::{
     tags::{self, TooMany},
 };
 
-/// Under which key and until when an answer is stored.
+/// Key and lifetime in the store of an answer.
 pub(crate) struct StorePlan {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) expires_s: u32,
-    /// Later requests find the answer. Otherwise the requests that wait read it, and it is dropped.
+    /// True if later requests find the answer. Otherwise only the waiting requests read it, and it is then
+    /// dropped.
     pub(crate) is_kept: bool,
-    /// Its visitor had a cookie, and it does not say that all others may have it too: its max-age alone does.
+    /// True if the request had a cookie and the answer is shared because of its max-age alone, not because it
+    /// says that all clients may have it.
     pub(crate) is_shared_by_age: bool,
 }
 
-/// An answer and what becomes of it.
+/// An answer, and whether and how it is stored.
 pub(crate) struct Judgement {
     pub(crate) response: Response,
-    /// For the client that is fetched for, where it differs: with the fields that nobody else may have
-    /// (`private="…"`, `no-cache="…"`; RFC 9111 §5.2.2.4, §5.2.2.7).
+    /// Response for the client of the fetch, if it differs: it includes the fields that no other client may
+    /// get (`private="…"`, `no-cache="…"`; RFC 9111 §5.2.2.4, §5.2.2.7).
     pub(crate) own: Option<Response>,
-    /// `None`: it is not stored.
+    /// Plan for the store; `None` if the answer is not stored.
     pub(crate) storing: Option<StorePlan>,
 }
 
@@ -55,22 +58,23 @@ fn length_of(framing: Framing) -> Option<u64> {
     }
 }
 
-/// How long the content would be that an answer to HEAD does not have, where its head says so (RFC 9110 §8.6).
+/// Returns the length of the content that GET would get, from the head of an answer to HEAD, if stated (RFC
+/// 9110 §8.6).
 fn length_told(head: &ResponseHead<'_, '_>) -> Option<u64> {
     std::str::from_utf8(head.known(KnownHeader::ContentLength)?).ok()?.parse().ok()
 }
 
-/// The times of the exchange, for a response whose head has just arrived.
+/// Returns the times of the exchange, for a response whose head has just arrived.
 pub(crate) fn times(requested_ms: u64) -> Times {
     Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
 }
 
-/// What a fetch asks for: it is a GET, whatever it is made for.
+/// Returns the facts of a fetch, which is a GET whatever request it is made for.
 pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
     RequestFacts { method: Method::Get, ..core.facts_of(request) }
 }
 
-/// The knobs.
+/// Returns the storage rules of a site.
 fn rules(core: &Core, site: SiteId) -> StoreRules {
     let SiteRules { removes_set_cookie, default_ttl, grace, stale_if_error, .. } = core.sites.rules(site);
     StoreRules {
@@ -82,8 +86,8 @@ fn rules(core: &Core, site: SiteId) -> StoreRules {
     }
 }
 
-/// *backend_response*: decides whether the answer to a fetch is stored, and makes what is kept of its head.
-/// `bans` is the youngest purge that was known when the fetch began.
+/// *backend_response*: decides whether the answer to a fetch is stored, and builds the head to keep. `bans`
+/// is the number of the youngest purge that was known when the fetch began.
 pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u64) -> Judgement {
     let times = times(answer.requested_ms);
     let length = length_of(answer.framing);
@@ -122,8 +126,8 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
         }
         Err(why) => {
             core.count(Counter::Uncacheable);
-            // A note about an answer that had expired on arrival is for `explain` only: requests wait for the next
-            // answer.
+            // A hit-for-miss note about an answer that had expired on arrival is only for `explain`: requests
+            // wait for the next answer.
             if hit_for_miss::is_lasting(why, head.status) || why == Why::Expired && head.status < 400 {
                 let sent = request.head();
                 let manner = core.manner(request.site);
@@ -149,7 +153,8 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
                 response.may_be_late = true;
                 response.variant =
                     facts.vary.as_ref().ok().map(Vary::spec).filter(|spec| !spec.is_empty()).map(|spec| {
-                        // No object is stored under this key: it is compared with the keys of the requests that wait.
+                        // No object is stored under this key: it is only compared with the keys of the
+                        // waiting requests.
                         let mut key = request.primary().to_vec();
                         let sent = request.head();
                         let manner = core.manner(request.site);
@@ -170,17 +175,17 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
     }
 }
 
-/// The fields that are not kept with an answer: those that the answer itself names (`said`), and `Set-Cookie` where the
-/// site has it removed.
+/// Returns the fields that are not kept with an answer: those that the answer itself names (`said`), and
+/// `Set-Cookie` if the site's rules remove it.
 pub(crate) fn omitted(core: &Core, site: SiteId, said: &[Box<str>]) -> Vec<Box<str>> {
     let by_rule = core.sites.rules(site).removes_set_cookie.then(|| Box::from("set-cookie"));
     said.iter().cloned().chain(by_rule).collect()
 }
 
-/// The freshness of a response that had expired on arrival, for the requests that waited for it. They get it as if it
-/// had come at once, if it would have been fresh then, no credentials are in play, and the response does not insist on
-/// being validated. With `--cookies rfc` the letter of RFC 9111 §4.2.3 holds, by which the time that the origin takes
-/// is age.
+/// Returns the freshness of a response that had expired on arrival, for the requests that waited for it. They
+/// get it as if it had arrived at once, if it would have been fresh then, no credentials are involved, and
+/// the response does not require validation. With `--cookies rfc` the letter of RFC 9111 §4.2.3 applies, by
+/// which the origin's response time counts as age.
 fn at_once(
     core: &Core,
     request: &Request,
@@ -204,7 +209,7 @@ fn at_once(
     }
 }
 
-/// Bytes that are counted for an answer of unknown length.
+/// Bytes that are assumed for an answer of unknown length.
 const UNKNOWN_BYTES: u64 = 64 << 10;
 
 /// Returns whether an answer may be stored although its path has many queries ([`query_shares`](crate::fetch::query_shares)).
@@ -221,7 +226,7 @@ fn has_room_for_query(
         core.queries.others_take(bytes);
         return true;
     };
-    // A large object takes room as its blocks come. An object that is stored already has its room.
+    // A large object takes room as its slices arrive. An object that is already stored has its room.
     let is_large = response.length.is_some_and(|length| length > core.store.object_bytes_max());
     if is_large || core.shard_mut().lookup_owned(hash, key).is_some() {
         return true;
@@ -247,8 +252,9 @@ fn has_room_for_query(
     }
 }
 
-/// The freshness of an answer that a peer sent. An operator's lifetime counts from the arrival at the peer, and does
-/// not begin anew here. At least a second of it is left, so that the requests that wait get the answer.
+/// Returns the freshness of an answer that a peer sent. An operator's lifetime counts from the arrival at the
+/// peer, and does not begin again here. At least a second of it is left, so that the waiting requests get the
+/// answer.
 pub(crate) fn of_peer(freshness: Freshness) -> Freshness {
     if !freshness.source.is_operators() {
         return freshness;
@@ -257,7 +263,7 @@ pub(crate) fn of_peer(freshness: Freshness) -> Freshness {
     Freshness { lifetime_s: ttl_s.max(freshness.initial_age_s.saturating_add(1)), ..freshness }
 }
 
-/// Takes in whether a page says how long it is fresh ([`Majority`](crate::admin::majority::Majority)).
+/// Counts whether a page states its freshness ([`Majority`](crate::admin::majority::Majority)).
 fn note_freshness(core: &Core, request: &Request, is_without: bool) {
     if is_without {
         core.count(Counter::WithoutFreshness);
@@ -271,7 +277,7 @@ fn note_freshness(core: &Core, request: &Request, is_without: bool) {
     }
 }
 
-/// Whether an answer may be stored, and by which tags it is purged then, if it has fields for them.
+/// Decides whether an answer may be stored. Returns its freshness, and its purge tags if it has tag fields.
 pub(crate) fn storable(
     core: &Core,
     site: SiteId,
@@ -297,7 +303,7 @@ pub(crate) fn storable(
     }
 }
 
-/// The words of an answer's tags, where peers may have to be told them.
+/// Returns the text of an answer's tags, if there are peers that may need it.
 pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
     if core.peers.is_none() {
         return Vec::new();
@@ -305,7 +311,8 @@ pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
     tags::text(head.headers.iter(), &core.config.tags)
 }
 
-/// Whether an answer depends on what only we tell origins of their clients: what clients say there is in no key.
+/// Returns whether an answer varies by a field that describes the client's certificate: clients' own values
+/// of such fields are not in any key.
 fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
     let ours = core.sites.table.certificate_fields();
     !ours.is_empty()
@@ -315,9 +322,10 @@ fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
             .is_ok_and(|vary| ours.iter().any(|field| vary.names(&field.to_ascii_lowercase())))
 }
 
-/// The answer to POST, if it says that it is what GET would bring of the same address, and for how long (RFC 9110 §9.3.3);
-/// and until when it is kept. One that varies is left to GET. `bans` is the youngest purge that was known when it was
-/// asked.
+/// Returns the answer to a POST as a storable answer to GET, and the time until which it is kept, if the
+/// answer states that it is what GET would get from the same address, and for how long (RFC 9110 §9.3.3). An
+/// answer that varies is left to GET. `bans` is the number of the youngest purge that was known when the
+/// request was sent.
 pub(crate) fn as_get(
     core: &Core,
     request: &Request,
@@ -334,12 +342,13 @@ pub(crate) fn as_get(
     if asked.ruled.pass.is_some() {
         return None;
     }
-    // What was passed was sent its cookies, whatever the site's rules make of them.
+    // A passed request was sent with its cookies, whatever the site's rules do with cookies.
     asked.cookie = request.head().headers.has(KnownHeader::Cookie);
     let (freshness, tags) = storable(core, request.site, &asked, head, &facts, times).ok()?;
     let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
     let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
-    // A cookie that the answer to a POST sets makes it its client's, also where the site has `Set-Cookie` removed.
+    // A cookie set by the answer to a POST makes the answer its client's alone, even if the site removes
+    // `Set-Cookie`.
     let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
     let length = length_of(answer.framing);
     let omit = omitted(core, request.site, &facts.directives.omit);
@@ -351,7 +360,7 @@ pub(crate) fn as_get(
     fits.then(|| (response, kept_until_s(core, &freshness, times)))
 }
 
-/// Whether an answer says that its content is that of the address that was asked for.
+/// Returns whether an answer's `Content-Location` says that its content is that of the requested address.
 fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -> bool {
     let head = request.head();
     let mut locations = answer.headers("content-location");
@@ -367,7 +376,7 @@ fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -
     named == request.primary()
 }
 
-/// The answer to a request that was passed.
+/// Builds the response to a passed request.
 pub(crate) fn passed(core: &Core, request: &Request, answer: &AnswerHead) -> Response {
     let head = &answer.head.head();
     let length = match request.head().method {
@@ -378,7 +387,8 @@ pub(crate) fn passed(core: &Core, request: &Request, answer: &AnswerHead) -> Res
     staying(core, request, answer, response)
 }
 
-/// An answer that is for one visitor alone, who may stay with the server that gave it.
+/// Adds the site's stickiness cookie to an answer for one visitor, so that the visitor stays with the same
+/// server.
 fn staying(core: &Core, request: &Request, answer: &AnswerHead, mut response: Response) -> Response {
     let group = core.sites.group(request.site);
     if let Some(cookie) = group.cookie(&request.head(), answer.member()) {
@@ -421,7 +431,7 @@ fn with_freshness(
     }
 }
 
-/// An answer that is kept, with its head as the store has it but for the fields in `omit`.
+/// Builds a response to be stored, with the head for the store without the fields in `omit`.
 pub(crate) fn kept(
     core: &Core,
     head: &ResponseHead<'_, '_>,
@@ -436,7 +446,7 @@ pub(crate) fn kept(
     let mut meta = StoredMeta::of_response(head, &outline, freshness, times, length);
     let compress = &core.config.compress;
     let is_codable = policy::codable(head, length, compress).is_ok();
-    // Who it was fetched for gets fields of its own with it, and so gets it as it comes.
+    // The client of the fetch gets extra fields, so its answer is not decoded.
     let sent = policy::decodable(head, length, compress).ok().filter(|_| !freshness.omits_fields);
     if (is_codable || sent.is_some()) && has_room_for_suffix(&meta, &bytes) {
         let says_vary = Vary::of(&head.headers).is_ok_and(|vary| vary.names("accept-encoding"));
@@ -456,7 +466,8 @@ pub(crate) fn kept(
     }
 }
 
-/// Whether another entity tag can be made of the one in a head, if there is one: a tag of 64 KiB is not known as one.
+/// Returns whether the head has no entity tag, or one short enough for a suffix: a tag of 64 KiB is not
+/// treated as a tag.
 fn has_room_for_suffix(meta: &StoredMeta, head: &[u8]) -> bool {
     match meta.etag_bytes {
         0 => stored_values(head, "etag").next().is_none(),
@@ -464,7 +475,7 @@ fn has_room_for_suffix(meta: &StoredMeta, head: &[u8]) -> bool {
     }
 }
 
-/// The metadata of a response that is not stored. Nothing reads it.
+/// Freshness for the metadata of a response that is not stored. Nothing reads it.
 const NO_FRESHNESS: Freshness = Freshness {
     lifetime_s: 0,
     initial_age_s: 0,
@@ -479,7 +490,7 @@ const NO_FRESHNESS: Freshness = Freshness {
     said_for_all: false,
 };
 
-/// Until when an answer is kept, in the store's time.
+/// Returns the time until which an answer is kept, in the store's time.
 pub(crate) fn kept_until_s(core: &Core, freshness: &Freshness, times: Times) -> u32 {
     store_s(freshness.kept_until_s(times.response_s, store_s(core.config.keep.as_secs())))
 }
@@ -513,7 +524,7 @@ fn keep(
                 let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
                 if is_new && !core.variants.may_add(primary, hash, times.response_s) {
                     core.count(Counter::VariantsTooMany);
-                    // Without a note: the variants that are stored are still found.
+                    // No hit-for-miss note is left, because the stored variants can still be found.
                     let standing = ResponseRole::NotStorable(Some(Why::TooManyVariants));
                     let response = forwarded(core, head, times, length, standing);
                     return Judgement { response, own: None, storing: None };

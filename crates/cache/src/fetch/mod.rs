@@ -1,4 +1,4 @@
-//! Misses: one fetch for all who want the same object, by the core that owns its key.
+//! Misses: one fetch for all requests for an object, by the core that owns its key.
 //!
 //! ```text
 //!  core of the client                     core that owns the key
@@ -29,9 +29,9 @@ pub(crate) mod variants;
 
 use std::sync::Arc;
 
-use engine::{cores::clock, store::tier::Cold};
+use engine::{cores::clock, store::tier::FileRecord};
 use tokio::sync::oneshot;
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
 use crate::{
     body::{
@@ -54,8 +54,8 @@ use crate::{
     request::{OriginNeed, Request},
 };
 
-/// Asks the owner of the request's key for the object. With `alone`, the fetch is for this client only, because the
-/// answer will hardly be stored. `None`: the client is gone.
+/// Asks the owner of the request's key for the object. With `alone`, the fetch is for this client only,
+/// because the answer will hardly be stored. Returns `None` if the client is gone.
 pub(crate) async fn ask(
     request: &Arc<Request>,
     anew: bool,
@@ -83,7 +83,8 @@ pub(crate) async fn ask(
         let told = tokio::select! {
             biased;
             told = &mut said => told,
-            // The fetch goes on without this client: its answer may be stored, and others may wait for it.
+            // The fetch goes on without this client: its answer may be stored, and other requests may wait
+            // for it.
             () = client.gone() => return None,
         };
         match told {
@@ -92,7 +93,7 @@ pub(crate) async fn ask(
                 said = next;
             }
             Ok(FetchReply::Outcome(start)) => return Some(start),
-            // The fetch ended without an answer: a bug of ours on its core. The request is served all the same.
+            // The fetch ended without an outcome, which is a bug on its core. The request is still served.
             Err(_) => return Some(FetchOutcome::Alone),
         }
     }
@@ -105,7 +106,8 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let is_in_vain = core.vain.has(want.request.hash, clock::monotonic_ms());
     let want = FetchRequest { alone: want.alone || is_in_vain, ..want };
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
-    // What a fetch brings that began before somebody asked may have been purged before they did, and nobody here knows.
+    // Without a valid cluster lease this instance may not know of a purge made before the request, so the
+    // request does not join an older fetch.
     let may_join = core.among.membership.may_serve();
     let want = match in_flight.join(want, may_join, clock::unix_s(), is_still_good) {
         Place::Joined => return core.count(Counter::Collapsed),
@@ -123,7 +125,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     };
     let number = in_flight.begin(&want);
     let entry = Entry::new(core, number);
-    // Whoever comes from now on finds the fetch in the table, purges too.
+    // Requests and purges find the fetch in the table from here on.
     let asking = PeerQuery::of(core, &want);
     in_flight.asks_peer(number, asking.is_some());
     drop(in_flight);
@@ -135,11 +137,11 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     };
 }
 
-/// Begins to fetch what is stale and was shown all the same (RFC 5861 §3); nobody waits for it. Whoever showed it has noted
-/// that it is being asked for.
+/// Begins the background refresh of a stale object that was served (RFC 5861 §3). The caller has recorded
+/// that the refresh is under way.
 pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
     if core.admit_work(&request).is_err() {
-        // It was shown what there is; the next visitor has it fetched.
+        // The budget for origin requests is spent; a later visitor triggers the refresh.
         core.lately.forget(request.hash);
         return;
     }
@@ -147,7 +149,7 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
     ahead(core, request);
 }
 
-/// Begins to fetch what nobody waits for yet.
+/// Begins a fetch that no request waits for yet.
 pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
     let (reply, _) = oneshot::channel();
     let want = FetchRequest { request, anew: false, alone: false, reply };
@@ -155,14 +157,14 @@ pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
     if owner == core.index {
         begin(core, want);
     } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
-        // Who comes later tries again.
+        // A later request tries again.
         core.count(Counter::CoreRingFull);
     }
 }
 
-/// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
-/// is asked.
-async fn load(want: FetchRequest, entry: Entry, cold: Cold, asking: Option<PeerQuery>) {
+/// Reads an object from the file into memory, once for all waiting requests; if that fails, or the object is
+/// stale, the origin is asked.
+async fn load(want: FetchRequest, entry: Entry, cold: FileRecord, asking: Option<PeerQuery>) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
     match with_core_of(&want.request, |core| OwnerReply::of(core, &want.request, want.anew)) {
         OwnerReply::Usable => {
@@ -174,7 +176,8 @@ async fn load(want: FetchRequest, entry: Entry, cold: Cold, asking: Option<PeerQ
     }
 }
 
-/// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
+/// Fetches an object from a peer or the origin. Sending the request already comes after the hits, as
+/// everything that is not a hit; processing the answer waits for its turn again.
 async fn fetch(
     want: FetchRequest,
     entry: Entry,
@@ -192,7 +195,7 @@ async fn fetch(
     {
         return answer(reply, tell(|| FetchOutcome::StandIn));
     }
-    // Counted among the keys that we fetch, for as long as it lasts.
+    // Counts the fetch in this accelerator's load, for as long as it lasts.
     let mut load = None;
     loop {
         let arrived = match ask_before_origin(&request, known.as_ref(), &mut asking, &mut reply, &entry).await
@@ -208,8 +211,9 @@ async fn fetch(
             Ok(arrived) => arrived,
             Err(SendError::Ours(Abandoned)) => return with_core(|core| core.count(Counter::FetchesGivenUp)),
             Err(SendError::Origin(error)) => {
-                // Silence to what it answered before is the origin's; to anything else, perhaps the request's: nobody may
-                // have a whole site shown stale by asking for what the origin fails at.
+                // Silence on a request that the origin answered before counts against the origin. Silence on
+                // any other request may be the request's fault; otherwise a client could make a whole site be
+                // served stale by requesting something that the origin cannot answer.
                 let is_origins = error.is_unreachable() || error.is_silence() && stands_in(&known);
                 with_core_of(&request, |core| {
                     core.count(Counter::of_origin_error(&error));
@@ -228,11 +232,11 @@ async fn fetch(
             with_core_of(&request, |core| core.sites.group(request.site).answered());
         }
         let status = arrived.head.head().status;
-        // A 304 to a request without conditions is none, either.
+        // A 304 to a request without conditions is a failure, too.
         let is_unasked = |known: &StaleObject| status == 304 && !known.has_validator();
         let is_failure = matches!(status, 500 | 502..=504) || known.as_ref().is_some_and(is_unasked);
         if stands_in(&known) && is_failure {
-            // RFC 5861 §4. Its page is nobody's.
+            // stale-if-error (RFC 5861 §4): the stored answer is served and the origin's error page dropped.
             return answer(reply, tell(|| FetchOutcome::StandIn));
         }
         behind_hits().await;
@@ -264,7 +268,8 @@ async fn fetch(
                     freshened
                 });
                 if let FreshenOutcome::Yes { set_cookie } = freshened {
-                    // A 304 with `Set-Cookie` is for the client that asked; the others ask the origin themselves.
+                    // A 304 with `Set-Cookie` is for the client that asked; the other requests ask the origin
+                    // themselves.
                     entry.end(|| match set_cookie[..] {
                         [] => FetchOutcome::Validated { set_cookie: Vec::new() },
                         [..] => FetchOutcome::Alone,
@@ -276,7 +281,7 @@ async fn fetch(
     }
 }
 
-/// Asks the peer whose key it is, once; `None`: the origin is to be asked.
+/// Asks the peer that owns the key, once; returns `None` if the origin must be asked.
 async fn ask_before_origin(
     request: &Request,
     known: Option<&StaleObject>,
@@ -285,16 +290,17 @@ async fn ask_before_origin(
     entry: &Entry,
 ) -> Option<Box<AnswerHead>> {
     let asked = asking.take()?;
-    // On the heap: every fetch would be larger by it.
+    // Boxed, because it would make every fetch larger.
     let arrived = Box::pin(peers::ask(request, known, &asked, reply)).await;
     if arrived.is_none() {
-        // From here on a peer may wait for it.
+        // A request from a peer may wait for this fetch from here on.
         entry.asks_peer(false);
     }
     arrived
 }
 
-/// Why an answer is not the block that was asked for; then its object is dropped where no block of it can be had any more.
+/// Returns the outcome if an answer is not the requested slice; `None` if it is. Drops the slice's object if
+/// no slice of it can be fetched any more.
 fn unfit(
     core: &Core,
     request: &Request,
@@ -317,8 +323,8 @@ fn unfit(
         hit_for_miss::leave(core, request.primary(), &facts, slice::NO_RANGES, clock::unix_s(), bans, None);
     }
     if fit == Fit::OtherVersion {
-        // The first time, the origin has changed the object. Again and again, its servers have different versions, or
-        // the object is made anew for each request: it is passed for a while.
+        // The first time, the origin has changed the object. If it happens again, the origin's servers have
+        // different versions, or the object is generated for each request: it is passed for a while.
         let now_ms = clock::monotonic_ms();
         if core.versions_differ.has(block.object, now_ms) {
             let facts = core.facts_of(request);
@@ -346,12 +352,12 @@ fn unfit(
     Some(start)
 }
 
-/// Asks the origin for a block for one client.
+/// Requests a slice from the origin for one client.
 pub(crate) async fn alone(request: &Request) -> Result<Box<AnswerHead>, OriginError> {
     let (mut reply, _) = oneshot::channel();
     let arrived = exchange(request, None, &mut reply, None).await.map_err(|error| match error {
         SendError::Origin(error) => error,
-        // The client is not watched here: there is no entry.
+        // Without an entry the client is not watched, so the exchange is never abandoned.
         SendError::Ours(Abandoned) => OriginError::Closed,
     });
     if let Err(error) = &arrived {
@@ -360,7 +366,7 @@ pub(crate) async fn alone(request: &Request) -> Result<Box<AnswerHead>, OriginEr
     arrived
 }
 
-/// Waits until what is ready to be answered has been answered.
+/// Waits until the ready hits have been answered.
 async fn behind_hits() {
     let behind = with_core(|core| Arc::clone(&core.behind));
     if behind.turn().await {
@@ -368,9 +374,9 @@ async fn behind_hits() {
     }
 }
 
-/// Sends the request as for the store, with conditions on the `known` object, and waits for the head of the answer.
-/// With `entry`, an exchange that ends at its client's FIN ([`client_fin`]) is given up once the client has gone and no
-/// other request waits for the answer.
+/// Sends the request as for the store, with conditions on the `known` object, and waits for the head of the
+/// answer. With `entry`, an exchange that ends at its client's FIN ([`fin`]) is given up once the client has
+/// gone and no other request waits for the answer.
 async fn exchange(
     request: &Request,
     known: Option<&StaleObject>,
@@ -394,7 +400,7 @@ async fn exchange(
         head: &head,
         wanted: OriginNeed::Storing,
         client: request.client(),
-        answered: Answered::Other,
+        answered: RequestKind::Other,
         is_idempotent: true,
         why,
         trace: request.trace.as_ref(),
@@ -410,18 +416,18 @@ async fn exchange(
     origin::ask(&of_site, &config.limits, &asked, &mut leader, connected).await
 }
 
-/// The client that a fetch was begun for has gone, and no other request waits.
+/// The client for which a fetch began has gone, and no other request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Abandoned;
 
-/// The client that a fetch is begun for, perhaps on another core; none where all is told that there is to tell before an
-/// answer.
+/// The request for which a fetch begins, possibly on another core. Without `reply`, interim answers of the
+/// origin are dropped.
 pub(crate) struct Leader<'a> {
     pub(crate) reply: Option<&'a mut Reply>,
-    /// It is a peer that is asked: that it goes on waiting is said to us alone.
+    /// True if a peer is asked: its 102 answers only mean that it still waits, and are not passed on.
     pub(crate) is_of_peer: bool,
-    /// The fetch's place in the table, for an exchange that ends at its client's FIN ([`client_fin`]): that exchange is
-    /// given up once the client has gone and no other request waits.
+    /// The fetch's entry in the table, for an exchange that ends at its client's FIN ([`fin`]): that exchange
+    /// is given up once the client has gone and no other request waits.
     pub(crate) entry: Option<&'a Entry>,
 }
 

@@ -1,10 +1,11 @@
-//! How much of the store the queries of one path take: by made-up queries (`?x=1`, `?x=2`, …) anyone could fill it with copies
-//! of one page.
+//! Share of the store used by the queries of one path: with made-up queries (`?x=1`, `?x=2`, …) any client
+//! could fill the store with copies of one page.
 //!
-//! A path's new queries are stored as they come while the store has room, and until they have taken half of what it holds.
-//! Beyond, a query is stored at its second request ([`refused_keys`](crate::fetch::refused_keys)). A path's part of the store
-//! shrinks as the store takes in other objects, which drive its own out. A path that lost its place in the table
-//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) begins anew.
+//! A path's new queries are stored as they come while the store has room, and until they use half of its
+//! capacity. Beyond that, a query is stored at its second request
+//! ([`refused_keys`](crate::fetch::refused_keys)). A path's share shrinks as the store accepts other objects,
+//! which evict the path's own. A path that lost its slot in the table
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) begins again.
 
 use std::cell::Cell;
 
@@ -12,26 +13,26 @@ use engine::store::Hash;
 
 use crate::{core::direct_mapped_table::DirectMappedTable, fetch::refused_keys::RefusedKeys};
 
-/// Paths that a core remembers.
+/// Paths that a core counts.
 const PATHS: usize = 1024;
-/// The queries of a path take one of so many parts of the store.
+/// Divisor: the queries of a path may use one part in `SHARE` of the store.
 const SHARE: u64 = 2;
-/// How often a path is named in the log at most.
+/// Minimum seconds between two log lines that name a path.
 const SAID_EVERY_S: u64 = 60;
 
-/// The part of the store that a path's queries took.
+/// Bytes of the store that a path's queries use.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathUsage {
     bytes: u64,
-    /// Bytes that the store had taken in by then.
+    /// Total bytes that the store had accepted at the last update.
     at: u64,
 }
 
-/// The paths of a core.
+/// Usage of a core's store by path.
 pub(crate) struct Queries {
     usage: DirectMappedTable<PathUsage>,
     refused: RefusedKeys,
-    /// Bytes that the store has taken in.
+    /// Total bytes that the store has accepted.
     all: Cell<u64>,
     said_s: Cell<u64>,
 }
@@ -47,25 +48,25 @@ impl Default for Queries {
     }
 }
 
-/// Whether the answer to a new query is stored.
+/// Decision on storing the answer to a new query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueryAdmission {
     Stored,
-    /// The path has its share, of so many percent of the store.
+    /// The path already has its share, of `percent` percent of the store.
     OverShare {
         percent: u64,
-        /// The log has not named a path for [`SAID_EVERY_S`].
+        /// True if the log must name the path, because it has named none for [`SAID_EVERY_S`] seconds.
         is_to_be_said: bool,
     },
 }
 
 impl Queries {
-    /// Counts bytes of any other object that the store takes in.
+    /// Counts the bytes of any other object that the store accepts.
     pub(crate) fn others_take(&self, bytes: u64) {
         self.all.set(self.all.get().saturating_add(bytes));
     }
 
-    /// Decides on an answer of so many bytes under a key of a path that is not stored yet.
+    /// Decides on an answer of `bytes` bytes under a key of a path that is not stored yet.
     pub(crate) fn admit(
         &self,
         path: Hash,
@@ -77,11 +78,12 @@ impl Queries {
         let capacity = capacity.max(1);
         let all = self.all.get();
         let PathUsage { bytes: taken, at } = self.usage.get(path).unwrap_or_default();
-        // The store holds the youngest bytes, so as much of the path has gone as has come of everything since.
+        // The store holds the youngest bytes, so the path has lost the same fraction as has been added in
+        // total since.
         let since = all.saturating_sub(at).min(capacity);
         let left = u128::from(taken) * u128::from(capacity - since) / u128::from(capacity);
         let left = u64::try_from(left).unwrap_or(u64::MAX);
-        // Until the store is full, no object has to go for another.
+        // Until the store is full, storing an object evicts no other.
         let is_roomy = all.saturating_add(bytes) <= capacity;
         let is_within = is_roomy || left.saturating_add(bytes) <= capacity / SHARE;
         if is_within || self.refused.has_or_insert(key, now_s) {
@@ -122,7 +124,7 @@ mod tests {
         let said = queries.admit(hash(1), hash(7), BYTES, CAPACITY, 1000);
         let QueryAdmission::OverShare { percent, .. } = said else { panic!("{said:?}") };
         assert!((45..=50).contains(&percent), "{percent}");
-        // A store that has room takes what comes.
+        // A store that has room accepts everything.
         let queries = Queries::default();
         assert_eq!((0..1024).filter(|number| adds(&queries, 1, *number)).count(), 1024);
     }

@@ -1,17 +1,19 @@
-//! Stale objects for which the origin was asked a moment ago, so that it is not asked for them at each hit.
+//! Throttle of background refreshes: stale objects whose refresh began a moment ago, so that the origin is
+//! not asked at every hit.
 //!
-//! An object that lost its slot ([`direct_mapped_table`](crate::core::direct_mapped_table)) has the origin asked once more.
+//! An object that lost its slot ([`direct_mapped_table`](crate::core::direct_mapped_table)) is refreshed once
+//! more.
 
 use engine::store::Hash;
 
 use crate::core::direct_mapped_table::DirectMappedTable;
 
-/// Objects that a core remembers.
+/// Slots of the table on each core.
 const PLACES: usize = 1024;
-/// For how long: a failing origin is asked for an object once in this time by each core.
+/// Milliseconds for which an event is kept: each core asks a failing origin for an object once in this time.
 const FOR_MS: u64 = 1000;
 
-/// Objects for which an event was noted a moment ago, each with the end of that moment.
+/// Objects for which an event was recorded a moment ago, each with the end of that moment.
 pub(crate) struct RefreshThrottle {
     until_ms: DirectMappedTable<u64>,
     for_ms: u64,
@@ -24,22 +26,22 @@ impl Default for RefreshThrottle {
 }
 
 impl RefreshThrottle {
-    /// Makes a table that keeps an event for `for_ms` milliseconds.
+    /// Creates a table that keeps an event for `for_ms` milliseconds.
     pub(crate) fn lasting(for_ms: u64) -> Self {
         Self { until_ms: DirectMappedTable::new(PLACES), for_ms }
     }
 
-    /// Notes an event for an object.
+    /// Records an event for an object.
     pub(crate) fn note(&self, hash: Hash, now_ms: u64) {
         self.until_ms.set(hash, now_ms + self.for_ms);
     }
 
-    /// Takes the event of an object back.
+    /// Removes the event of an object.
     pub(crate) fn forget(&self, hash: Hash) {
         self.until_ms.set(hash, 0);
     }
 
-    /// Returns whether an event was noted for the object within the table's time.
+    /// Returns whether an event was recorded for the object within the table's time.
     pub(crate) fn has(&self, hash: Hash, now_ms: u64) -> bool {
         self.until_ms.get(hash).is_some_and(|until_ms| now_ms < until_ms)
     }

@@ -1,4 +1,4 @@
-//! An origin's answer on its way: its head as it is kept or sent on, and what is known of it.
+//! An origin's response: its head as it is stored or passed on, and its metadata.
 
 use crate::{
     config::CookieRule,
@@ -11,55 +11,56 @@ use crate::{
     tags,
 };
 
-/// A response on its way to the clients that asked for it.
+/// A response on its way to the clients that requested it.
 pub(crate) struct Response {
-    /// Status line and fields, as they are kept; without the empty line.
+    /// Status line and fields, as they are stored; without the empty line.
     pub(crate) head: Vec<u8>,
-    /// What is known of it.
+    /// Metadata of the response.
     pub(crate) meta: StoredMeta,
-    /// Bytes of the body, where the origin said so.
+    /// Bytes of the body, if the origin stated the length.
     pub(crate) length: Option<u64>,
     pub(crate) standing: ResponseRole,
-    /// By which it may be purged: hashes, sorted.
+    /// Hashes of the purge tags, sorted.
     pub(crate) tags: Vec<u64>,
-    /// The same as words, where there are peers, whose hashes are not ours.
+    /// The tags as text, if there are peers, which hash with other seeds.
     pub(crate) tag_words: Vec<u8>,
-    /// Where it varies: the names of the headers, and the key of the variant that it is.
+    /// Variant of a response that varies: the names of the fields, and the variant's key.
     pub(crate) variant: Option<Variant>,
-    /// Requests that waited for this response get it although it had expired on arrival: it would have been fresh had
-    /// it come at once, and nothing forbids that (`judge::at_once`).
+    /// True if requests that waited for this response get it although it had expired on arrival: it would
+    /// have been fresh if it had arrived at once, and nothing forbids that (`judge::at_once`).
     pub(crate) may_be_late: bool,
 }
 
-/// Why a response does not answer a request that waited for it.
+/// Reason why a response does not answer a request that waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misfit {
-    /// The response is stale for that request, and so will be any other that the request waits for.
+    /// The response is stale for that request, and so will be any other for which the request waits.
     Stale,
-    /// The response is another variant, is not meant for such visitors, or was purged meanwhile.
+    /// The response is another variant, is not allowed for such visitors, or was purged meanwhile.
     Other,
 }
 
-/// Why what is larger than an object may be is not stored.
+/// Reason why an answer larger than the maximum object size is not stored.
 pub(crate) const TOO_LARGE: &str = "too-large";
 
-/// What a response is to us.
+/// Role of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseRole {
     /// The answer to a pass: the origin has applied the client's conditions and ranges.
     Passed,
-    /// The answer to a fetch that is not stored: policy forbids it, or (no reason) there was no room for its variants.
+    /// The answer to a fetch that is not stored: policy forbids it, or (without a reason) there was no room
+    /// for its variants.
     NotStorable(Option<Why>),
-    /// The answer to a fetch, stored or on its way into the store.
+    /// The answer to a fetch, stored or being stored.
     Stored,
-    /// The answer to a fetch, made for the store, which did not take it.
+    /// The answer to a fetch for the store, which did not accept it.
     Refused {
-        /// Because it is larger than an object may be.
+        /// True if the answer exceeds the maximum object size.
         too_large: bool,
     },
 }
 
-/// Which variant of its address a response is.
+/// Variant of an address to which a response belongs.
 pub(crate) struct Variant {
     pub(crate) spec: Vec<u8>,
     pub(crate) generation: u64,
@@ -67,18 +68,18 @@ pub(crate) struct Variant {
 }
 
 impl Response {
-    /// Whether it came through a fetch for the store (and not through a pass): then conditions and ranges of the client
-    /// were kept from the origin, and are ours to apply.
+    /// Returns whether the response came through a fetch for the store (and not through a pass): the client's
+    /// conditions and ranges were not sent to the origin then, and are applied here.
     pub(crate) fn is_fetched(&self) -> bool {
         self.standing != ResponseRole::Passed
     }
 
-    /// Whether it is stored, or on its way into the store.
+    /// Returns whether the response is stored, or being stored.
     pub(crate) fn is_stored(&self) -> bool {
         self.standing == ResponseRole::Stored
     }
 
-    /// Why it is not stored, in a word.
+    /// Returns the reason why the response is not stored, as a token.
     pub(crate) fn not_stored(&self) -> Option<&'static str> {
         match self.standing {
             ResponseRole::NotStorable(why) => why.map(Why::name),
@@ -87,38 +88,38 @@ impl Response {
         }
     }
 
-    /// What is stored of its tags.
+    /// Returns the tags in the form in which they are stored.
     pub(crate) fn extra(&self) -> Vec<u8> {
         tags::extra(&self.tags, &self.tag_words)
     }
 
-    /// Its age where it must be stated (RFC 9111 §5.1): of what the store keeps, not of what is only passed on, in
-    /// whose head an origin's `Age` still stands.
+    /// Returns the age if it must be stated (RFC 9111 §5.1): for a response made for the store, not for a
+    /// passed one, whose head still has the origin's `Age`.
     pub(crate) fn age_s(&self, now_s: u64) -> Option<u64> {
         matches!(self.standing, ResponseRole::Stored | ResponseRole::Refused { .. })
             .then(|| self.meta.age_s(now_s))
     }
 
-    /// Whether it is fresh still, which the beginning of a slow body may not be.
+    /// Returns whether the response is still fresh, which may end while a slow body arrives.
     pub(crate) fn is_fresh(&self, now_s: u64) -> bool {
         u64::from(self.meta.lifetime_s) > self.meta.age_s(now_s)
     }
 
-    /// The word for Cache-Status and the log that says that a stored response had expired on arrival.
+    /// Returns the token for Cache-Status and the log if a stored response had expired on arrival.
     pub(crate) fn was_late(&self) -> Option<&'static str> {
         (self.is_stored() && self.meta.was_late()).then(|| Why::Expired.name())
     }
 
-    /// Returns whether only the requests that waited for this response read it, and no later ones.
+    /// Returns whether only the requests that waited for this response may read it.
     pub(crate) fn is_for_waiters(&self) -> bool {
         self.may_be_late && self.standing == ResponseRole::NotStorable(Some(Why::Expired))
     }
 
-    /// Checks that this response also answers a request that joined the fetch before the response came.
+    /// Checks that this response also answers a request that joined the fetch before the response arrived.
     ///
     /// # Errors
-    /// [`Misfit::Other`]: the response is another variant, or is not meant for visitors with cookies or a certificate.
-    /// [`Misfit::Stale`]: the response is too old for what the request asks.
+    /// [`Misfit::Other`] if the response is another variant, or is not for visitors with cookies or a
+    /// certificate. [`Misfit::Stale`] if the response is too old for the request's directives.
     pub(crate) fn fits(
         &self,
         request: &Request,
@@ -143,8 +144,8 @@ impl Response {
         }
     }
 
-    /// Returns whether a request that waited gets this response as if it had come at once. The limits on age in the
-    /// request itself count all the same.
+    /// Returns whether a request that waited gets this response as if it had arrived at once. The limits on
+    /// age in the request itself still apply.
     fn is_in_time(&self, facts: &RequestFacts, now_s: u64) -> bool {
         let said = &facts.directives;
         let is_young = |max_s: u32| max_s > 0 && self.meta.age_s(now_s) <= u64::from(max_s);

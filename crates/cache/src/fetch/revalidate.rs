@@ -1,13 +1,12 @@
-//! Stale objects whose origin is asked whether they are still the same (RFC 9111 §4.3), and what its answer makes of
-//! them.
+//! Revalidation of stale objects with their origin (RFC 9111 §4.3), and the effect of its answer.
 //!
 //! ```text
 //!  stored, stale ─ OwnerReply::of ▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ younger head, same body
 //!                                                                           ├ 2xx … : stored in its place
-//!                                                                           └ fails: shown stale, where it may be
+//!                                                                           └ fails: served stale, if allowed
 //! ```
-//! Runs on the owner's core. Where the data lives: the validators are copied for the time of the exchange; the body
-//! stays where it is.
+//! Runs on the owner's core. Where the data is: the validators are copied for the time of the exchange; the
+//! body stays in the store.
 
 use engine::{
     cores::clock,
@@ -32,33 +31,35 @@ use crate::{
     tags,
 };
 
-/// What is stored of an object that is asked for anew.
+/// A stored object that is being revalidated.
 pub(crate) struct StaleObject {
-    /// Its head, as it is stored.
+    /// Head of the object, as it is stored.
     head: Vec<u8>,
     extra: Vec<u8>,
     meta: StoredMeta,
-    /// It may be shown if the origin fails (RFC 5861 §4).
+    /// True if the object may be served when the origin fails (RFC 5861 §4).
     pub(crate) may_stand_in: bool,
 }
 
-/// What the owner of a key has for a request.
+/// Result of the owner's lookup for a request.
 pub(crate) enum OwnerReply {
-    /// What answers it: by now it is fresh, or says where to look on (the names in `Vary`).
+    /// A usable record: an answer that is fresh by now, or the names in `Vary`, by which the lookup goes on.
     Usable,
-    /// What the origin is asked about, or what may stand in for its answer.
+    /// A stale object to revalidate, or to serve if the origin fails.
     Known(StaleObject),
-    /// Nothing that is of use.
+    /// No usable object.
     Nothing,
 }
 
 impl OwnerReply {
-    /// Looks; `anew`: what is fresh does not answer it. What was purged with others is dropped.
+    /// Looks up the object. `anew`: even a fresh object does not answer the request. An object that matches a
+    /// purge is dropped.
     pub(crate) fn of(core: &Core, request: &Request, anew: bool) -> Self {
         let turn = core.reader.turn();
         let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return Self::Nothing };
         let now_s = clock::unix_s();
-        // What a reader cannot use is not there for its owner either, or it would be asked for again for ever.
+        // An object that readers cannot use must be missing for the owner too, or the lookup would repeat for
+        // ever.
         let Some(mut meta) =
             StoredMeta::unpack(&object.meta()).filter(|_| object.expires_s() > store_s(now_s))
         else {
@@ -93,24 +94,24 @@ impl OwnerReply {
 }
 
 impl StaleObject {
-    /// Whether its fetch has conditions, so that a 304 says something of it.
+    /// Returns whether the fetch has conditions, so that a 304 is meaningful.
     pub(crate) fn has_validator(&self) -> bool {
         self.meta.has_validator()
     }
 
-    /// The member of the origin that an object in blocks stays with; 0: any.
+    /// Returns the origin's member that serves a sliced object; 0: any.
     pub(crate) fn member(&self) -> u32 {
         if self.meta.flags.has(Flags::IN_BLOCKS) { self.meta.member } else { 0 }
     }
 
-    /// Those of its fetch, as lines.
+    /// Returns the conditions of the fetch, as lines.
     pub(crate) fn conditions(&self) -> Vec<u8> {
         conditions(&self.meta, &self.head)
     }
 }
 
-/// Returns whether a stored object has a `Set-Cookie` that it may not be shown with: a version that allowed that has
-/// stored it, or `cookies` was `rfc` then.
+/// Returns whether a stored object has a `Set-Cookie` that must not be served: the object was stored by an
+/// older version that allowed it, or while `cookies` was `rfc`.
 #[inline]
 pub(crate) fn may_not_set_cookie(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
     core.config.cookies != CookieRule::Rfc
@@ -126,13 +127,13 @@ fn has_set_cookie(object: &Object<'_>) -> bool {
     stored_values(&head, "set-cookie").next().is_some()
 }
 
-/// The conditions by which the origin says whether an object is still the same (RFC 9110 §13.1), as lines.
+/// Returns the conditions that revalidate an object (RFC 9110 §13.1), as lines.
 pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(etag) = meta.etag_of(head) {
         append_field(&mut out, "If-None-Match", etag);
     }
-    // As it was sent: an origin may compare the text.
+    // The value is sent exactly as received, because an origin may compare the text.
     if meta.last_modified_s.is_some()
         && let Some(value) = stored_values(head, "last-modified").next()
     {
@@ -141,18 +142,19 @@ pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a 304 came to. It speaks of the object whose validators were sent, whatever else it says: no others were.
+/// Effect of a 304. The 304 always refers to the object whose validators were sent, because no others were.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FreshenOutcome {
-    /// The object has the younger head. The lines are `Set-Cookie` fields of the 304 that are not stored: they are for
-    /// the client that asked, and for no other.
+    /// The object has the younger head. The lines are `Set-Cookie` fields of the 304 that are not stored:
+    /// they are only for the client that asked.
     Yes { set_cookie: Vec<u8> },
-    /// It is not there any more, or the answer does not speak of it, or may not be kept: it is to be fetched whole.
+    /// The object is no longer stored, or the 304 does not match it, or forbids storing: the object must be
+    /// fetched whole.
     No,
 }
 
-/// Gives an object the head that a 304 makes of its own (RFC 9111 §3.2, §4.3.4).
-/// `bans` is the youngest purge that was known when it was asked.
+/// Updates the head of an object by a 304 (RFC 9111 §3.2, §4.3.4). `bans` is the number of the youngest purge
+/// that was known when the request was sent.
 pub(crate) fn freshen(
     core: &Core,
     request: &Request,
@@ -174,15 +176,15 @@ pub(crate) fn freshen(
         }
         return FreshenOutcome::Yes { set_cookie };
     }
-    // What was stored is not to be asked about in this way again.
+    // The object is dropped, so that it is not revalidated in this way again.
     core.shard_mut().unlink(request.hash, &request.key);
     FreshenOutcome::No
 }
 
-/// Returns whether a 304 speaks of another representation, and so updates nothing (RFC 9111 §4.3.4): its entity tag is
-/// strong and not the stored one, and `If-Modified-Since` was sent, which the 304 may be about. To the tag alone a 304
-/// can only say that the stored representation is still good, whatever tag the 304 has; the public suite for RFC 9111
-/// wants that taken.
+/// Returns whether a 304 is about another representation, and so updates nothing (RFC 9111 §4.3.4): its
+/// entity tag is strong and differs from the stored one, and `If-Modified-Since` was sent, to which the 304
+/// may refer. If only the tag was sent, a 304 can only mean that the stored representation is still good,
+/// whatever tag the 304 has; the public test suite for RFC 9111 expects that.
 fn names_another(known: &StaleObject, answer: &ResponseHead<'_, '_>) -> bool {
     let said = answer.headers.known(KnownHeader::Etag).and_then(EntityTag::parse);
     let stored = known.meta.etag_of(&known.head).and_then(EntityTag::parse);
@@ -190,7 +192,7 @@ fn names_another(known: &StaleObject, answer: &ResponseHead<'_, '_>) -> bool {
         && said.is_some_and(|said| !said.weak && stored.is_none_or(|stored| stored.opaque != said.opaque))
 }
 
-/// Calls `then` with the stored head as the answer updates it.
+/// Calls `then` with the stored head as updated by the answer.
 fn with_updated(
     known: &StaleObject,
     answer: &ResponseHead<'_, '_>,
@@ -203,12 +205,12 @@ fn with_updated(
     let limits = HeadLimits { line_bytes_max: updated.len(), head_bytes_max: updated.len() };
     match parse_response(&updated, &mut HeaderSlots::new(), &limits) {
         Ok(Progress::Complete((head, _))) => then(&head),
-        // Too many fields by now.
+        // The updated head has too many fields.
         Ok(Progress::NeedMore) | Err(_) => false,
     }
 }
 
-/// The tag of the member that answered; `None`: a peer answered.
+/// Returns the tag of the member that answered; `None` if a peer answered.
 pub(crate) fn member_of(core: &Core, request: &Request, answer: &AnswerHead) -> Option<u32> {
     answer.peer.is_none().then(|| core.sites.group(request.site).tag(answer.member()))
 }
@@ -229,7 +231,7 @@ fn store(
     if answer.peer.is_some() {
         freshness = judge::of_peer(freshness);
     }
-    // Tags were not stored with the head: these are the answer's, if it has any.
+    // Tags are not stored with the head: these are the answer's, if it has any.
     let words = judge::tag_words(core, head);
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
     let omit = judge::omitted(core, request.site, &facts.directives.omit);
@@ -250,7 +252,7 @@ fn store(
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
     let primary = request.primary();
     let is_variant = primary.len() != request.key.len();
-    // It is found by the names in `Vary` as they are now.
+    // The variant must be reachable by the current names in `Vary`.
     let is_found = if is_variant {
         core.extend_spec(core.store.hash(primary), primary, spec, expires_s).is_some()
     } else {
@@ -319,7 +321,7 @@ mod tests {
             let names = with_response("304 Not Modified", said, |answer| names_another(&known, answer));
             assert_eq!(names, is_another, "{stored} / {said}");
         }
-        // The tag was the only condition, so the 304 is about the tag.
+        // The tag was the only condition, so the 304 refers to the tag.
         let known = known("HTTP/1.1 200 OK\nETag: \"a\"\n");
         assert!(!with_response("304 Not Modified", "ETag: \"b\"", |answer| names_another(&known, answer)));
     }

@@ -1,30 +1,31 @@
-//! How many variants of an address are stored: by a field that the origin varies by, anyone could fill the store with
-//! copies of one page.
+//! Number of stored variants of an address: with a field by which the origin varies, any client could fill
+//! the store with copies of one page.
 //!
-//! So many are stored as they come. Beyond that one is stored when it is asked for a second time: what somebody makes up
-//! is asked for once, and what visitors ask for is never kept out, whatever anybody else sends. Who lost its place
-//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) is as one who never came. What is there already may be replaced without asking.
+//! Up to the bound, variants are stored as they come. Beyond it a variant is stored at its second request: a
+//! made-up variant is requested once, and a variant that visitors want is never kept out, whatever any client
+//! sends. An address that lost its slot ([`direct_mapped_table`](crate::core::direct_mapped_table)) begins
+//! again. A variant that is already stored may always be replaced.
 
 use engine::store::Hash;
 
 use crate::{core::direct_mapped_table::DirectMappedTable, fetch::refused_keys::RefusedKeys};
 
-/// Addresses that a core remembers.
+/// Slots of the table on each core.
 const ADDRESSES: usize = 1024;
-/// New variants that an address may have at once.
+/// New variants that an address may add at once.
 pub(crate) const VARIANTS_MAX: u32 = 256;
-/// After which one more may come: those of before expire, too.
+/// Seconds after which one more variant may be added, because earlier ones expire.
 const NEW_EVERY_S: u64 = 15;
 
-/// The new variants of an address.
+/// Allowance of new variants of an address.
 #[derive(Debug, Clone, Copy, Default)]
 struct NewVariants {
     left: u32,
-    /// Of the last that was added to `left`.
+    /// Time of the last addition to `left`.
     at_s: u64,
 }
 
-/// The variants of each address.
+/// Allowances of the addresses of a core.
 pub(crate) struct Variants {
     added: DirectMappedTable<NewVariants>,
     refused: RefusedKeys,
@@ -37,7 +38,7 @@ impl Default for Variants {
 }
 
 impl Variants {
-    /// Leave to store a variant of an address that is not there yet.
+    /// Returns whether a new variant of an address may be stored.
     pub(crate) fn may_add(&self, address: Hash, variant: Hash, now_s: u64) -> bool {
         let mut added = self.added.get(address).unwrap_or(NewVariants { left: VARIANTS_MAX, at_s: now_s });
         let more = now_s.saturating_sub(added.at_s) / NEW_EVERY_S;
@@ -62,7 +63,7 @@ mod tests {
         Hash::seeded(&number.to_le_bytes(), 0)
     }
 
-    /// Each another variant.
+    /// Adds another variant at each call.
     fn adds(variants: &Variants, address: u32, number: &mut u32, now_s: u64) -> bool {
         *number += 1;
         variants.may_add(hash(address), key::hash_of_variant(hash(address), hash(1000 + *number)), now_s)

@@ -1,4 +1,5 @@
-//! Keys of addresses, and what a reference in an answer names (`key`, `policy::invalidate`).
+//! Fuzz checks of the keys of addresses, and of the addresses that references in an answer name (`key`,
+//! `policy::invalidate`).
 
 use std::collections::BTreeSet;
 
@@ -12,14 +13,15 @@ use crate::{
     site::SiteTable,
 };
 
-/// The input is a URL, LF, and a reference in the answer to a request for it. The URL has the key that the twin says,
-/// however it is asked for; the key comes apart into it again; and the reference names what RFC 3986 says, or nothing.
+/// Checks a URL, LF, and a reference in the answer to a request for the URL. The URL has the same key as in
+/// the twin, in whatever form it is requested; the key splits into the URL again; and the reference resolves
+/// as by RFC 3986, or not at all.
 pub fn cache_key(bytes: &[u8]) {
     let (url, reference) = match bytes.iter().position(|byte| *byte == b'\n') {
         Some(lf) => (&bytes[..lf], &bytes[lf + 1..]),
         None => (bytes, &b""[..]),
     };
-    // As a request's line has it: an operator's may be anything that has no blank.
+    // A URL on a request line is printable ASCII; an operator's may be anything without a blank.
     let Some(url) = std::str::from_utf8(url).ok().filter(|url| url.bytes().all(|b| b.is_ascii_graphic()))
     else {
         return;
@@ -60,8 +62,8 @@ pub fn cache_key(bytes: &[u8]) {
     });
 }
 
-/// Under a site's rules an address is the same however it is asked for, its key is its own normal form, and nothing but
-/// its query is another.
+/// Checks keys under a site's rules: all forms of an address have the same key, the key is its own normal
+/// form, and only the query differs.
 fn check_rules(url: &str, path: &str, plain: &[u8]) {
     let origin = Origin::http("127.0.0.1", 9);
     let rules = SiteRules {
@@ -92,7 +94,8 @@ fn check_rules(url: &str, path: &str, plain: &[u8]) {
     }
 }
 
-/// The variants of one address have keys of their own, which begin with the address's, and none is an address's.
+/// Checks that the variants of one address have distinct keys that begin with the address's key, and that
+/// none is an address's key.
 fn check_variants(head: &wire::http1::head::RequestHead<'_, '_>, primary: &[u8]) {
     let mut variants = Vec::new();
     for (generation, spec) in [(0, &b"host"[..]), (1, b"host"), (1, b"accept,host")] {
@@ -104,7 +107,7 @@ fn check_variants(head: &wire::http1::head::RequestHead<'_, '_>, primary: &[u8])
     }
 }
 
-/// The key of a URL, by `split` and `to_lowercase`.
+/// Returns the key of a URL, computed by `split` and `to_lowercase`.
 fn twin(url: &str) -> Option<Vec<u8>> {
     let (scheme, rest) = url.split_once("://")?;
     let (mark, default_port) = match scheme.to_lowercase().as_str() {
@@ -149,14 +152,14 @@ fn check_reference(base: Option<Base<'_>>, reference: &[u8]) {
     let named = same_origin_path(&base, reference, &mut out);
     let path = out.strip_prefix(b"kept").expect("what was there stays");
     assert!(named || path.is_empty());
-    // A fragment may be anything.
+    // A fragment may contain any bytes.
     let without = reference.split(|byte| *byte == b'#').next().unwrap_or_default();
     let want = std::str::from_utf8(without).ok().and_then(|reference| resolve(&base, reference));
     let got = named.then(|| std::str::from_utf8(path).expect("ASCII").to_owned());
     assert_eq!(got, want, "{:?} at {base:?}", reference.escape_ascii().to_string());
 }
 
-/// RFC 3986, 5.2, step by step, for references to the base's own origin.
+/// Resolves references to the base's own origin by RFC 3986, 5.2, step by step.
 fn resolve(base: &Base<'_>, reference: &str) -> Option<String> {
     if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {
         return None;
@@ -202,12 +205,12 @@ fn resolve(base: &Base<'_>, reference: &str) -> Option<String> {
     Some(format!("{}{query}", without_dots(&merged)))
 }
 
-/// Path, and query with its question mark.
+/// Splits off the query with its question mark.
 fn split_query(text: &str) -> (&str, &str) {
     text.split_at(text.find('?').unwrap_or(text.len()))
 }
 
-/// RFC 3986, 5.2.4, with its input and output buffers.
+/// Removes dot segments by RFC 3986, 5.2.4, with its input and output buffers.
 fn without_dots(path: &str) -> String {
     let (mut input, mut output) = (path.to_owned(), String::new());
     while !input.is_empty() {

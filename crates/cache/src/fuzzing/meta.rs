@@ -1,15 +1,15 @@
-//! The words beside a record (`response_head::meta`).
+//! Fuzz check of the metadata words beside a record (`response_head::meta`).
 
 use engine::store::META_WORDS;
 
 use super::cut::Cut;
 use crate::head::response_head::StoredMeta;
 
-/// Bits that mean nothing yet, in each word.
+/// Unused bits of each word.
 const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0, 0, 0, 0];
 
-/// Eight words: refused, or what was read from them is written as the same words, and says the same whatever a later
-/// version writes where there is nothing yet. A head of any bytes gives a validator or none.
+/// Checks eight words: they are refused, or the metadata read from them packs to the same words, and does not
+/// depend on the unused bits, which a later version may write. A head of any bytes has a validator or none.
 pub fn stored_meta(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let words: [u64; META_WORDS] = std::array::from_fn(|_| cut.u64());

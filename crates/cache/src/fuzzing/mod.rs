@@ -1,5 +1,6 @@
-//! What fuzz targets hold of this crate that nobody else can name: what is stored and shown, under which key, and the
-//! words beside a record. Built for tests, which replay the seeds, and by the fuzzer; in no program.
+//! Checks for fuzz targets that need private parts of this crate: storing and sharing of answers, keys, and
+//! the metadata words beside a record. Built for tests, which replay the seeds, and for the fuzzer; part of
+//! no program.
 
 #![allow(clippy::expect_used, reason = "a check may fail")]
 
@@ -17,14 +18,15 @@ use wire::http1::head::{
     HeadLimits, HeaderSlots, Progress, RequestHead, ResponseHead, parse_request, parse_response,
 };
 
-/// Where a target's parameters are cut off.
+/// Splitter of a target's input into its parameters.
 #[path = "../../../../fuzz/checks/cut.rs"]
 mod cut;
 #[cfg(test)]
 #[path = "../../../../fuzz/checks/seeds.rs"]
 mod seeds;
 
-/// Calls `look` with the request at the front of `bytes` and what stands behind it; `None` if there is none.
+/// Calls `look` with the request at the front of `bytes` and the bytes behind it; returns `None` if there is
+/// no request.
 fn with_request<'b, T>(bytes: &'b [u8], look: impl FnOnce(&RequestHead<'b, '_>, &'b [u8]) -> T) -> Option<T> {
     let mut slots = HeaderSlots::new();
     match parse_request(bytes, &mut slots, &HeadLimits::default()) {
@@ -33,7 +35,7 @@ fn with_request<'b, T>(bytes: &'b [u8], look: impl FnOnce(&RequestHead<'b, '_>, 
     }
 }
 
-/// Calls `look` with the response at the front of `bytes`; `None` if there is none.
+/// Calls `look` with the response at the front of `bytes`; returns `None` if there is none.
 fn with_response<'b, T>(bytes: &'b [u8], look: impl FnOnce(&ResponseHead<'b, '_>) -> T) -> Option<T> {
     let mut slots = HeaderSlots::new();
     match parse_response(bytes, &mut slots, &HeadLimits::default()) {
@@ -42,7 +44,7 @@ fn with_response<'b, T>(bytes: &'b [u8], look: impl FnOnce(&ResponseHead<'b, '_>
     }
 }
 
-/// The file of purges; see `purge_book/fuzzed.rs`.
+/// Checks the file of purges; see `purge_log/fuzzed.rs`.
 pub fn purges_file(bytes: &[u8]) {
     crate::purging::purge_log::fuzzed::purges_file(bytes);
 }

@@ -1,4 +1,4 @@
-//! What may be stored, shared and shown (`policy`), and the head that is made of it (`response_head`).
+//! Fuzz checks of storing, sharing and reuse (`policy`), and of the heads built for them (`response_head`).
 
 use std::collections::BTreeSet;
 
@@ -29,11 +29,11 @@ use crate::{
     },
 };
 
-/// When the response arrived.
+/// Time at which the response arrived.
 const NOW_S: u64 = 4_000_000_000;
 
-/// The input is a cookie rule, a default freshness, the age at a second request, the length of the body (0: not known),
-/// then the head of a request and that of its answer.
+/// Checks the policy for one exchange. The input is a cookie rule, a default freshness, the age at a second
+/// request, the length of the body (0: unknown), then the head of a request and that of its answer.
 pub fn cache_policy(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let cookies = [CookieRule::Strict, CookieRule::Safe, CookieRule::Rfc][usize::from(cut.u8() % 3)];
@@ -72,7 +72,8 @@ pub fn cache_policy(bytes: &[u8]) {
     });
 }
 
-/// Who gets a coding accepts it; and of what may be coded, or decoded, the head is one, with another entity tag.
+/// Checks that a client gets only codings that it accepts, and that the head of an encoded or decoded variant
+/// is valid and has another entity tag.
 fn check_codings(headers: &Headers<'_, '_>, response: &ResponseHead<'_, '_>, body_bytes: Option<u64>) {
     let accepted = AcceptedCodings::of(headers);
     let best = accepted.best(&Coding::MADE);
@@ -100,7 +101,7 @@ fn times() -> Times {
     Times { request_s: NOW_S, response_s: NOW_S }
 }
 
-/// Elements of a list as the RFC says it: commas within quotes part nothing.
+/// Splits a list into its elements by the RFC: commas within quotes do not separate.
 fn elements(value: &[u8]) -> Vec<String> {
     let mut elements = vec![String::new()];
     let (mut quoted, mut escaped) = (false, false);
@@ -123,7 +124,7 @@ fn elements(value: &[u8]) -> Vec<String> {
     elements.iter().map(|element| element.trim_matches(blank).to_owned()).filter(|e| !e.is_empty()).collect()
 }
 
-/// Name in lower case, and value without its quotes.
+/// Returns the directives of a field: the name in lower case, and the value without its quotes.
 fn twin_directives(headers: &Headers<'_, '_>, name: &str) -> Vec<(String, Option<String>)> {
     let lines = headers.headers(name).flat_map(elements);
     lines
@@ -249,7 +250,7 @@ fn check_response(response: &ResponseHead<'_, '_>) {
     assert_eq!(spec.map(|vary| String::from_utf8(vary.spec().to_vec()).expect("tokens")), want);
 }
 
-/// The answer with a line more.
+/// Calls `look` with the answer and one more line.
 fn with_line<T>(
     response: &ResponseHead<'_, '_>,
     line: &str,
@@ -264,14 +265,15 @@ fn with_line<T>(
     with_response(&text, look)
 }
 
-/// What forbids forbids, whatever else is said; and what is stored is what may be.
+/// Checks that a forbidding directive forbids storing, whatever other directives there are, and that only
+/// storable answers are stored.
 fn check_rules(facts: &RequestFacts, response: &ResponseHead<'_, '_>, rules: &StoreRules, judged: Storable) {
     let answer = ResponseFacts::of(response, true);
     let loose = StoreRules { cookies: CookieRule::Rfc, ..*rules };
     let judge =
         |head: &ResponseHead<'_, '_>| storable(facts, &ResponseFacts::of(head, true), &loose, times());
     let mut forbidding = vec!["Vary: *\r\n", "CDN-Cache-Control: private\r\n"];
-    // What can be validated is stored although it is never fresh.
+    // An answer that can be validated is stored although it is never fresh.
     let mut stale = vec!["CDN-Cache-Control: max-age=0\r\n"];
     if answer.targeted {
         forbidding.truncate(1);
@@ -289,7 +291,7 @@ fn check_rules(facts: &RequestFacts, response: &ResponseHead<'_, '_>, rules: &St
         forbidding.append(&mut stale);
     }
     for line in forbidding {
-        // One that was unreadable stays so: then what the line says is unread with it.
+        // An unreadable field stays unreadable, and the added line with it.
         let unread = line.starts_with("CDN") && response.headers.has(KnownHeader::CdnCacheControl);
         if let Some(with) = with_line(response, line, judge).filter(|_| !unread) {
             assert!(matches!(with, Storable::No(_)), "stored with {line}");
@@ -326,7 +328,7 @@ fn check_rules(facts: &RequestFacts, response: &ResponseHead<'_, '_>, rules: &St
     assert_eq!(freshness.stale_at_s(NOW_S) - freshness.born_s(NOW_S), u64::from(freshness.lifetime_s));
 }
 
-/// Names of the lines of a head, in lower case.
+/// Returns the field names of a head, in lower case.
 fn names(head: &[u8]) -> Vec<String> {
     let lines = head.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
     lines
@@ -337,7 +339,8 @@ fn names(head: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// A head that is made is one, has nothing that is for one hop or counted, and made again is the same.
+/// Checks that a built head is valid, has no hop-by-hop fields and no `Content-Length`, and is the same when
+/// built again.
 fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Option<u64>) {
     let omit = ResponseFacts::of(response, true).directives.omit;
     for purpose in [For::Store, For::Forward] {
@@ -352,7 +355,7 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
         assert!(names.iter().any(|name| name == "date"));
         if purpose == For::Store {
             let mut never = vec!["age", "proxy-authenticate"];
-            // Ours is there instead of an origin's that is for one visitor alone.
+            // Our `Date` replaces an origin's that is for one visitor alone.
             never.extend(omit.iter().map(|name| &**name).filter(|name| *name != "date"));
             for gone in never {
                 assert!(!names.iter().any(|name| name == gone), "{gone} is not stored");
@@ -378,7 +381,7 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
                 assert!(etag.opaque.len() <= at.len());
             }
         }
-        // A date that was added may be one header too many.
+        // An added date may be one field too many.
         if names.len() > HEADERS_MAX {
             continue;
         }
@@ -395,7 +398,7 @@ fn check_heads(response: &ResponseHead<'_, '_>, judged: Storable, body_bytes: Op
     }
 }
 
-/// Who may be shown what is stored.
+/// Checks which requests may reuse a stored response.
 fn check_reuse(
     request: &RequestHead<'_, '_>,
     facts: &RequestFacts,
@@ -469,8 +472,8 @@ fn check_verdict(
     }
 }
 
-/// The variant that a request selects does not depend on how its headers are written or in which order those of
-/// different names come.
+/// Checks that the variant selected by a request does not depend on the spelling of its fields, or on the
+/// order of fields with different names.
 fn check_vary(head: &[u8], request: &RequestHead<'_, '_>, response: &ResponseHead<'_, '_>) {
     let Ok(vary) = Vary::of(&response.headers) else { return };
     let key = |request: &RequestHead<'_, '_>| {

@@ -1,4 +1,4 @@
-//! What a request asks to have purged (`policy::purge`), and the bans that are made of it.
+//! Fuzz checks of purge requests (`policy::purge`), and of the bans made from them.
 
 use super::with_request;
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 
 const HOST: &str = "a.example";
 
-/// The input is the head of a request.
+/// Checks the head of a purge request.
 pub fn purge_request(bytes: &[u8]) {
     let fields = TAG_FIELDS.map(Into::into);
     with_request(bytes, |head, _| {
@@ -27,7 +27,7 @@ pub fn purge_request(bytes: &[u8]) {
             What::Ban(expression) => {
                 let is_ours = head.method == "BAN"
                     && head.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("x-ban"));
-                // What others send never ends a value: only a pattern can be wrong.
+                // Text from a client never ends a quoted value, so only a pattern can be wrong.
                 match Ban::parse(&expression, &fields) {
                     Ok(ban) if !is_ours => check_ban(head.method, head.target, &ban),
                     Ok(_) => {}
@@ -40,7 +40,8 @@ pub fn purge_request(bytes: &[u8]) {
     });
 }
 
-/// It is about the host that it was sent to, or about all, and in any case about what has the target for its path.
+/// Checks that a ban matches only the host to which the request was sent, or all hosts, and always matches
+/// the target as a path.
 fn check_ban(method: &str, target: &str, ban: &std::sync::Arc<Ban>) {
     let holds_of = |host: &str, path: &str| {
         let mut bans = Bans::default();

@@ -1,4 +1,4 @@
-//! Heads of requests and responses, as they are stored and sent on.
+//! Heads of requests and responses, as they are stored and passed on.
 
 pub mod response_head;
 pub(crate) mod sent_fields;

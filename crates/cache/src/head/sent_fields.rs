@@ -1,7 +1,7 @@
-//! The fields of a request as they are sent to its origin. One type writes them ([`SentFields::append`]) and makes of
-//! them the part of a variant's key that `Vary` asks for ([`SelectingFields`]), so that an answer is keyed by the
-//! fields that its origin saw, and not by those that a client claims: a stranger's `X-Forwarded-For` goes no further,
-//! and selects nothing.
+//! Fields of a request as they are sent to its origin. One type writes them ([`SentFields::append`]) and
+//! builds the part of a variant's key that `Vary` selects ([`SelectingFields`]). So an answer is keyed by the
+//! fields that its origin saw, and not by those that a client claims: a client's own `X-Forwarded-For` is not
+//! sent on, and selects nothing.
 //!
 //! ```text
 //!  the client's fields ─ goes_on ─┐
@@ -30,47 +30,48 @@ use crate::{
     request::{OriginNeed, client_ip::Visitor, key},
 };
 
-/// The settings by which requests of a site are written for its origin.
+/// Settings for writing a site's requests to its origin.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner<'a> {
-    /// Our name in Via.
+    /// Name of this instance in `Via`.
     pub(crate) pseudonym: &'a str,
     /// The site's rules.
     pub(crate) rules: &'a SiteRules,
-    /// Fields that tell origins of their clients' certificates. Values that clients send in them do not go on.
+    /// Fields that describe clients' certificates to origins. Values that clients send in them are removed.
     pub(crate) ours: &'a [Box<str>],
-    /// The request goes to another accelerator of ours.
+    /// True if the request goes to a peer.
     pub(crate) is_to_peer: bool,
-    /// The tag in the request's `If-Range` is the origin's own, although it ends like one of ours.
+    /// True if the tag in the request's `If-Range` is the origin's own, although it ends like the tag of an
+    /// encoded variant.
     pub(crate) has_range_tag: bool,
 }
 
 impl Manner<'_> {
-    /// Returns the settings for a request to another accelerator of ours.
+    /// Returns the settings for a request to a peer.
     pub(crate) fn to_peer(self) -> Self {
         Self { is_to_peer: true, ..self }
     }
 }
 
-/// A field that we write, whatever value a client sends in it.
+/// A field whose value is set here, whatever a client sends in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnField {
-    /// The host of the request, or that of the site's rule.
+    /// Host of the request, or of the site's rule.
     Host,
-    /// Our line, behind those that came.
+    /// Our entry, after the received ones.
     Via,
-    /// The address that the request came from, behind those that a trusted proxy has named.
+    /// Address of the request's sender, after the addresses that a trusted proxy has named.
     XForwardedFor,
     /// The scheme of the request.
     XForwardedProto,
     /// The host of the request.
     XForwardedHost,
-    /// Address, host and scheme in the field of RFC 7239.
+    /// Address, host and scheme in one field (RFC 7239).
     Forwarded,
 }
 
 impl OwnField {
-    /// All of these fields but `Host`, in the order in which they are written.
+    /// All of these fields except `Host`, in the order in which they are written.
     const TOLD: [Self; 5] =
         [Self::Via, Self::XForwardedFor, Self::XForwardedProto, Self::XForwardedHost, Self::Forwarded];
 
@@ -85,7 +86,7 @@ impl OwnField {
         }
     }
 
-    /// The field with this name, which is in lower case.
+    /// Returns the field with this name, which is in lower case.
     fn of(name: &str) -> Option<Self> {
         // Most names in `Vary` begin with another letter.
         if !matches!(name.as_bytes().first(), Some(b'h' | b'v' | b'x' | b'f')) {
@@ -95,17 +96,17 @@ impl OwnField {
     }
 }
 
-/// The fields of one request as they are sent to the origin of its site.
+/// Fields of one request as they are sent to its site's origin.
 #[derive(Clone, Copy)]
 pub(crate) struct SentFields<'a> {
-    /// The request's head as it came.
+    /// Head of the request, as received.
     pub(crate) head: &'a RequestHead<'a, 'a>,
     pub(crate) visitor: Visitor,
     pub(crate) manner: Manner<'a>,
 }
 
 impl SentFields<'_> {
-    /// Appends the client's fields that go on, and our own but for `Host`.
+    /// Appends the client's fields that are sent on, and our own fields except `Host`.
     pub(crate) fn append(&self, out: &mut Vec<u8>, wanted: OriginNeed, max_forwards: Option<u64>) {
         self.append_clients(out, wanted, max_forwards.is_some());
         if let Some(left) = max_forwards {
@@ -125,7 +126,7 @@ impl SentFields<'_> {
         }
     }
 
-    /// Appends the line of `Host`.
+    /// Appends the `Host` line.
     pub(crate) fn append_host(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Host: ");
         let _ = self.append_own(OwnField::Host, out);
@@ -134,7 +135,8 @@ impl SentFields<'_> {
 
     fn append_clients(&self, out: &mut Vec<u8>, wanted: OriginNeed, is_counted_down: bool) {
         let headers = &self.head.headers;
-        // Where the answer may be stored for everybody, these two fields are written by their meaning, as in the key.
+        // If the answer may be stored for all clients, these two fields are written in normalized form, as in
+        // the key.
         let mut meant = |known: KnownHeader, name: &str| {
             let is_meant = wanted == OriginNeed::Storing
                 && !is_hop_by_hop(name, headers)
@@ -171,7 +173,7 @@ impl SentFields<'_> {
         }
     }
 
-    /// Returns whether the client's lines of a field go on to the origin.
+    /// Returns whether the client's lines of a field are sent on to the origin.
     fn goes_on(&self, known: Option<KnownHeader>, name: &str, wanted: OriginNeed) -> bool {
         let is_storing = wanted == OriginNeed::Storing;
         let is_kept_here = match known {
@@ -181,14 +183,14 @@ impl SentFields<'_> {
                 | KnownHeader::Expect
                 | KnownHeader::TransferEncoding,
             ) => true,
-            // The store wants a whole answer, whatever this client has of it already.
+            // The store needs the whole answer, whatever part this client already has.
             Some(
                 KnownHeader::IfNoneMatch
                 | KnownHeader::IfModifiedSince
                 | KnownHeader::IfMatch
                 | KnownHeader::IfUnmodifiedSince,
             ) => is_storing,
-            // The origin has no parts of a representation that we have coded: the origin is asked for all of its own.
+            // The origin has no ranges of an encoded variant, so it is asked for its whole representation.
             Some(KnownHeader::IfRange | KnownHeader::Range) => {
                 is_storing || !self.manner.has_range_tag && is_part_marked(&self.head.headers)
             }
@@ -206,7 +208,7 @@ impl SentFields<'_> {
         !is_kept_here && !is_hop_by_hop(name, &self.head.headers)
     }
 
-    /// Appends the cookies of a line that a fetch for the store sends; `false` where there is none.
+    /// Appends the cookies of a line that a fetch for the store sends; returns `false` if there are none.
     fn append_cookies(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
         match self.manner.rules.origin.sticky.as_deref() {
             Some(name) => ruled::append_other_cookies(value, name, out),
@@ -217,7 +219,7 @@ impl SentFields<'_> {
         }
     }
 
-    /// Appends our value of a field; `false` where it is not sent.
+    /// Appends our value of a field; returns `false` if the field is not sent.
     fn append_own(&self, own: OwnField, out: &mut Vec<u8>) -> bool {
         let Self { head, visitor: Visitor { address, through, .. }, manner } = *self;
         let peer = through.unwrap_or(address);
@@ -248,7 +250,7 @@ impl SentFields<'_> {
             }
             OwnField::Forwarded => {
                 self.append_chain("forwarded", out);
-                // RFC 7239 §4: a value with a colon stands in quotes.
+                // RFC 7239 §4: a value with a colon must be quoted.
                 let _ = match peer {
                     IpAddr::V4(peer) => write!(out, "for={peer};"),
                     IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\";"),
@@ -278,8 +280,8 @@ impl SentFields<'_> {
     }
 }
 
-/// Appends a line of `If-Match` or `If-None-Match`. A tag with the mark of a coding that we have made goes on as it
-/// came, and without the mark: the origin has given out one of the two, and we do not know which.
+/// Appends a line of `If-Match` or `If-None-Match`. A tag with the suffix of an encoded variant is sent both
+/// as received and without the suffix: the origin may have issued either, and we do not know which.
 fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     for part in [name.as_bytes(), b": ", value] {
         out.extend_from_slice(part);
@@ -292,7 +294,7 @@ fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The fields as a fetch for the store sends them: stored answers are keyed by no others.
+/// Selects by the fields that a fetch for the store sends: stored answers are keyed by no others.
 impl SelectingFields for SentFields<'_> {
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
         SelectingFields::append_meaning(&self.head.headers, known, name, out)
@@ -315,7 +317,7 @@ impl SelectingFields for SentFields<'_> {
     }
 }
 
-/// The fields of a client without a request: all but those for one hop.
+/// Selects by a client's fields without a request: all except the hop-by-hop fields.
 impl SelectingFields for Headers<'_, '_> {
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
         !is_hop_by_hop(name, self) && append_meaning(known, self, b"=", out)
@@ -332,7 +334,8 @@ impl SelectingFields for Headers<'_, '_> {
     }
 }
 
-/// Returns whether a field's name is one of `fields`, or is taken for one by CGI and its like.
+/// Returns whether a field's name is one of `fields`, or is read as one of them by CGI and similar
+/// interfaces.
 pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
     let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b) || matches!((a, b), (b'-' | b'_', b'-' | b'_'));
     fields
@@ -340,18 +343,18 @@ pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
         .any(|field| name.len() == field.len() && name.bytes().zip(field.bytes()).all(|(a, b)| same(a, b)))
 }
 
-/// The field that carries a purge token, in lower case. The field is for us and goes on to no origin.
+/// Name of the field that carries a purge token, in lower case. It is never sent to an origin.
 pub(crate) const TOKEN_FIELD: &str = "x-purge-token";
 
-/// Fields that some origins build their answers from (links, redirects, the choice of the page) and that are not in the
-/// key; and fields for one hop that the client did not name as such. On a fetch for the store these fields would let
-/// one client choose the answer that everybody gets.
+/// Fields from which some origins build their answers (links, redirects, the choice of the page) and which
+/// are not in the key; and hop-by-hop fields that the client did not name as such. In a fetch for the store
+/// these fields would let one client choose the answer that all clients get.
 const NOT_KEYED: [&str; 22] = [
     "base-url",
     "forwarded",
     "front-end-https",
     "http2-settings",
-    // RFC 3875 §4.1.18 makes HTTP_PROXY of this field, by which a program's own requests are sent.
+    // RFC 3875 §4.1.18 turns this field into HTTP_PROXY, through which a program sends its own requests.
     "proxy",
     "proxy-authorization",
     "request-uri",
@@ -372,11 +375,12 @@ const NOT_KEYED: [&str; 22] = [
     "x-url-scheme",
 ];
 
-/// The beginnings of the names of further such fields.
+/// Prefixes of further field names that are not in the key.
 const NOT_KEYED_BEGINNINGS: [&str; 3] = ["x-forwarded", "x-original-", "x-rewrite-"];
 
-/// Returns whether an origin could answer by this field although it is not in the key. CGI and its like take
-/// underscores for hyphens (RFC 3875 §4.1.18), so a name with underscores is another spelling of any other name.
+/// Returns whether an origin's answer could depend on this field although it is not in the key. CGI and
+/// similar interfaces read underscores as hyphens (RFC 3875 §4.1.18), so a name with underscores is another
+/// spelling of some other name.
 fn is_not_keyed(name: &str) -> bool {
     let begins = |beginning: &&str| {
         name.as_bytes()
@@ -388,15 +392,15 @@ fn is_not_keyed(name: &str) -> bool {
         || NOT_KEYED_BEGINNINGS.iter().any(begins)
 }
 
-/// Fields that tell an origin of its visitor, and that only we may send. From a trusted proxy, those of them that we do
-/// not write ourselves go on.
+/// Fields that describe the visitor to an origin, and that only we may send. From a trusted proxy, the fields
+/// that we do not write ourselves are sent on.
 const OF_VISITOR: [&str; 2] = ["forwarded", "x-real-ip"];
 const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
-/// The fields about the visitor that we write.
+/// Fields about the visitor that we write.
 const WRITTEN: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
 
-/// Returns whether a field says of the visitor what only we may say. CGI and its like take its spelling with
-/// underscores for the same field.
+/// Returns whether a field describes the visitor, which only we may do. CGI and similar interfaces read its
+/// spelling with underscores as the same field.
 fn is_of_visitor(name: &str, is_believed: bool) -> bool {
     if is_believed {
         return WRITTEN.iter().any(|written| is_twin(name, written));
@@ -406,14 +410,15 @@ fn is_of_visitor(name: &str, is_believed: bool) -> bool {
         || beginning.is_some_and(|beginning| is_twin(beginning, OF_VISITOR_BEGINNING))
 }
 
-/// Returns whether two names are one to a program that takes underscores for hyphens; `hyphened` is in lower case.
+/// Returns whether two names are equal to a program that reads underscores as hyphens; `hyphened` is in lower
+/// case.
 fn is_twin(name: &str, hyphened: &str) -> bool {
     let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
     name.len() == hyphened.len() && name.bytes().map(hyphen).eq(hyphened.bytes())
 }
 
-/// Returns whether a field is the spelling with underscores of a field that frames a request. To CGI and its like both
-/// are one, and the client's could be the one that counts: another length.
+/// Returns whether a field is the spelling with underscores of a field that frames a request. CGI and similar
+/// interfaces treat both as one field, and might use the client's, with another length.
 fn is_twin_of_framing(name: &str) -> bool {
     const OURS: [&str; 7] =
         ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade", "via"];

@@ -1,4 +1,4 @@
-//! What the log says of a connection's last request, so that it can be said again.
+//! Log tags of a connection's last request, kept for reuse by the next request.
 
 use std::sync::{Arc, Weak};
 
@@ -6,25 +6,28 @@ use wire::http1::head::RequestHead;
 
 use crate::{request::client_ip::Visitor, site::Sites};
 
-/// What the log says of a connection's last request, all but its target: who asks the same of another target is not taken
-/// apart again. (Browsers, balancers and other caches do, a page's parts one after the other.)
+/// Log tags of a connection's last request, all but its target. A request that differs only in its target
+/// reuses these tags and is not analysed again. (Browsers, load balancers and other caches send such
+/// requests, one for each part of a page.)
 #[derive(Default)]
 pub(crate) struct LastSaid {
-    /// The method and a space, then what came behind the target.
+    /// The method and a space, then the bytes of the head after the target.
     asked: Vec<u8>,
-    /// Who asked.
+    /// Client of the last request.
     visitor: Option<Visitor>,
-    /// By which table of sites; held, so that no later one lies in its place.
+    /// Site table that was in use. The weak reference keeps its address from being reused by a later table.
     sites: Weak<Sites>,
-    /// The tags of it.
+    /// Encoded log tags of the last request.
     tags: Vec<u8>,
 }
 
-/// A longer head is not remembered: so much twice is what a connection keeps, while somebody reads.
+/// Bytes of the longest head that is remembered. A connection keeps up to twice as many while the log has a
+/// reader.
 const LAST_SAID_BYTES_MAX: usize = 1024;
 
 impl LastSaid {
-    /// The tags, where they are those of this request, too: its bytes, cut around its target.
+    /// Returns the tags if they also fit this request, whose head is given as the bytes before and after its
+    /// target.
     #[inline]
     pub(crate) fn tags(
         &self,
@@ -61,7 +64,8 @@ impl LastSaid {
     }
 }
 
-/// A head's bytes before and behind its target; `None`: it is not at once behind the method, or is no path.
+/// Returns a head's bytes before and after its target; `None` if the target does not follow the method at
+/// once, or is not a path.
 #[inline]
 pub(crate) fn around<'b>(bytes: &'b [u8], head: &RequestHead<'_, '_>) -> Option<(&'b [u8], &'b [u8])> {
     let (before, rest) = bytes.split_at_checked(head.method.len() + 1)?;
@@ -89,7 +93,7 @@ mod tests {
         Config::new(Origin::at(std::net::SocketAddr::from(([127, 0, 0, 1], 1))))
     }
 
-    /// A request, who it is for, and by which of two tables of sites.
+    /// A request, its client, and which of two site tables applies.
     type RequestKey = (&'static str, &'static str, &'static str, u8, usize);
 
     fn asked() -> impl Strategy<Value = RequestKey> {
@@ -102,7 +106,8 @@ mod tests {
     }
 
     proptest! {
-        /// The slow twin is the last request itself: what is said again was said of one that differs in its target alone.
+        /// Reused tags come from a request that differs in its target alone. The slow twin is the last
+        /// request itself.
         #[test]
         fn a26_what_is_said_again_is_of_a_request_that_differs_in_its_target_alone(
             all in proptest::collection::vec(asked(), 1..12),

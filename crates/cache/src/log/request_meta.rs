@@ -1,4 +1,4 @@
-//! A request that comes, as the log hears of it.
+//! Start of a request's log record, from its head and its connection.
 
 use engine::tls::session::Session;
 use wire::http1::head::RequestHead;
@@ -12,7 +12,7 @@ use crate::{
     request::client_ip::Visitor,
 };
 
-/// What the log will say of a request that came at this moment, with so many bytes of head; nothing where nobody reads.
+/// Begins the log record of a request that arrived at `moment`; empty if the log has no reader.
 #[inline]
 pub(crate) fn begin(
     core: &Core,
@@ -26,7 +26,8 @@ pub(crate) fn begin(
     Draft::client(&came(core, moment, (head, head_bytes), is_http2, session), head, visitor)
 }
 
-/// The same of a client's over HTTP/1, of which these are the head's bytes; `last` is what the connection's last request said.
+/// Begins the log record of an HTTP/1 request, with the bytes of its head. `last` holds the tags of the
+/// connection's last request.
 #[inline]
 pub(crate) fn begin_http1(
     core: &Core,

@@ -1,8 +1,8 @@
-//! What the head of an origin's answer says, whichever protocol it came by.
+//! Parsing of the head of an origin's answer, for both HTTP versions.
 
 use wire::http1::{
     fields::{append_field, is_hop_by_hop, persists},
-    framing::{Answered, Framing, announces_in_vain, response_framing},
+    framing::{Framing, RequestKind, announces_in_vain, response_framing},
     head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, ResponseHead, parse_response},
     known::KnownHeader,
 };
@@ -10,7 +10,7 @@ use wire::http1::{
 use super::OriginError;
 use crate::{config::Limits, error_page::Rule};
 
-/// What the beginning of an answer is.
+/// Result of parsing the beginning of an answer.
 pub(super) enum HeadProgress {
     Final { head: KeptResponse, head_bytes: usize, framing: Framing, persists: bool },
     Interim { head_bytes: usize, told_on: Option<Vec<u8>> },
@@ -20,7 +20,7 @@ pub(super) enum HeadProgress {
 
 pub(super) fn final_head(
     bytes: &[u8],
-    answered: Answered,
+    answered: RequestKind,
     limits: &Limits,
 ) -> Result<HeadProgress, OriginError> {
     match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {
@@ -29,7 +29,7 @@ pub(super) fn final_head(
             Ok(HeadProgress::Switched { head: KeptResponse::new(&head, head_bytes), head_bytes })
         }
         Ok(Progress::Complete((head, head_bytes))) if head.is_interim() => {
-            // The client has its own `100 Continue` of us.
+            // The client already has a `100 Continue` from us.
             let told_on = (head.status != 100).then(|| interim(&head));
             Ok(HeadProgress::Interim { head_bytes, told_on })
         }
@@ -56,8 +56,8 @@ pub(super) fn final_head(
     }
 }
 
-/// The head of an interim response as it is told on: without what is for one hop (RFC 9110 §7.6.1), and without a length,
-/// which none has.
+/// Writes the head of an interim response for forwarding: without hop-by-hop fields (RFC 9110 §7.6.1), and
+/// without a length, which no interim response has.
 pub(crate) fn interim(head: &ResponseHead<'_, '_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     for part in [

@@ -1,4 +1,5 @@
-//! Asking an origin: a connection, the request out, the head of the answer in; and once more where that is safe.
+//! Requests to an origin: takes a connection, sends the request, reads the answer's head, and retries where
+//! that is safe.
 
 use std::sync::Arc;
 
@@ -19,76 +20,79 @@ use crate::{
     request::OriginNeed,
 };
 
-/// Bytes of the heads of interim responses that are told on, for one answer; what comes beyond is not.
+/// Bytes of interim responses' heads that are forwarded for one answer; those beyond are dropped.
 const INTERIM_BYTES_MAX: usize = 16 << 10;
 
-/// A server that does not take a request that often, one time after the other, is left for another one.
+/// Times that a request which a server left unprocessed is sent to it again; then another server is tried.
 const UNPROCESSED_MAX: u32 = 2;
 
-/// Who asks: sends the body of the request behind its head, and is told what comes before the answer.
+/// The client's side of an origin request: sends the request's body behind its head, and takes interim
+/// responses.
 pub(crate) trait RequestSender: Send {
-    /// Why it did not reach the origin for another reason than the origin.
+    /// Error of the client's side, for which the origin is not to blame.
     type Error: Send;
 
-    /// Whether there is one: then the request cannot be repeated.
+    /// Returns whether the request has a body; then it cannot be repeated.
     fn has_body(&self) -> bool;
 
-    /// Whether some of it was taken from where it comes from: then it cannot be sent again from its beginning.
+    /// Returns whether some of the body was taken from its source; then it cannot be sent again from its
+    /// beginning.
     fn has_begun(&self) -> bool;
 
-    /// Sends it, until its end or until the origin answers.
+    /// Sends the body to its end, or until the origin answers.
     fn send(
         &mut self,
         exchange: &mut Exchange,
     ) -> impl Future<Output = Result<SendResult, SendError<Self::Error>>> + Send;
 
-    /// Whether each interim response says that another as long wait is worth it.
+    /// Returns whether each interim response restarts the time limit for the answer.
     fn is_patient(&self) -> bool {
         false
     }
 
-    /// Waits until no client wants the answer any more, which is then given up. Returns the reason.
+    /// Waits until no client wants the answer any more, so that the exchange is given up. Returns the reason.
     fn gone(&mut self) -> impl Future<Output = Self::Error> + Send {
         std::future::pending()
     }
 
-    /// Takes the head of an interim response (RFC 9110 §15.2), as it is told on.
+    /// Takes the head of an interim response (RFC 9110 §15.2), ready to be forwarded.
     fn interim(&mut self, head: Vec<u8>) -> impl Future<Output = ()> + Send;
 }
 
-/// Why a body was not sent to its end.
+/// Error that ends the sending of a body.
 pub(crate) enum SendError<E> {
-    /// The origin's side.
+    /// The origin's side failed.
     Origin(OriginError),
-    /// The other.
+    /// The client's side failed.
     Ours(E),
 }
 
-/// What is asked.
+/// A request to an origin.
 pub(crate) struct OriginRequest<'a> {
-    /// The head as it is sent.
+    /// Bytes of the head to send.
     pub(crate) head: &'a [u8],
     pub(crate) wanted: OriginNeed,
-    /// The client that the exchange counts for.
+    /// The client that the exchange is charged to.
     pub(crate) client: Client,
-    /// What decides whether the answer has a body.
-    pub(crate) answered: framing::Answered,
-    /// It may be sent again although the origin may have seen it (RFC 9110 §9.2.2).
+    /// Properties of the request that decide whether the answer has a body.
+    pub(crate) answered: framing::RequestKind,
+    /// The request may be sent again although the origin may have seen it (RFC 9110 §9.2.2).
     pub(crate) is_idempotent: bool,
-    /// What the log says of it, and for whom it is: nothing where nobody reads.
+    /// Reason of the request for the log; `trace` names the client's request, and is `None` if the log has no
+    /// reader.
     pub(crate) why: &'static str,
     pub(crate) trace: Option<&'a Arc<Trace>>,
-    /// What the log calls the server, where that is not its address.
+    /// Name of the server for the log, where that is not its address.
     pub(crate) server: Option<&'a str>,
 }
 
 impl OriginRequest<'_> {
-    /// The kind of answer and the client for which a permit is acquired.
+    /// Returns the kind of answer and the client for which a permit is acquired.
     fn by(&self) -> (OriginNeed, Client) {
         (self.wanted, self.client)
     }
 
-    /// What the log will say of asking a server.
+    /// Begins the log record of this request to a server.
     fn draft(&self, upstreams: &impl Upstreams, member: MemberId) -> Draft {
         if self.trace.is_none() {
             return Draft::none();
@@ -99,8 +103,9 @@ impl OriginRequest<'_> {
     }
 }
 
-/// Sends a request and waits for the head of the answer: of one member after another, where the one before could not be
-/// reached, or has ended the exchange without an answer and the request may be repeated. Nobody has been told anything by then.
+/// Sends a request and waits for the answer's head. Tries one member after another while a member cannot be
+/// reached, or ends the exchange without an answer and the request may be repeated. Until then nothing has
+/// been sent to the client.
 pub(crate) async fn ask<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,
@@ -138,7 +143,7 @@ async fn ask_members<S: RequestSender>(
     Err(SendError::Origin(failed.unwrap_or(OriginError::NobodyUp)))
 }
 
-/// The member that is asked next.
+/// Chooses the next member to ask.
 fn next(upstreams: &impl Upstreams, tried: &mut TriedMembers, is_again: bool) -> Option<MemberId> {
     let member = upstreams.choose(tried)?;
     if is_again {
@@ -147,14 +152,14 @@ fn next(upstreams: &impl Upstreams, tried: &mut TriedMembers, is_again: bool) ->
     Some(member)
 }
 
-/// Why a member did not answer.
+/// Failure of one member.
 struct MemberFailure<E> {
     error: SendError<E>,
-    /// Another one can be asked.
+    /// The request may go to another member.
     may_go_on: bool,
 }
 
-/// Asking one member.
+/// Attempt to get an answer from one member.
 struct Attempt<'a, U> {
     upstreams: &'a U,
     limits: &'a Limits,
@@ -164,9 +169,12 @@ struct Attempt<'a, U> {
 }
 
 impl<U: Upstreams> Attempt<'_, U> {
-    /// A connection that was kept may have been closed by the other side in the meantime; what may be repeated is then asked
-    /// once more over a fresh one, and what may not goes over a fresh one from the start. (A shared one of HTTP/2 is not
-    /// idle: its end is known when it comes.) What the origin says that it has not looked at is sent again whatever it is.
+    /// Sends the request to the member and waits for the answer's head.
+    ///
+    /// The origin may have closed a kept connection in the meantime. A request that may be repeated is then
+    /// sent once more over a fresh connection; one that may not be repeated uses a fresh connection from the
+    /// start. (A shared HTTP/2 connection is not idle: its end is noticed when it happens.) A request that
+    /// the origin declares unprocessed is sent again in any case.
     async fn run<S: RequestSender>(
         &self,
         body: &mut S,
@@ -208,7 +216,7 @@ impl<U: Upstreams> Attempt<'_, U> {
                 Err(error) if !error.is_end() => Err(error),
                 Ok(()) | Err(_) => match answer(exchange, asked.answered, limits, body, &mut is_told).await {
                     Ok(UpgradeOutcome::Here(arrived)) => Ok(arrived),
-                    // Nobody asked for that.
+                    // The request did not ask for another protocol.
                     Ok(UpgradeOutcome::Switched(_)) => Err(OriginError::Switched),
                     Err(SendError::Origin(error)) => Err(error),
                     Err(error @ SendError::Ours(_)) => return Err(MemberFailure { error, may_go_on: false }),
@@ -254,22 +262,22 @@ impl<U: Upstreams> Attempt<'_, U> {
 }
 
 impl<E> MemberFailure<E> {
-    /// Nothing was sent.
+    /// Failure before anything was sent.
     fn before(error: OriginError) -> Self {
         Self { error: SendError::Origin(error), may_go_on: true }
     }
 }
 
-/// What came of asking for another protocol.
+/// Outcome of a request to switch protocols.
 pub(crate) enum UpgradeOutcome {
-    /// An answer as to any request.
+    /// An ordinary answer.
     Here(Box<AnswerHead>),
-    /// The connection, on which that protocol is spoken now.
+    /// The origin has switched; the connection now speaks the other protocol.
     Switched(Box<UpgradedConnection>),
 }
 
-/// Sends a request that asks for another protocol, over a connection of its own, and once: what was said there is not
-/// repeated.
+/// Sends a request to switch protocols over a connection of its own. The request is not repeated once it was
+/// sent.
 pub(crate) async fn switch<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,
@@ -281,7 +289,7 @@ pub(crate) async fn switch<S: RequestSender>(
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
         let mut draft = asked.draft(upstreams, member);
-        // Over HTTP/2 it would be asked for otherwise (RFC 8441), and few origins have that.
+        // Over HTTP/2 the request has another form (RFC 8441), which few origins support.
         let patience = Patience::of(limits);
         let begun = begin(upstreams, member, limits, asked.by(), Over::Http1, patience).await;
         let mut exchange = match begun {
@@ -313,10 +321,10 @@ pub(crate) async fn switch<S: RequestSender>(
     Err(SendError::Origin(failed.unwrap_or(OriginError::NobodyUp)))
 }
 
-/// Waits for the final answer; who asks is told of interim ones.
+/// Waits for the final answer, and passes interim responses to the client's side.
 async fn answer<S: RequestSender>(
     mut exchange: Exchange,
-    answered: framing::Answered,
+    answered: framing::RequestKind,
     limits: &Limits,
     asker: &mut S,
     is_told: &mut bool,

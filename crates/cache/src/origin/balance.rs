@@ -1,41 +1,41 @@
-//! Which of several servers is asked: functions of what is known of each.
+//! Load balancing: pure functions that choose one of several servers.
 
 use smallvec::SmallVec;
 
-/// One that may be asked.
+/// A server that may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// Its place among the members.
+    /// Index among the members.
     pub(super) at: usize,
-    /// Its part of the work, as it is at the moment; more than 0.
+    /// Current share of the load; more than 0.
     pub(super) weight: u32,
-    /// Exchanges with it that are under way, on all cores.
+    /// Exchanges with the server that are under way, on all cores.
     pub(super) busy: usize,
-    /// What tells it from the others, wherever it stands among them.
+    /// Identity of the server for hashing, independent of its index.
     pub(super) seed: u64,
 }
 
 pub(super) type Candidates = SmallVec<[Candidate; 8]>;
 
-/// Requests beyond its part of those under way that a page's own server takes, in percent of it, before the next one is
-/// asked (consistent hashing with bounded loads, Mirrokni et al. 2016).
+/// Load that a server takes for its own keys before another server is chosen, in percent of its fair share of
+/// the requests under way (consistent hashing with bounded loads, Mirrokni et al. 2016).
 const LOAD_PERCENT_MAX: u64 = 125;
 
-/// Each in turn, as often as its weight says, and never all of one's turns behind one another (nginx's smooth weighted round
-/// robin). `turns` is what is remembered of each member between two calls.
+/// Chooses the servers in rotation, each as often as its weight says, with the picks of each server spread
+/// out (nginx's smooth weighted round robin). `turns` is the state of each member between two calls.
 pub(super) fn round_robin(candidates: &[Candidate], turns: &mut [i64]) -> Option<usize> {
     let mut total = 0;
     for candidate in candidates {
         turns[candidate.at] += i64::from(candidate.weight);
         total += i64::from(candidate.weight);
     }
-    // The first of those that are equal.
+    // `rev` makes the first of several equal candidates win.
     let chosen = candidates.iter().rev().max_by_key(|candidate| turns[candidate.at])?;
     turns[chosen.at] -= total;
     Some(chosen.at)
 }
 
-/// By lot.
+/// Chooses a server at random, by weight. `lot` is the random number.
 pub(super) fn random(candidates: &[Candidate], lot: u64) -> Option<usize> {
     let total: u64 = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();
     let mut left = lot.checked_rem(total)?;
@@ -48,7 +48,7 @@ pub(super) fn random(candidates: &[Candidate], lot: u64) -> Option<usize> {
     None
 }
 
-/// The one with the fewest exchanges for its weight, the one that is asked now included; by lot among equals.
+/// Chooses the server with the fewest exchanges for its weight, counting the new one; at random among equals.
 pub(super) fn least_busy(candidates: &[Candidate], lot: u64) -> Option<usize> {
     let load = |candidate: &Candidate| (candidate.busy as u64 + 1) << 32;
     let load = |candidate: &Candidate| load(candidate) / u64::from(candidate.weight);
@@ -58,8 +58,9 @@ pub(super) fn least_busy(candidates: &[Candidate], lot: u64) -> Option<usize> {
     random(&equals, lot)
 }
 
-/// The same one for the same hash, as long as it is not much busier than its part: each scores, and the highest score wins
-/// (rendezvous hashing, weighted as by Schindelhauer and Schomaker), so that one that comes or goes moves its own pages only.
+/// Chooses the same server for the same hash, unless that server is much busier than its share. Each server
+/// gets a score and the highest wins (rendezvous hashing, weighted as by Schindelhauer and Schomaker), so a
+/// server that is added or removed moves only its own keys.
 pub(super) fn by_hash(candidates: &[Candidate], hash: u64) -> Option<usize> {
     let busy: u64 = candidates.iter().map(|candidate| candidate.busy as u64).sum::<u64>() + 1;
     let total: u64 = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();
@@ -67,18 +68,19 @@ pub(super) fn by_hash(candidates: &[Candidate], hash: u64) -> Option<usize> {
         let most = (busy * u64::from(candidate.weight) * LOAD_PERCENT_MAX).div_ceil(total * 100);
         (candidate.busy as u64) < most
     };
-    // The bounds are more than there is to do, so one has room.
+    // The bounds add up to more than the requests under way, so one server has room.
     let of_room = candidates.iter().filter(has_room);
     of_room.max_by(|a, b| score(a, hash).total_cmp(&score(b, hash))).map(|candidate| candidate.at)
 }
 
 fn score(candidate: &Candidate, hash: u64) -> f64 {
-    // Evenly between 0 and 1, neither of them.
+    // Uniform between 0 and 1, both excluded.
     let share = ((mixed(hash ^ candidate.seed) >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
     -f64::from(candidate.weight) / share.ln()
 }
 
-/// Every bit of the result depends on every bit (the finalizer of SplitMix64, Steele et al. 2014).
+/// Mixes a number so that every bit of the result depends on every bit of the input (the finalizer of
+/// SplitMix64, Steele et al. 2014).
 pub(crate) fn mixed(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -107,7 +109,7 @@ mod tests {
         let mut turns = [0; 3];
         let chosen: Vec<_> = (0..7).filter_map(|_| round_robin(&all, &mut turns)).collect();
         assert_eq!(chosen, [0, 0, 1, 0, 2, 0, 0]);
-        // One that has gone meanwhile.
+        // A member that has been removed meanwhile.
         let chosen: Vec<_> = (0..4).filter_map(|_| round_robin(&all[1..], &mut turns)).collect();
         assert_eq!(chosen, [1, 2, 1, 2]);
         assert_eq!(round_robin(&[], &mut turns), None);

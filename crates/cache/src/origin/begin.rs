@@ -1,13 +1,14 @@
-//! Leave to talk to a server, and a connection for it: of the pool, or a new one.
+//! Start of an exchange: a permit to talk to a server, and a connection from the pool or a new one.
 //!
 //! ```text
-//!  permit ─▶ may it speak HTTP/2?
+//!  permit ─▶ may the server speak HTTP/2?
 //!              no  ─▶ an idle connection, or a new one
-//!              yes ─▶ leave for a stream ─▶ a place on a shared connection ─ none ─▶ one connects, the others wait for what
-//!                                           or an idle one of HTTP/1                comes of it: a shared connection for all
+//!              yes ─▶ permit for a stream ─▶ a stream on a shared connection ─ none ─▶ one request connects, the others wait;
+//!                                            or an idle HTTP/1 connection              a shared connection then serves all
 //! ```
-//! A server that is asked by https says at each handshake which protocol it speaks (ALPN); until the first one, nobody
-//! knows. So those who come meanwhile wait, and not each of them opens a connection that one could share.
+//! An https server says at each handshake which protocol it speaks (ALPN); before the first handshake this is
+//! unknown. Requests that arrive meanwhile wait, so that not each of them opens a connection when one can be
+//! shared.
 
 use std::sync::Arc;
 
@@ -25,18 +26,18 @@ use super::{
 };
 use crate::{config::Limits, request::OriginNeed};
 
-/// Over which connections an exchange may go.
+/// Connections that an exchange may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
-    /// One of the pool, or a new one.
+    /// A connection of the pool, or a new one.
     Any,
-    /// None of HTTP/1 that was kept: it may have ended without our knowing.
+    /// Any but a kept HTTP/1 connection, which the origin may have closed without our knowing.
     Fresh,
-    /// A new one of HTTP/1.
+    /// A new HTTP/1 connection.
     Http1,
 }
 
-/// Waits for leave, and for a connection.
+/// Waits for a permit, then for a connection.
 pub(super) async fn begin(
     upstreams: &impl Upstreams,
     id: MemberId,
@@ -53,7 +54,7 @@ pub(super) async fn begin(
     permit.busy = Some(member.begin());
     if over != Over::Http1 && member.may_speak_http2() {
         let shared = SharedBegin { upstreams, id, member: &member, limits, wanted, over, patience };
-        // On the heap: others would be larger by it.
+        // Boxed, so that the futures of the other requests stay small.
         return Box::pin(shared.begin(permit)).await;
     }
     if over == Over::Any
@@ -62,10 +63,10 @@ pub(super) async fn begin(
         return Ok(of_line(line, id, permit, true, patience));
     }
     let offered = if over == Over::Http1 { MemberProtocol::Http1 } else { MemberProtocol::Any };
-    // On the heap: nearly all requests take a connection that was kept, and would be larger by it.
+    // Boxed: nearly all requests take a kept connection, and their futures stay small.
     match Box::pin(connect(&member, offered, limits)).await {
         Ok((line, false)) => Ok(of_line(line, id, permit, false, patience)),
-        // It has learnt HTTP/2 meanwhile; from the next connection on that is made use of.
+        // The server has begun to speak HTTP/2; from the next connection on this is known in advance.
         Ok((line, true)) => {
             let leave = of(upstreams, id, |upstream| upstream.streams.clone())?;
             let leave = leave.acquire(wanted, limits.origin_first_byte_time_max).await?;
@@ -87,7 +88,8 @@ fn not_connected(upstreams: &impl Upstreams, id: MemberId, error: &OriginError) 
     }
 }
 
-/// Runs `with` on the connections to a server; where no configuration has that any more, nobody is there.
+/// Runs `with` on the connections to a server; fails with `NobodyUp` if no configuration has the server any
+/// more.
 fn of<R>(
     upstreams: &impl Upstreams,
     id: MemberId,
@@ -96,7 +98,7 @@ fn of<R>(
     upstreams.upstream(id, with).ok_or(OriginError::NobodyUp)
 }
 
-/// A new connection, and whether HTTP/2 is spoken there.
+/// Opens a connection; returns it and whether it speaks HTTP/2.
 async fn connect(
     member: &Member,
     offered: MemberProtocol,
@@ -115,7 +117,8 @@ fn of_place(place: http2::Place, id: MemberId, permit: Permit, reused: bool, pat
     Exchange::over(Talk::Http2(Box::new(http2::Talk::over(place))), id, permit, reused, patience)
 }
 
-/// Speaks HTTP/2 on a connection, which others may share from now on; the first place there.
+/// Starts HTTP/2 on a connection and puts it into the pool for other requests to share. Returns its first
+/// stream's slot.
 async fn share(
     upstreams: &impl Upstreams,
     id: MemberId,
@@ -133,7 +136,7 @@ async fn share(
     })
 }
 
-/// Beginning where HTTP/2 may be spoken.
+/// Start of an exchange with a server that may speak HTTP/2.
 struct SharedBegin<'a, U> {
     upstreams: &'a U,
     id: MemberId,
@@ -144,11 +147,11 @@ struct SharedBegin<'a, U> {
     patience: Patience,
 }
 
-/// What the pool has.
+/// Result of a search in the pool.
 enum PoolResult {
     Place(http2::Place),
     Line(Line),
-    /// Nothing; so many attempts to connect have ended by now.
+    /// The pool has no usable connection; the number counts the attempts to connect that have ended by now.
     Nothing(StreamLeave, u64, Arc<Semaphore>),
 }
 
@@ -166,7 +169,8 @@ impl<U: Upstreams> SharedBegin<'_, U> {
         let Ok(Ok(turn)) = timeout(at_most, connecting.acquire_owned()).await else {
             return Err(OriginError::ConnectTimeout(at_most));
         };
-        // Whoever connected before has perhaps brought what can be shared; or has found that nobody is there.
+        // The request that connected before may have left a connection to share, or have found the server
+        // unreachable.
         let failed = of(upstreams, id, |upstream| upstream.attempts.failed.clone())?;
         if let Some((_, error)) = failed.filter(|(at, _)| *at > seen) {
             return Err(error);
@@ -177,7 +181,7 @@ impl<U: Upstreams> SharedBegin<'_, U> {
             PoolResult::Nothing(leave, ..) => leave,
         };
         let is_known = member.spoken() == MemberProtocol::Http1;
-        // One that speaks HTTP/1 after all: each connects for itself.
+        // The server speaks HTTP/1 after all, so each request connects for itself.
         let turn = (!is_known).then_some(turn);
         let connected = connect(member, MemberProtocol::Any, limits).await;
         of(upstreams, id, |upstream| {
@@ -200,7 +204,7 @@ impl<U: Upstreams> SharedBegin<'_, U> {
         exchange
     }
 
-    /// What can be had at once.
+    /// Takes a connection that is available at once.
     fn find(&self, leave: StreamLeave) -> Result<PoolResult, OriginError> {
         of(self.upstreams, self.id, |upstream| match upstream.place(leave) {
             Ok(place) => {

@@ -1,4 +1,4 @@
-//! Connecting to one of several addresses: side by side where the first does not answer (RFC 8305).
+//! Connects to one of several addresses, in parallel while the first does not answer (RFC 8305).
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -6,12 +6,11 @@ use tokio::{net::TcpStream, task::JoinSet, time::sleep};
 
 use super::OriginError;
 
-/// How long an address is waited for before the next one is tried beside it (RFC 8305 §5 recommends a quarter of a
-/// second).
+/// Time after which the next address is tried in parallel (RFC 8305 §5 recommends 250 ms).
 const NEXT_AFTER: Duration = Duration::from_millis(250);
 
-/// Connects to the first of `addresses` that accepts; each is tried when the one before it has failed, or not answered
-/// for a while.
+/// Connects to the first of `addresses` that accepts. Each address is tried when the one before it has
+/// failed, or has not answered for [`NEXT_AFTER`].
 pub(super) async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, OriginError> {
     if let [only] = addresses {
         return TcpStream::connect(only).await.map_err(|error| OriginError::of_connect(&error));
@@ -42,7 +41,7 @@ pub(super) async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, O
                         break;
                     }
                 }
-                // A task that was aborted or has panicked: neither happens.
+                // The task was aborted or has panicked; neither happens.
                 Some(Err(_)) => {}
                 None => return Err(failed.unwrap_or(OriginError::Refused)),
             }
@@ -60,7 +59,7 @@ mod tests {
     async fn a_dead_address_does_not_hide_a_good_one() {
         let good = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let good = good.local_addr().map(|address| (good, address)).expect("an address");
-        // A listener whose queue is full answers no SYN: the kernel drops it.
+        // A listener with a full queue answers no SYN: the kernel drops it.
         let silent =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
         silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");

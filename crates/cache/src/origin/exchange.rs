@@ -1,10 +1,10 @@
-//! One exchange with an origin: a request out, an answer's head and body in. Which protocol its connection speaks, nobody
-//! beyond this file knows.
+//! One exchange with an origin: sends a request, and receives the answer's head and body. Code beyond this
+//! file does not know which protocol the connection speaks.
 //!
 //! ```text
-//!             Exchange ── answer ──▶ AnswerHead          who asks: fetch, pass          Talk, Body: probe, too
+//!             Exchange ── answer ──▶ AnswerHead          users: fetch, pass           Talk, Body: used by probe, too
 //!  Talk::Http1 (http1)               Body::Http1       a connection of its own
-//!  Talk::Http2 (http2::talk)         Body::Http2       a stream of one that many share
+//!  Talk::Http2 (http2::talk)         Body::Http2       a stream on a shared connection
 //! ```
 
 use std::{sync::Arc, time::Duration};
@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use engine::{cores::clock, sys::span::Span};
 use tokio::time::{Instant, timeout};
 use wire::http1::{
-    framing::{Answered, Framing},
+    framing::{Framing, RequestKind},
     head::KeptResponse,
     known::KnownHeader,
 };
@@ -27,40 +27,40 @@ use super::{
 };
 use crate::{config::Limits, log::transaction::Draft, peers::Peer};
 
-/// What came of sending a part of a request.
+/// Outcome of sending a part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendResult {
-    /// The origin has it, or its kernel has.
+    /// The part has been handed to the origin, or at least to the kernel's socket buffer.
     Over,
     /// The origin answered instead of reading on.
     Answered,
 }
 
-/// What a read of the body brought.
+/// Result of a read of the body.
 pub(crate) enum BodyRead {
-    /// So many bytes were written to the span.
+    /// Number of bytes that were written to the span.
     Bytes(usize),
     /// The body is complete.
     End,
 }
 
-/// How long each next part of an answer is waited for.
+/// Time limits for the next part of an answer, and for the whole of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     pub(super) between_bytes: Duration,
-    /// When all of it has to be there, and within what time that is.
+    /// Deadline for the whole exchange, and the time limit that it comes from.
     pub(super) whole: Option<(Instant, Duration)>,
 }
 
 impl Patience {
-    /// Beginning now.
+    /// Starts the limits' time now.
     pub(super) fn of(limits: &Limits) -> Self {
         let within = limits.origin_request_time_max;
         let whole = (!within.is_zero()).then(|| (Instant::now() + within, within));
         Self { between_bytes: limits.origin_between_bytes_time_max, whole }
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next part within the limits.
     pub(super) async fn wait<T>(&self, coming: impl Future<Output = T>) -> Result<T, OriginError> {
         let Some((until, within)) = self.whole else {
             let came = timeout(self.between_bytes, coming).await;
@@ -74,7 +74,7 @@ impl Patience {
         }
     }
 
-    /// Whether there is time left, for who does not have to wait.
+    /// Returns an error if the deadline has passed; for reads that do not have to wait.
     fn is_time_left(&self) -> Result<(), OriginError> {
         match self.whole {
             Some((until, within)) if Instant::now() >= until => Err(OriginError::TooSlow(within)),
@@ -83,37 +83,38 @@ impl Patience {
     }
 }
 
-/// A request on its way, by one of the protocols.
+/// A request under way, in either protocol.
 pub(super) enum Talk {
     Http1(http1::Talk),
-    /// On the heap: others would be larger by it.
+    /// Boxed, so that the enum stays small.
     Http2(Box<http2::Talk>),
 }
 
-/// What an origin says to it.
+/// Reply of an origin to a request.
 pub(super) enum OriginReply {
-    /// The answer's head.
+    /// The head of the final answer.
     Final {
         head: KeptResponse,
         framing: Framing,
         body: Body,
-        /// The half that sends the rest of the request, where the answer came before all of it was sent.
+        /// The half that sends the rest of the request, if the answer came before all of the request was
+        /// sent.
         half: Option<RequestHalf>,
     },
-    /// What comes before it, as it is told on; the answer is still to come.
+    /// An interim response, ready to be forwarded; the final answer is still to come.
     Interim(Talk, Vec<u8>),
-    /// It speaks another protocol from here on; `early` came behind its head.
+    /// The origin has switched to another protocol; `early` holds the bytes that came after the head.
     Switched { line: Line, head: KeptResponse, early: Vec<u8> },
 }
 
-/// An answer's body, by one of the protocols.
+/// Body of an answer, in either protocol.
 pub(super) enum Body {
     Http1(http1::Body),
     Http2(Box<http2::Body>),
 }
 
 impl Talk {
-    /// Sends the request's head, as one of HTTP/1.
+    /// Sends the request's head, given in HTTP/1's form.
     pub(super) async fn send(&mut self, head: &[u8], at_most: Duration) -> Result<(), OriginError> {
         match self {
             Self::Http1(talk) => talk.send(head, at_most).await,
@@ -121,10 +122,10 @@ impl Talk {
         }
     }
 
-    /// Waits for the head of the answer, or of an interim one that is told on.
+    /// Waits for the head of the answer, or of an interim response to forward.
     pub(super) async fn answer(
         self,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<OriginReply, OriginError> {
@@ -136,7 +137,7 @@ impl Talk {
 }
 
 impl Body {
-    /// Reads body bytes into `into`, as many as there are; waits for at least one.
+    /// Reads available body bytes into `into`; waits for at least one.
     pub(super) async fn read(
         &mut self,
         into: Span<'_>,
@@ -150,26 +151,26 @@ impl Body {
     }
 }
 
-/// A request to an origin that is under way, with leave for it.
+/// A request to an origin that is under way, with the permit that it holds.
 pub(crate) struct Exchange {
     talk: Talk,
     permit: Permit,
-    /// Whose it is.
+    /// Server that the exchange is with.
     member: MemberId,
-    /// Over a connection that was there before: it may have been closed by the other side without our knowing.
+    /// The connection is a kept one, which the origin may have closed without our knowing.
     pub(crate) reused: bool,
-    /// When it began to be sent.
+    /// Time at which the request was sent.
     requested_ms: u64,
     patience: Patience,
 }
 
-/// What came back.
+/// Reply to an exchange's request.
 pub(super) enum ExchangeResult {
-    /// The answer.
+    /// The final answer.
     Final(Box<AnswerHead>),
-    /// What the origin says before it, as it is told on; the answer is still to come.
+    /// An interim response, ready to be forwarded; the final answer is still to come.
     Interim(Box<Exchange>, Vec<u8>),
-    /// It speaks another protocol from here on.
+    /// The origin has switched to another protocol.
     Switched(Box<UpgradedConnection>),
 }
 
@@ -177,33 +178,33 @@ pub(super) enum ExchangeResult {
 pub(crate) struct UpgradedConnection {
     pub(crate) line: Line,
     pub(crate) permit: Permit,
-    /// The head of its 101, as it was parsed.
+    /// Parsed head of the 101 response.
     pub(crate) head: KeptResponse,
-    /// What came behind it.
+    /// Bytes that came after the head.
     pub(crate) early: Vec<u8>,
 }
 
-/// An answer whose head was read.
+/// An answer whose head has been read.
 pub(crate) struct AnswerHead {
-    /// When the request was sent, in milliseconds since 1970.
+    /// Time at which the request was sent, in milliseconds since 1970.
     pub(crate) requested_ms: u64,
-    /// Its head, as it was parsed; that of HTTP/2 as one of HTTP/1.
+    /// Parsed head of the answer; a head of HTTP/2 in HTTP/1's form.
     pub(crate) head: KeptResponse,
-    /// How the body is delimited; one of HTTP/2 of no told length as if it were in chunks.
+    /// Framing of the body; an HTTP/2 body of unknown length counts as chunked.
     pub(crate) framing: Framing,
     body: Body,
-    /// The half that sends the rest of the request, where the answer came before all of it was sent.
+    /// The half that sends the rest of the request, if the answer came before all of the request was sent.
     half: Option<Box<RequestHalf>>,
     permit: Permit,
     member: MemberId,
     patience: Patience,
-    /// What the log will say of it.
+    /// Log record of the exchange.
     log: Draft,
-    /// The peer that sent it; `None`: an origin has.
+    /// The peer that sent the answer; `None` for an origin.
     pub(crate) peer: Option<Arc<Peer>>,
-    /// It is stored where it may be, and not only shared with those who wait for it.
+    /// The answer may be stored, and not only shared with the requests that wait for it.
     pub(crate) is_kept: bool,
-    /// It is for who asked alone, as the peer says that sent it.
+    /// The peer that sent the answer says that it is for the requesting client alone.
     pub(crate) is_for_one: bool,
 }
 
@@ -223,8 +224,8 @@ impl Exchange {
         self.talk.send(head, at_most).await
     }
 
-    /// Sends part of the request's body, unless the origin answers before it has taken it. The body is in chunks where
-    /// the head says so.
+    /// Sends a part of the request's body, unless the origin answers before it has taken the part. The body
+    /// is chunked if the head says so.
     pub(crate) async fn send_body(
         &mut self,
         part: Part<'_>,
@@ -237,7 +238,7 @@ impl Exchange {
         }
     }
 
-    /// Gives the place of this exchange to others, while the client sends nothing of the request's body.
+    /// Gives this exchange's slot to other requests while the client sends nothing of the request's body.
     pub(crate) fn pause(&mut self) {
         self.permit.pause();
         if let Talk::Http2(talk) = &mut self.talk {
@@ -245,9 +246,10 @@ impl Exchange {
         }
     }
 
-    /// Takes a place again, if the exchange has none; waits for it up to `at_most`.
+    /// Takes a slot again if the exchange has none; waits for it up to `at_most`.
     pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
-        // In the order in which an exchange begins: whoever has leave for a stream waits for no permit.
+        // Same order as at the start of an exchange: a holder of a stream's permit never waits for an
+        // exchange's permit.
         self.permit.resume(at_most).await?;
         match &mut self.talk {
             Talk::Http1(_) => Ok(()),
@@ -255,8 +257,8 @@ impl Exchange {
         }
     }
 
-    /// Takes a place again because the origin answers. Over HTTP/2 the answer comes whether it is read or not, so what would
-    /// have to be kept without leave ends the exchange.
+    /// Takes a slot again because the origin answers. Over HTTP/2 the answer arrives whether it is read or
+    /// not, so the exchange ends with an error if there is no permit to buffer it.
     pub(crate) async fn resume_answered(&mut self, at_most: Duration) -> Result<(), OriginError> {
         if let Talk::Http2(talk) = &mut self.talk {
             talk.leave().resume_now()?;
@@ -264,8 +266,8 @@ impl Exchange {
         self.permit.resume(at_most).await
     }
 
-    /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5, RFC 9113 §8.1).
-    /// Nothing is lost where the wait is given up.
+    /// Waits until the origin answers before it has the whole request (RFC 9112 §9.5, RFC 9113 §8.1). The
+    /// future may be dropped without loss.
     pub(crate) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
         match &mut self.talk {
             Talk::Http1(talk) => talk.answered_early(limits).await,
@@ -273,16 +275,16 @@ impl Exchange {
         }
     }
 
-    /// Waits for the head of the final answer, or of an interim one that is told on.
+    /// Waits for the head of the final answer, or of an interim response to forward.
     pub(super) async fn answer(
         self,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<ExchangeResult, OriginError> {
         let Self { talk, permit, member, reused, requested_ms, patience } = self;
         Ok(match talk.answer(answered, limits, deadline).await? {
-            // Moved through many hands from here on, so on the heap.
+            // Boxed, because it is moved many times from here on.
             OriginReply::Final { head, framing, body, half } => ExchangeResult::Final(Box::new(AnswerHead {
                 requested_ms,
                 head,
@@ -309,20 +311,21 @@ impl Exchange {
 }
 
 impl AnswerHead {
-    /// Each next part of the body is waited for this long and no longer.
+    /// Sets the time limit for each next part of the body.
     pub(crate) fn wait_between_bytes(&mut self, at_most: Duration) {
         self.patience.between_bytes = at_most;
     }
 
-    /// Takes the half that sends the rest of the request, where the answer came before all of it was sent. The answer
-    /// may wait for that rest, so it may take `at_most` from one byte to the next.
+    /// Takes the half that sends the rest of the request, if the answer came before all of the request was
+    /// sent. The answer may wait for that rest, so the limit between two bytes is raised to `at_most`.
     pub(crate) fn take_half(&mut self, at_most: Duration) -> Option<RequestHalf> {
         let half = self.half.take()?;
         self.wait_between_bytes(at_most.max(self.patience.between_bytes));
         Some(*half)
     }
 
-    /// Returns whether the answer is an event stream (HTML, "Server-sent events"), on which nothing may come for long.
+    /// Returns whether the answer is an event stream (HTML, "Server-sent events"), which may be silent for
+    /// long.
     pub(crate) fn is_event_stream(&self) -> bool {
         let essence =
             |value: &[u8]| value.split(|&b| b == b';').next().unwrap_or_default().trim_ascii().to_vec();
@@ -330,14 +333,14 @@ impl AnswerHead {
         said.is_some_and(|said| said.eq_ignore_ascii_case(b"text/event-stream"))
     }
 
-    /// Reads body bytes into `into`, as many as there are; waits for at least one.
+    /// Reads available body bytes into `into`; waits for at least one.
     pub(crate) async fn read(&mut self, into: Span<'_>) -> Result<BodyRead, OriginError> {
         let read = self.body.read(into, &self.patience).await?;
         self.note(&read);
         Ok(read)
     }
 
-    /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
+    /// Reads as [`read`](Self::read) does, but does not wait; `None` if no byte is available yet.
     pub(crate) fn read_now(&mut self, into: Span<'_>) -> Option<Result<BodyRead, OriginError>> {
         let read = match &mut self.body {
             Body::Http1(body) => body.read_now(into),
@@ -349,7 +352,7 @@ impl AnswerHead {
         read
     }
 
-    /// Tells the log what came.
+    /// Logs the bytes that were read.
     fn note(&mut self, read: &BodyRead) {
         match read {
             BodyRead::Bytes(bytes) => self.log.came(*bytes, self.is_complete()),
@@ -357,19 +360,19 @@ impl AnswerHead {
         }
     }
 
-    /// The log is told of it by this from now on.
+    /// Attaches the log record of the answer.
     pub(super) fn is_logged_by(&mut self, mut draft: Draft) {
         draft.heard(self.head.head().status);
         draft.came(0, self.is_complete());
         self.log = draft;
     }
 
-    /// The log is told that it broke off.
+    /// Logs that the answer broke off.
     pub(crate) fn broke_off(&mut self, error: &OriginError) {
         self.log.failed(error);
     }
 
-    /// The whole body, if its length is known and all of it came with the head.
+    /// Takes the whole body, if its length is known and all of it came with the head.
     pub(crate) fn take_whole(&mut self) -> Option<Vec<u8>> {
         let whole = match &mut self.body {
             Body::Http1(body) => body.take_whole(),
@@ -379,7 +382,7 @@ impl AnswerHead {
         Some(whole)
     }
 
-    /// Whether all of the body was read.
+    /// Returns whether all of the body was read.
     pub(crate) fn is_complete(&self) -> bool {
         match &self.body {
             Body::Http1(body) => body.is_complete(),
@@ -387,7 +390,7 @@ impl AnswerHead {
         }
     }
 
-    /// Trailer lines as they came, once the body is complete.
+    /// Returns the trailer lines as received, once the body is complete.
     pub(crate) fn trailers(&self) -> &[u8] {
         match &self.body {
             Body::Http1(body) => body.trailers(),
@@ -395,12 +398,12 @@ impl AnswerHead {
         }
     }
 
-    /// Who sent it.
+    /// Returns the server that sent the answer.
     pub(crate) fn member(&self) -> MemberId {
         self.member
     }
 
-    /// Gives the connection back, if it can be used again. A stream goes without being given back.
+    /// Puts the connection back into the pool if it can be used again. An HTTP/2 stream needs no return.
     pub(crate) fn finish(self, pools: &impl Pools, limits: &Limits) {
         if let Body::Http1(body) = self.body
             && let Some(line) = body.into_line()
@@ -409,8 +412,8 @@ impl AnswerHead {
         }
     }
 
-    /// What is passed may last (events, long polls, a client that reads slowly): it leaves the count of exchanges, and
-    /// is counted among those that last, if there is room.
+    /// Moves a passed exchange that may last (events, long polls, a client that reads slowly) from the count
+    /// of exchanges to the count of lasting ones, if that has room.
     pub(crate) fn outlast(&mut self) {
         self.permit.outlast();
     }

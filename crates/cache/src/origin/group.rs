@@ -1,13 +1,13 @@
-//! An origin as a group of servers, and which of them is asked.
+//! An origin as a group of servers, and the choice of the server for a request.
 //!
 //! ```text
-//!  1. who stays with one by a cookie: that one, if it is up, or drained
-//!  2. by balance, of those that are up        (who is warming up has a part of its weight)
-//!  3. by balance, of the backups that are up
-//!  4. by balance, of those that are left alone because they failed: better than nobody
+//!  1. a visitor bound by a cookie: that server, if it is up, or drained
+//!  2. by balance, of the servers that are up  (a server that is warming up has a part of its weight)
+//!  3. by balance, of the backup servers that are up
+//!  4. by balance, of the ejected servers: better than no answer
 //! ```
-//! Whoever is sick by its probes, drained, or down by an operator's word is never asked otherwise; and nobody is asked twice
-//! for one answer.
+//! A server whose probes fail, that is drained, or that an operator has taken down is never chosen otherwise,
+//! and no server is chosen twice for one answer.
 
 use std::sync::{
     Arc,
@@ -24,69 +24,69 @@ use super::{
 };
 use crate::config::{Balance, Origin, OriginRules, Server};
 
-/// Which member, of all origins' that this process has had.
+/// Number of a member, unique among all members of all origins in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MemberId(u64);
 
-/// How many members and groups there have been.
+/// Next free number for members and groups.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl MemberId {
-    /// One that nobody has.
+    /// Returns a number that was not used before.
     pub(super) fn next() -> Self {
         Self(NUMBERS.fetch_add(1, Relaxed))
     }
 }
 
-/// Members of a group that were asked already; a bit for each.
+/// Members of a group that were already asked, one bit each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TriedMembers {
     members: u64,
     pub(super) count: u32,
 }
 
-/// A member's part in a group.
+/// A member with its settings in a group.
 struct Place {
     member: Arc<Member>,
     weight: u32,
     is_backup: bool,
-    /// By which pages find it, and visitors: the same in every process, wherever it stands in the list.
+    /// Identity of the member for hashing and for sticky cookies: the same in every process, wherever it
+    /// stands in the list.
     seed: u64,
 }
 
-/// What all cores share of an origin.
+/// State of an origin that all cores share.
 pub(crate) struct Group {
-    /// No other has had it.
+    /// Number of the group, never reused.
     pub(super) number: u64,
     places: Box<[Place]>,
     balance: Balance,
-    /// The cookie by which visitors stay.
+    /// Name of the cookie that binds visitors to a member.
     sticky: Option<Box<str>>,
     tries_max: u32,
-    /// While it lies ahead, all of it has failed a moment ago; 0: it answered the last time. Written when it begins to fail,
-    /// each second while it does, and when it answers again.
+    /// Time until which the origin counts as failing; 0 if its last exchange succeeded. Written when it
+    /// begins to fail, each second while it does, and when it answers again.
     failing_until_ms: AtomicU64,
 }
 
-/// How long an origin that failed is left alone by those whose answer something stored may stand in for, in
-/// milliseconds.
+/// Time in milliseconds for which a failed origin is not asked by requests that a stored answer can satisfy.
 const RETRY_MS: u64 = 1000;
 
-/// What a request says of who should be asked.
+/// Preferences of a request for a member.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wish {
-    /// Of its page.
+    /// Hash of the request's key.
     pub(crate) hash: u64,
-    /// The seed of the member that its visitor stays with.
+    /// Seed of the member that the visitor is bound to.
     pub(crate) stays_with: Option<u64>,
-    /// The tag of the member that has the version of which a block is wanted; 0: any member.
+    /// Tag of the member that has the version of which a slice is wanted; 0 for any member.
     pub(crate) block_of: u32,
 }
 
-/// The bits of a member's seed that a stored object keeps, so as to know the member that sent it.
+/// Bits of a member's seed that a stored object keeps, to recognize the member that sent it.
 const TAG_BITS: u64 = (1 << 24) - 1;
 
-/// The tag of a member by its seed; never 0.
+/// Returns the tag for a member's seed; never 0.
 fn tag_of(seed: u64) -> u32 {
     (seed & TAG_BITS).max(1) as u32
 }
@@ -112,7 +112,7 @@ impl Group {
         }
     }
 
-    /// One of nobody: there is no origin.
+    /// Returns a group without members, for a site without an origin.
     pub(crate) fn of_nobody() -> Self {
         Self {
             number: NUMBERS.fetch_add(1, Relaxed),
@@ -124,12 +124,13 @@ impl Group {
         }
     }
 
-    /// What a core remembers of whose turn it is.
+    /// Returns the initial state of a core's round robin.
     pub(crate) fn turns(&self) -> Box<[i64]> {
         vec![0; self.places.len()].into()
     }
 
-    /// Chooses one that was not asked yet. `turns` is this core's, of as many numbers as there are members.
+    /// Chooses a member that was not asked yet. `turns` is this core's round robin state, one number per
+    /// member.
     pub(crate) fn choose(
         &self,
         wish: Wish,
@@ -146,7 +147,7 @@ impl Group {
         Some(self.places[at].member.id)
     }
 
-    /// One of its members.
+    /// Returns the member with this number.
     pub(crate) fn member(&self, id: MemberId) -> Option<&Arc<Member>> {
         self.places.iter().map(|place| &place.member).find(|member| member.id == id)
     }
@@ -154,7 +155,8 @@ impl Group {
     fn place_of(&self, wish: Wish, tried: TriedMembers, turns: &mut [i64], now_ms: u64) -> Option<usize> {
         let is_left = |at: usize| tried.members >> at & 1 == 0;
         if wish.block_of > 0 || wish.stays_with.is_some() {
-            // Another member may have another version: the member of the block goes before the member of the visitor.
+            // Another member may have another version, so the slice's member goes before the visitor's
+            // member.
             let is_its = |place: &Place| match wish.block_of {
                 0 => Some(place.seed) == wish.stays_with,
                 tag => tag_of(place.seed) == tag,
@@ -193,14 +195,15 @@ impl Group {
         }
     }
 
-    /// What a request says of who should be asked.
+    /// Returns the preferences of a request for a member.
     pub(crate) fn wish(&self, page: &[u8], head: &RequestHead<'_, '_>) -> Wish {
         let hash = if self.balance == Balance::Hash { Hash::seeded(page, 0).word() } else { 0 };
         let stays_with = self.sticky.as_deref().and_then(|name| stays_with(head, name));
         Wish { hash, stays_with, block_of: 0 }
     }
 
-    /// The tag by which a stored object knows the member that sent it; 0: the origin has no other member.
+    /// Returns the tag that a stored object keeps of the member that sent it; 0 if the origin has only one
+    /// member.
     pub(crate) fn tag(&self, member: MemberId) -> u32 {
         if self.places.len() < 2 {
             return 0;
@@ -208,7 +211,8 @@ impl Group {
         self.places.iter().find(|place| place.member.id == member).map_or(0, |place| tag_of(place.seed))
     }
 
-    /// The cookie by which a visitor stays with the member that answered, where it does not have it yet.
+    /// Returns the cookie that binds a visitor to the member that answered, unless the visitor already has
+    /// it.
     pub(crate) fn cookie(&self, head: &RequestHead<'_, '_>, member: MemberId) -> Option<String> {
         let name = self.sticky.as_deref()?;
         let seed = self.places.iter().find(|place| place.member.id == member)?.seed;
@@ -216,12 +220,14 @@ impl Group {
             .then(|| format!("{name}={seed:016x}; Path=/; HttpOnly; SameSite=Lax"))
     }
 
-    /// Whether it failed a moment ago: what may stand in for its answer does, and it is left alone.
+    /// Returns whether the origin failed a moment ago. Stored answers are then served where possible, and the
+    /// origin is not asked.
     pub(crate) fn is_failing(&self, now_ms: u64) -> bool {
         now_ms < self.failing_until_ms.load(Relaxed)
     }
 
-    /// Leave to ask it for what something stored may stand in for: of a failing one, one request has it in [`RETRY_MS`].
+    /// Returns whether a request that a stored answer can satisfy may ask the origin. While it fails, one
+    /// such request in [`RETRY_MS`] may.
     pub(crate) fn may_try(&self, now_ms: u64) -> bool {
         let failing = &self.failing_until_ms;
         let until_ms = failing.load(Relaxed);
@@ -230,12 +236,12 @@ impl Group {
                 && failing.compare_exchange(until_ms, now_ms + RETRY_MS, Relaxed, Relaxed).is_ok()
     }
 
-    /// It could not be reached, or is silent to what it answered before.
+    /// Notes that the origin could not be reached, or did not answer a request that it used to answer.
     pub(crate) fn failed(&self, now_ms: u64) {
         self.failing_until_ms.store(now_ms + RETRY_MS, Relaxed);
     }
 
-    /// It answered.
+    /// Notes that the origin answered.
     pub(crate) fn answered(&self) {
         if self.failing_until_ms.load(Relaxed) != 0 {
             self.failing_until_ms.store(0, Relaxed);
@@ -243,7 +249,7 @@ impl Group {
     }
 }
 
-/// The member that a visitor's cookie names, if any.
+/// Returns the seed of the member that a visitor's cookie names, if any.
 fn stays_with(head: &RequestHead<'_, '_>, name: &str) -> Option<u64> {
     let pairs = head.headers.known_all(KnownHeader::Cookie).flat_map(|value| value.split(|&b| b == b';'));
     let mut values = pairs.filter_map(|pair| {

@@ -1,4 +1,4 @@
-//! Whether a server can be asked: what an operator has decided, what probes found, and how it has fared.
+//! Health of a server: the operator's decision, the results of probes, and of its exchanges.
 //!
 //! ```text
 //!            eject_after failures, one after the other        eject_time (doubled each time)
@@ -6,8 +6,8 @@
 //!    └── of the last `window` probes fewer than `threshold` were good ─▶ Sick ─ enough are ─▶ ┘
 //!   Drained, Down: an operator says so, whatever else is true
 //! ```
-//! Read by every core for each request to an origin, and written when something changes: nothing here is a lock. Two cores
-//! that write at once may count one failure as two or as one, which is as good.
+//! Every core reads this state for each request to an origin, and writes it on a change: nothing here is a
+//! lock. Two cores that write at once may count one failure as two or as one, which does no harm.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -16,24 +16,24 @@ use std::{
 
 use crate::config::ServerRules;
 
-/// Ejections double their time so often.
+/// Most times that repeated ejections double their duration.
 const DOUBLED_MAX: u32 = 5;
-/// Who is back begins with one in so many of its requests.
+/// Steps in which a returning server's weight grows; it begins with one step.
 pub(super) const WARMING_STEPS: u32 = 16;
 
-/// What an operator has decided of a server.
+/// Decision of an operator on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByHand {
-    /// Nothing: it is asked as long as it is well.
+    /// No decision: the server is used while it is healthy.
     Auto,
-    /// It gets no new visitors, only those who stay with it by their cookie.
+    /// The server gets no new visitors, only those bound to it by their cookie.
     Drain,
-    /// It is not asked.
+    /// The server is not used.
     Down,
 }
 
 impl ByHand {
-    /// All, with their names.
+    /// All decisions, with their names.
     pub const ALL: [(&'static str, Self); 3] =
         [("auto", Self::Auto), ("drain", Self::Drain), ("down", Self::Down)];
 
@@ -42,24 +42,24 @@ impl ByHand {
     }
 }
 
-/// Whether a server can be asked.
+/// State of a server, which decides whether it may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthState {
-    /// It can.
+    /// The server is in rotation.
     Up,
-    /// It is back, and gets so many sixteenths of its part.
+    /// The server is back, and gets so many sixteenths of its share.
     Warming(u32),
-    /// It has failed again and again, and is left alone for a while.
+    /// The server failed repeatedly and is out of rotation for a while.
     Ejected,
-    /// Its probes fail.
+    /// The server's probes fail.
     Sick,
-    /// An operator lets its visitors go.
+    /// An operator is draining the server.
     Drained,
-    /// An operator has taken it away.
+    /// An operator has taken the server down.
     Down,
 }
 
-/// When a server is left alone, in milliseconds.
+/// Rules for ejections and probes, with times in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HealthRules {
     eject_after: u32,
@@ -85,21 +85,21 @@ impl HealthRules {
     }
 }
 
-/// How a server is.
+/// Health of one server.
 #[derive(Debug)]
 pub(super) struct Health {
     rules: HealthRules,
     by_hand: AtomicU8,
     is_sick: AtomicBool,
-    /// The last probes, the youngest in the lowest bit; those before the first were good.
+    /// Results of the last probes, the newest in the lowest bit. Probes before the first count as good.
     probes: AtomicU64,
-    /// Failures since it succeeded.
+    /// Failures since the last success.
     failures: AtomicU32,
-    /// Ejections since it was up for good.
+    /// Ejections since the server was last fully up.
     ejections: AtomicU32,
-    /// When it may be asked again; 0: it may.
+    /// Time at which the ejection ends; 0 if there is none.
     ejected_until_ms: AtomicU64,
-    /// When it came back; 0: it was never away.
+    /// Time at which the server's probes became good again; 0 if they never failed.
     back_ms: AtomicU64,
 }
 
@@ -117,7 +117,7 @@ impl Health {
         }
     }
 
-    /// What an operator decides.
+    /// Sets the operator's decision.
     pub(super) fn set(&self, by_hand: ByHand) {
         self.by_hand.store(by_hand as u8, Relaxed);
     }
@@ -148,7 +148,7 @@ impl Health {
         HealthState::Warming(u32::try_from(step).unwrap_or(WARMING_STEPS).max(1))
     }
 
-    /// It answered, whatever that was.
+    /// Notes an answer of the server, whatever its status.
     pub(super) fn succeeded(&self, now_ms: u64) {
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
@@ -158,23 +158,24 @@ impl Health {
         }
     }
 
-    /// It could not be reached, or ended an exchange without an answer; whether it is left alone from now on.
+    /// Notes that the server could not be reached, or ended an exchange without an answer. Returns whether it
+    /// is ejected now.
     pub(super) fn failed(&self, now_ms: u64) -> bool {
         let failures = self.failures.load(Relaxed).saturating_add(1);
         self.failures.store(failures, Relaxed);
         let HealthRules { eject_after, eject_ms, .. } = self.rules;
-        // What was asked before it was left alone may still fail.
+        // Requests sent before the ejection may still fail.
         if eject_after == 0 || failures < eject_after || now_ms < self.ejected_until_ms.load(Relaxed) {
             return false;
         }
         let doubled = self.ejections.fetch_add(1, Relaxed).min(DOUBLED_MAX);
         self.ejected_until_ms.store(now_ms.saturating_add(eject_ms << doubled), Relaxed);
-        // Once it is back, its first failure is enough.
+        // After its return the first failure ejects it again.
         self.failures.store(eject_after - 1, Relaxed);
         true
     }
 
-    /// What a probe found; whether that changed how it is.
+    /// Notes the result of a probe. Returns whether the server's state has changed.
     pub(super) fn probed(&self, is_good: bool, now_ms: u64) -> bool {
         let probes = self.probes.load(Relaxed) << 1 | u64::from(is_good);
         self.probes.store(probes, Relaxed);
@@ -184,13 +185,13 @@ impl Health {
         }
         if !is_sick {
             self.back_ms.store(now_ms, Relaxed);
-            // It is known to be well: what was found before does not count.
+            // The probes prove the server healthy, so an earlier ejection ends.
             self.ejected_until_ms.store(0, Relaxed);
         }
         true
     }
 
-    /// Good ones of the last `window` probes.
+    /// Returns how many of the last `window` probes were good.
     pub(super) fn good_probes(&self) -> u32 {
         let window = self.rules.window.clamp(1, 64);
         (self.probes.load(Relaxed) & (u64::MAX >> (64 - window))).count_ones()
@@ -218,13 +219,13 @@ mod tests {
         assert_eq!(health.standing(1099), HealthState::Ejected);
         assert_eq!(health.standing(1100), HealthState::Warming(1));
         assert_eq!(health.standing(1900), HealthState::Warming(8));
-        // The first failure after it, and for twice as long.
+        // The first failure after its return ejects it, for twice as long.
         assert!(health.failed(2000));
         assert_eq!(health.standing(3999), HealthState::Ejected);
         health.succeeded(4000);
         assert_eq!(health.standing(5599), HealthState::Warming(15));
         assert_eq!(health.standing(5600), HealthState::Up);
-        // Up for good: all is as at first.
+        // Fully up: the rules start afresh.
         health.succeeded(5600);
         assert!(!health.failed(5700) && !health.failed(5701) && health.failed(5702));
         assert_eq!(health.standing(6702), HealthState::Warming(1));

@@ -1,4 +1,5 @@
-//! An exchange over HTTP/1: it has its connection to itself, from the request's first byte to the answer's last.
+//! An exchange over HTTP/1, which has its connection to itself from the request's first byte to the answer's
+//! last.
 
 use std::{
     cell::RefCell,
@@ -15,7 +16,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 use wire::http1::{
-    framing::{Answered, BodyDecoder, Framing},
+    framing::{BodyDecoder, Framing, RequestKind},
     head::{HeaderSlots, Progress, may_end_in, parse_response},
 };
 
@@ -28,16 +29,16 @@ use super::{
 };
 use crate::{config::Limits, error_page::Rule};
 
-/// Read at once while a head is waited for: nearly all heads, and a small body with them.
+/// Bytes read at once while a head is awaited: room for nearly all heads, with a small body.
 const READ_BYTES: usize = 8 * 1024;
 
 thread_local! {
-    /// Where the beginning of an answer is read, so that an exchange keeps as much memory as has come, and none while it
-    /// waits.
+    /// Buffer for the beginning of an answer. An exchange allocates only as much memory as has arrived, and
+    /// none while it waits.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// Appends what comes next; 0 is the end of the stream.
+/// Reads once from the stream and appends the bytes; 0 is the end of the stream.
 async fn append(stream: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) -> io::Result<usize> {
     poll_fn(|cx| {
         SCRATCH.with_borrow_mut(|scratch| {
@@ -50,22 +51,22 @@ async fn append(stream: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) -> io::
     .await
 }
 
-/// Sends all of it; what seals it does not keep some back.
+/// Sends all bytes, and flushes, so that the TLS layer holds none back.
 async fn write_all(writer: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     writer.write_all(bytes).await?;
     writer.flush().await
 }
 
-/// A request over a connection of HTTP/1.
+/// A request over an HTTP/1 connection.
 pub(super) struct Talk {
     line: Line,
-    /// Received and not yet taken: the beginning of the answer.
+    /// Received bytes that were not processed yet: the beginning of the answer.
     received: Vec<u8>,
-    /// A body goes with the request. The origin may answer without having read it, and then takes it for the next
-    /// request: some never read that of a GET (Python's file server), or know no chunks. So the connection ends with
-    /// the answer, and nobody else's request comes behind it.
+    /// The request has a body. The origin may answer without having read it, and then take it for the next
+    /// request: some servers never read the body of a GET (Python's file server), or do not know chunks. So
+    /// the connection ends with the answer, and no other request follows on it.
     is_last: bool,
-    /// A chunk of the request's body, while it is sent.
+    /// The chunk of the request's body that is being sent.
     chunk: Vec<u8>,
     /// Bytes of the body that the origin had not taken when it answered.
     unsent: Vec<u8>,
@@ -73,10 +74,10 @@ pub(super) struct Talk {
     has_ended: bool,
 }
 
-/// An answer's body, as it comes over a connection of HTTP/1.
+/// Body of an answer over an HTTP/1 connection.
 pub(super) struct Body {
     line: Line,
-    /// What was read and may hold bytes of the body that were not taken yet: from here on.
+    /// Bytes that were read; those from `early_at` on were not decoded yet.
     early: Vec<u8>,
     early_at: usize,
     decoder: BodyDecoder,
@@ -100,20 +101,20 @@ impl Talk {
 
     /// Sends the request's head.
     pub(super) async fn send(&mut self, bytes: &[u8], at_most: Duration) -> Result<(), OriginError> {
-        // As a rule the socket takes it at once, and nobody needs a timer.
+        // Usually the socket takes all bytes at once, and no timer is needed.
         let sent = self.line.try_write(bytes);
         let bytes = &bytes[sent..];
         if bytes.is_empty() {
             return Ok(());
         }
-        // On the heap, because it is rare: every exchange would be larger by it.
+        // Boxed, because it is rare and every exchange's future would be larger otherwise.
         match Box::pin(timeout(at_most, write_all(&mut self.line, bytes))).await {
             Ok(sent) => sent.map_err(|error| OriginError::of_exchange(&error)),
             Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
         }
     }
 
-    /// Sends part of the request's body, unless the origin answers before it has taken it.
+    /// Sends a part of the request's body, unless the origin answers before it has taken the part.
     pub(super) async fn send_body(
         &mut self,
         part: Part<'_>,
@@ -132,14 +133,14 @@ impl Talk {
                 chunk
             }
         };
-        // Where the socket takes it, an answer that has come already is seen before the next part.
+        // If the socket takes all bytes, an answer that has already come is noticed before the next part.
         let mut at = line.try_write(bytes);
         if at == bytes.len() {
             return Ok(SendResult::Over);
         }
         let (mut reader, mut writer) = split(line);
         let writing = async {
-            // A write that is given up has taken nothing, so `at` is right.
+            // A write that is dropped while it waits has taken nothing, so `at` is right.
             while at < bytes.len() {
                 match writer.write(&bytes[at..]).await? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -162,15 +163,15 @@ impl Talk {
         handed
     }
 
-    /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5). Nothing is lost
-    /// where the wait is given up.
+    /// Waits until the origin answers before it has the whole request (RFC 9112 §9.5). The future may be
+    /// dropped without loss.
     pub(super) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
         self.is_last = true;
         hear(&mut self.line, &mut self.received, limits).await
     }
 
-    /// Splits off the half that sends the rest of the request, where the answer came before all of it was sent. Returns
-    /// the connection that the answer comes by, and that half.
+    /// Splits off the half that sends the rest of the request, if the answer came before all of the request
+    /// was sent. Returns the connection that carries the answer, and that half.
     fn halves(self) -> (Line, Option<RequestHalf>) {
         if !self.is_last || self.has_ended && self.unsent.is_empty() {
             return (self.line, None);
@@ -180,15 +181,16 @@ impl Talk {
         (Line::Answering(Box::new(reader)), Some(half))
     }
 
-    /// Waits for the head of the final answer, or of an interim one that is told on.
+    /// Waits for the head of the final answer, or of an interim response to forward.
     pub(super) async fn answer(
         mut self,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<OriginReply, OriginError> {
         let mut buffer = std::mem::take(&mut self.received);
-        // Bytes that were parsed and are no whole head: it is parsed again when one may end in what came since.
+        // Number of bytes that were parsed and are no whole head. The head is parsed again once it may end in
+        // the bytes since.
         let mut seen = 0;
         loop {
             if !buffer.is_empty() && (seen == 0 || may_end_in(&buffer, seen, &head_limits(limits))) {
@@ -238,7 +240,8 @@ impl Talk {
     }
 }
 
-/// Reads until `received` begins with the head of a final answer, or with what is none: whoever parses it says so.
+/// Reads until `received` begins with the head of a final answer, or with an invalid head, which the parser
+/// reports later.
 async fn hear(
     reader: &mut (impl AsyncRead + Unpin),
     received: &mut Vec<u8>,
@@ -267,7 +270,7 @@ async fn hear(
 }
 
 impl Body {
-    /// Reads body bytes into `into`, as many as there are; waits for at least one.
+    /// Reads available body bytes into `into`; waits for at least one.
     pub(super) async fn read(
         &mut self,
         into: Span<'_>,
@@ -288,11 +291,11 @@ impl Body {
         }
     }
 
-    /// The whole body, if its length is known and all of it came with the head.
+    /// Takes the whole body, if its length is known and all of it came with the head.
     pub(super) fn take_whole(&mut self) -> Option<Vec<u8>> {
         let bytes = usize::try_from(self.decoder.remaining_known()?).ok()?;
         let end = self.early_at.checked_add(bytes).filter(|&end| end <= self.early.len())?;
-        // Bytes behind it are no answer to anything that was asked.
+        // Bytes behind the body answer no request, so the connection is not reused.
         self.reusable &= end == self.early.len();
         let mut whole = std::mem::take(&mut self.early);
         whole.truncate(end);
@@ -303,7 +306,7 @@ impl Body {
         Some(whole)
     }
 
-    /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
+    /// Reads as [`read`](Self::read) does, but does not wait; `None` if no byte is available yet.
     pub(super) fn read_now(&mut self, into: Span<'_>) -> Option<Result<BodyRead, OriginError>> {
         if self.is_complete() {
             return Some(Ok(BodyRead::End));
@@ -319,15 +322,15 @@ impl Body {
         }
     }
 
-    /// Where payload for certain goes: no byte of it needs a look, so it is received where it is kept. `None`: the next
-    /// byte needs one.
+    /// Returns the part of `into` that the next bytes can be received into directly, because all of them are
+    /// payload. `None` if the next byte needs decoding.
     fn raw_room<'a>(&self, into: Span<'a>) -> Option<Span<'a>> {
         let raw = usize::try_from(self.decoder.raw_max()).unwrap_or(usize::MAX);
         let is_next = self.early_at == self.early.len() && raw > 0;
         is_next.then(|| into.slice(0..raw.min(into.len())))
     }
 
-    /// Accounts for what was received where it is kept.
+    /// Accounts for bytes that were received directly into their destination.
     fn took_raw(&mut self, bytes: usize) -> Result<BodyRead, OriginError> {
         if bytes == 0 {
             return self.end_of_stream();
@@ -340,7 +343,7 @@ impl Body {
     fn decode(&mut self, into: Span<'_>) -> Result<Option<BodyRead>, OriginError> {
         while self.early_at < self.early.len() {
             let rest = &self.early[self.early_at..];
-            // Payload is never longer than what carries it, so what fits in `into` bounds what we decode.
+            // Payload is never longer than its framed form, so the room in `into` bounds what we decode.
             let piece = &rest[..rest.len().min(into.len())];
             let step =
                 self.decoder.decode(piece).map_err(|error| OriginError::Invalid(Rule::Body(error.rule)))?;
@@ -381,7 +384,7 @@ impl Body {
         received.map_err(|_| OriginError::BodyShort)
     }
 
-    /// What the connection has; `None`: nothing yet.
+    /// Receives available bytes; `None` if there are none yet.
     fn receive_now(&mut self, target: Span<'_>) -> Result<Option<usize>, OriginError> {
         self.line.receive_now(target).map_err(|_| OriginError::BodyShort)
     }
@@ -395,17 +398,17 @@ impl Body {
         Ok(BodyRead::End)
     }
 
-    /// Whether all of the body was read.
+    /// Returns whether all of the body was read.
     pub(super) fn is_complete(&self) -> bool {
         self.decoder.is_done() || self.ended
     }
 
-    /// Trailer lines as they came, once the body is complete.
+    /// Returns the trailer lines as received, once the body is complete.
     pub(super) fn trailers(&self) -> &[u8] {
         self.decoder.trailers()
     }
 
-    /// The connection, if it can be used again.
+    /// Returns the connection if it can be used again.
     pub(super) fn into_line(self) -> Option<Line> {
         let is_clean = self.reusable && self.decoder.is_done() && self.early_at == self.early.len();
         is_clean.then_some(self.line)

@@ -1,4 +1,4 @@
-//! A connection to a server of an origin: over TCP, a Unix socket, or TLS.
+//! A connection to a server of an origin: TCP, a Unix socket, or TLS.
 
 use std::{
     future::poll_fn,
@@ -17,23 +17,24 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// Read at once of TLS: its longest record.
+/// Bytes read at once from TLS: its longest record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// A connection.
+/// A connection to a server.
 pub(crate) enum Line {
-    /// In the clear.
+    /// Plain TCP.
     Tcp(TcpStream),
-    /// On this machine.
+    /// Unix socket on this machine.
     Unix(UnixStream),
-    /// Under TLS. On the heap: it is a kilobyte, and others would be larger by it.
+    /// TLS over TCP. Boxed, because it takes a kilobyte and the enum stays small.
     Secured(Box<TlsStream<TcpStream>>),
-    /// The half that an answer comes by, while the rest of its request goes by the other half.
+    /// Read half that carries the answer, while the write half still sends the rest of the request.
     Answering(Box<ReadHalf<Line>>),
 }
 
 impl Line {
-    /// Writes what can be at once; what cannot, or goes wrong, is for who writes with a wait.
+    /// Writes what the socket takes at once, and returns how many bytes. The rest, and errors, are left to
+    /// the waiting write.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> usize {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes).unwrap_or(0),
@@ -42,14 +43,14 @@ impl Line {
         }
     }
 
-    /// Whether nothing has come that nobody asked for, nor its end.
+    /// Returns whether the connection is open and has no unexpected bytes.
     pub(super) fn is_quiet(&mut self) -> bool {
         let is_nothing =
             |read: io::Result<usize>| matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         match self {
             Self::Tcp(stream) => is_nothing(stream.try_read(&mut [0])),
             Self::Unix(stream) => is_nothing(stream.try_read(&mut [0])),
-            // Tickets of TLS 1.3 come when the server likes; they are taken here.
+            // A TLS 1.3 server sends session tickets at any time; this read processes them.
             Self::Secured(stream) => {
                 let mut room = [0];
                 let mut cx = Context::from_waker(Waker::noop());
@@ -60,7 +61,7 @@ impl Line {
         }
     }
 
-    /// What has come, into `target`; `None`: nothing yet.
+    /// Receives available bytes into `target`; `None` if there are none yet.
     pub(super) fn receive_now(&mut self, target: Span<'_>) -> io::Result<Option<usize>> {
         let received = match self {
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)),
@@ -79,7 +80,7 @@ impl Line {
         }
     }
 
-    /// Waits for something to come, and receives it into `target`.
+    /// Waits for bytes, and receives them into `target`.
     pub(super) async fn receive(&mut self, target: Span<'_>) -> io::Result<usize> {
         loop {
             if let Self::Secured(_) | Self::Answering(_) = self {
@@ -97,7 +98,7 @@ impl Line {
     }
 }
 
-/// TLS decrypts into memory of a thread's own, and from there it is copied: `target` is shared with readers.
+/// Decrypts into the thread's own memory and copies to `target`, which is shared with readers.
 fn poll_span(line: &mut Line, cx: &mut Context<'_>, target: Span<'_>) -> Poll<io::Result<usize>> {
     let mut room = [0; RECORD_BYTES];
     let mut buffer = ReadBuf::new(&mut room[..target.len().min(RECORD_BYTES)]);
@@ -141,7 +142,7 @@ impl AsyncWrite for Line {
         }
     }
 
-    /// HTTP/2 sends a frame's beginning and its content from two places.
+    /// Returns true, because HTTP/2 sends a frame's header and its content from two buffers.
     fn is_write_vectored(&self) -> bool {
         true
     }

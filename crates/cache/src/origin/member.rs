@@ -1,4 +1,4 @@
-//! One server of an origin, as all cores know it.
+//! A server of an origin, shared by all cores.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 
 use engine::tls::{
     TlsError,
-    client::{ServerName, Shown, TlsConnector, connector},
+    client::{ServerName, TlsClientOptions, TlsConnector, connector},
 };
 use tokio::net::{TcpStream, UnixStream};
 
@@ -24,39 +24,39 @@ use super::{
 };
 use crate::config::{OriginTls, Probe, Protocol, Server, ServerRules};
 
-/// Why what talks to an origin cannot be made.
+/// Error of setting up the client side for an origin.
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
-    /// There is no thread to look a name up with.
+    /// The thread that resolves names cannot be started.
     #[error("no thread can be started that looks up the origin's name: {0}")]
     Thread(#[from] std::io::Error),
-    /// TLS with it cannot be spoken.
+    /// TLS with the origin cannot be set up.
     #[error("TLS with the origin: {0}")]
     Tls(#[from] TlsError),
-    /// Its name, or the one that it is to be asked for, can be in no certificate.
+    /// The origin's name, or the configured TLS name, is not valid in a certificate.
     #[error("TLS with the origin: `{0}` is no name that a certificate could have; origin-tls-name says one")]
     TlsName(String),
-    /// A peer's address is none.
+    /// A peer's address is invalid.
     #[error("{0:?} is no address of a peer; one is such as web2.internal:6080")]
     PeerAddress(String),
-    /// One goes with the other.
+    /// Either the client certificate or its key is missing: they must be configured together.
     #[error("TLS with the origin: origin-tls-cert and origin-tls-key go together")]
     TlsPair,
 }
 
-/// TLS with a server, verified for a name.
+/// TLS settings for a server, with the name to verify.
 struct Tls {
     connector: TlsConnector,
-    /// What is to speak HTTP/1 alone.
+    /// Connector that offers HTTP/1 only.
     http1: TlsConnector,
     name: ServerName<'static>,
 }
 
-/// What is spoken with a server.
+/// Protocol that a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum MemberProtocol {
-    /// Whichever it chooses; or nobody knows yet.
+    /// Either protocol: the server chooses, or its choice is not known yet.
     Any,
     Http1,
     Http2,
@@ -67,7 +67,7 @@ impl Tls {
         if said.certificate.is_some() != said.key.is_some() {
             return Err(SetUpError::TlsPair);
         }
-        let shown = |protocols| Shown {
+        let shown = |protocols| TlsClientOptions {
             authorities: said.ca.as_deref(),
             pair: said.certificate.as_deref().zip(said.key.as_deref()),
             protocols,
@@ -88,20 +88,20 @@ impl Tls {
     }
 }
 
-/// A server.
+/// A server of an origin.
 pub(crate) struct Member {
     pub(crate) id: MemberId,
     pub(super) server: Server,
     resolver: Arc<Resolver>,
     tls: Option<Tls>,
     protocol: Protocol,
-    /// A [`MemberProtocol`]: what it chose the last time that it had the choice.
+    /// A [`MemberProtocol`]: the server's choice at the last handshake that offered both.
     spoken: AtomicU8,
     pub(super) probe: Probe,
-    /// What it is probed by.
+    /// Head of the probe's request.
     pub(super) probe_head: Vec<u8>,
     health: Health,
-    /// Where the address that answered last stands among those of its name: it is asked first.
+    /// Index of the address that accepted last, among those of the name; it is tried first.
     good: AtomicUsize,
     /// Exchanges under way, on all cores.
     busy: Arc<AtomicUsize>,
@@ -109,7 +109,7 @@ pub(crate) struct Member {
     failures: AtomicU64,
 }
 
-/// An exchange that is under way, while it is.
+/// Guard that counts an exchange as under way.
 pub(super) struct Busy(Arc<AtomicUsize>);
 
 impl Drop for Busy {
@@ -118,27 +118,28 @@ impl Drop for Busy {
     }
 }
 
-/// What is known of a server, for people.
+/// State of a server for operators.
 #[derive(Debug, Clone)]
 pub struct MemberSaid {
-    /// Where it listens, as it was configured.
+    /// Address of the server, as configured.
     pub server: String,
-    /// Whether it can be asked.
+    /// Health of the server.
     pub standing: HealthState,
-    /// What an operator has decided.
+    /// The operator's decision.
     pub by_hand: ByHand,
     /// Exchanges under way.
     pub busy: usize,
-    /// Exchanges that were begun, and those that failed before there was an answer.
+    /// Exchanges that were begun. `failures` counts those that failed before an answer.
     pub requests: u64,
-    /// See `requests`.
+    /// Exchanges that failed before an answer.
     pub failures: u64,
-    /// Good probes, of how many; `None`: it is not probed.
+    /// Good probes, out of how many; `None` if the server is not probed.
     pub probes: Option<(u32, u32)>,
 }
 
 impl Member {
-    /// A server of this place; `host` is what a probe is sent as Host where the server's own name is not right.
+    /// Creates a member for a server. `host` is sent as Host by probes, where the server's own name is not
+    /// right.
     pub(crate) fn new(
         server: &Server,
         rules: &ServerRules,
@@ -189,8 +190,8 @@ impl Member {
         Busy(Arc::clone(&self.busy))
     }
 
-    /// It answered; or it could not be reached, or has ended an exchange without an answer. Whether it is left alone from now
-    /// on.
+    /// Notes the outcome of an exchange: an answer, or else a failed connect or an exchange that ended
+    /// without an answer. Returns whether the server is ejected now.
     pub(crate) fn fared(&self, is_well: bool, now_ms: u64) -> bool {
         if is_well {
             self.health.succeeded(now_ms);
@@ -204,12 +205,12 @@ impl Member {
         is_ejected
     }
 
-    /// Whether it is probed at all.
+    /// Returns whether the server is probed.
     pub(crate) fn is_probed(&self) -> bool {
         self.probe.path.is_some()
     }
 
-    /// A probe was good, or was not, because of something.
+    /// Notes the result of a probe, with the reason of a failure.
     pub(super) fn probed(&self, found: Result<(), String>, now_ms: u64) {
         let is_changed = self.health.probed(found.is_ok(), now_ms);
         match found {
@@ -221,18 +222,18 @@ impl Member {
         }
     }
 
-    /// What an operator decides of it.
+    /// Sets the operator's decision.
     pub(crate) fn set(&self, by_hand: ByHand) {
         self.health.set(by_hand);
         tracing::info!(origin = %self.server, ?by_hand, "origin state changed by the operator");
     }
 
-    /// Whether it is what an operator names.
+    /// Returns whether this is the server with that name.
     pub(crate) fn is(&self, name: &str) -> bool {
         name.parse::<Server>().is_ok_and(|server| server == self.server)
     }
 
-    /// What it is called, as it was configured.
+    /// Returns the server's name, as configured.
     pub(crate) fn name(&self) -> String {
         self.server.to_string()
     }
@@ -249,7 +250,7 @@ impl Member {
         }
     }
 
-    /// What it spoke the last time that it had the choice.
+    /// Returns the protocol that the server chose at the last handshake that offered both.
     pub(super) fn spoken(&self) -> MemberProtocol {
         match self.spoken.load(Relaxed) {
             spoken if spoken == MemberProtocol::Http1 as u8 => MemberProtocol::Http1,
@@ -258,7 +259,7 @@ impl Member {
         }
     }
 
-    /// Whether a connection may be one that exchanges share.
+    /// Returns whether a connection may be HTTP/2, which exchanges share.
     pub(super) fn may_speak_http2(&self) -> bool {
         match self.protocol {
             Protocol::Auto => self.tls.is_some() && self.spoken() != MemberProtocol::Http1,
@@ -267,7 +268,8 @@ impl Member {
         }
     }
 
-    /// A new connection to it, and whether HTTP/2 is spoken there; `offered` is [`MemberProtocol::Any`], or HTTP/1 alone.
+    /// Opens a connection; returns it and whether it speaks HTTP/2. `offered` is [`MemberProtocol::Any`], or
+    /// HTTP/1 alone.
     pub(super) async fn connect(
         &self,
         offered: MemberProtocol,
@@ -293,7 +295,7 @@ impl Member {
         if answered != good {
             self.good.store(answered, Relaxed);
         }
-        // Small requests leave at once; a failure to say so costs latency only.
+        // Small requests leave at once; if the option cannot be set, only latency suffers.
         let _ = stream.set_nodelay(true);
         match &self.tls {
             Some(tls) => self.secured(tls, stream, offered).await,

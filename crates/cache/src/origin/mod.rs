@@ -1,17 +1,17 @@
-//! Talking to an origin: which of its servers, a pool of connections to each per core, and exchanges: one at a time on a
-//! connection of HTTP/1, many on one of HTTP/2.
+//! The client side for origins: the choice of a server, a pool of connections to each server per core, and
+//! exchanges: one at a time on an HTTP/1 connection, many on an HTTP/2 connection.
 //!
 //! ```text
 //!  ask: member ─▶ permit ─▶ a connection of the pool, or addresses ─▶ connect ─▶ head, body out ─▶ the answer's head ─▶ AnswerHead
 //!   (group,   ▲   (upstream) (begin)             (resolve)  (connect, line)  (exchange: http1, http2)  │ on a kept connection
 //!    balance) │      └◀────────────── once more, where that is safe ◀──────────────────────────────────┤ that had ended
 //!             └◀───── another member, where that is safe ◀─────────────────────────────────────────────┘ it failed
-//!  probe: asks a server by itself ─▶ health: may it be asked?
+//!  probe: asks a server by itself ─▶ health: may the server be chosen?
 //! ```
-//! Where the data lives: a response's head is read into a buffer of its own (bounded by `response_head_bytes_max`);
-//! its body goes from the socket straight into the memory that the caller hands in (that of HTTP/2, and what is under TLS,
-//! by way of a buffer). Who waits: the task of the fetch,
-//! never the loop. Connections are reused, last in first out, so that a quiet site keeps few of them open.
+//! *Memory:* a response's head is read into a buffer of its own (bounded by `response_head_bytes_max`). Its
+//! body goes from the socket straight into the caller's memory; HTTP/2 and TLS use a buffer in between.
+//! *Waiting:* the fetch's task waits, never the loop. Connections are reused last in, first out, so that a
+//! quiet site keeps few of them open.
 
 mod answer_head;
 mod ask;
@@ -55,116 +55,117 @@ pub(crate) use said::Servers;
 pub(crate) use shares::Client;
 pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
 
-/// Events on connections of HTTP/2, and of requests that wait, for the counters.
+/// Events for the counters, of HTTP/2 connections and of waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OriginEvent {
-    /// One is there.
+    /// A connection was opened.
     Begun,
-    /// It has ended.
+    /// A connection has ended.
     Ended,
-    /// Its origin did not answer a ping.
+    /// The origin did not answer a PING.
     Silent,
-    /// A request goes over one.
+    /// A request was sent over a shared connection.
     Request,
-    /// The origin did not take a request, which is sent again.
+    /// The origin did not process a request, which is sent again.
     Unprocessed,
     /// A request waited long for an exchange with a server.
     LongWait,
 }
 
-/// Who is told.
+/// Callback for events.
 pub(crate) type Tell = fn(OriginEvent);
 
-/// What went wrong on the origin's side.
+/// Failure on the origin's side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OriginError {
-    /// Its name has no address.
+    /// The origin's name has no address.
     #[error("the origin's name {0} could not be resolved")]
     Unresolved(String),
-    /// Nothing accepts connections there.
+    /// The origin refused the connection.
     #[error("the origin refused the connection")]
     Refused,
-    /// It did not accept the connection in time.
+    /// The origin did not accept the connection in time.
     #[error("the origin did not accept a connection within {0:?}")]
     ConnectTimeout(Duration),
-    /// The connection failed otherwise.
+    /// Connecting failed for another reason.
     #[error("the connection to the origin failed: {0}")]
     Connect(String),
-    /// TLS with it failed: its certificate is not for its name, say.
+    /// The TLS handshake failed, for example because the certificate is for another name.
     #[error("TLS with the origin failed: {0}")]
     Tls(String),
-    /// None of its servers can be asked: by their probes, or because an operator says so.
+    /// None of the origin's servers may be asked: their probes fail, or an operator has taken them out.
     #[error("none of the origin's servers is up")]
     NobodyUp,
-    /// Its name was not looked up in time.
+    /// The origin's name was not resolved in time.
     #[error("the origin's name was not resolved within {0:?}")]
     ResolveTimeout(Duration),
-    /// It has not looked at the request, and says so (HTTP/2): it may be sent again whatever it is.
+    /// The origin declared the request unprocessed (HTTP/2), so any request may be sent again.
     #[error("the origin did not take the request")]
     Unprocessed,
-    /// It wants the request over HTTP/1.1; or HTTP/2 has no word for it.
+    /// The origin demands HTTP/1.1, or HTTP/2 cannot express the request.
     #[error("the request has to be made over HTTP/1.1")]
     Http1Required,
-    /// As many exchanges over HTTP/2 are under way as a core may have.
+    /// The core has as many exchanges over HTTP/2 as it may.
     #[error("no more bytes of answers over HTTP/2 may be kept, and none became free within {0:?}")]
     StreamsBusy(Duration),
-    /// Every connection is busy and the queue is full.
+    /// All exchanges with the origin are in use, and the queue is full.
     #[error("{0} requests wait for a connection to the origin already")]
     Queue(usize),
-    /// Every connection is busy and the queue's time is up.
+    /// All exchanges with the origin are in use, and the time in the queue is up.
     #[error("no connection to the origin became free within {0:?}")]
     Busy(Duration),
-    /// Our own system opened no connection: no descriptor, no port or no memory is left.
+    /// Our own system could not open a connection: descriptors, ports or memory are used up.
     #[error("no connection to the origin could be opened here: {0}")]
     NoSocket(String),
-    /// An established connection failed in another way than by its end.
+    /// An established connection failed, other than by closing.
     #[error("the connection to the origin broke: {0}")]
     Broken(String),
-    /// It closed the connection before it had answered.
+    /// The origin closed the connection before it answered.
     #[error("the origin closed the connection before it had answered")]
     Closed,
-    /// It reset the connection before it had answered.
+    /// The origin reset the connection before it answered.
     #[error("the origin reset the connection before it had answered")]
     Reset,
     /// The first byte, or the rest of the head, did not come in time.
     #[error("the origin did not answer within {0:?}")]
     FirstByteTimeout(Duration),
-    /// Its head is larger than the limit.
+    /// The head of the answer is larger than the limit.
     #[error("the head of the origin's answer is larger than {0} bytes")]
     HeadTooLarge(usize),
-    /// Its head breaks a rule of the protocol.
+    /// The answer breaks a rule of the protocol.
     #[error("the origin's answer is not valid HTTP: {0}")]
     Invalid(Rule),
-    /// It ended in the middle of the head.
+    /// The origin closed the connection in the middle of the head.
     #[error("the origin closed the connection in the middle of its answer's head")]
     HeadShort,
-    /// It switched to another protocol than was asked for.
+    /// The origin switched to a protocol that was not asked for.
     #[error("the origin switched to another protocol than it was asked for")]
     Switched,
-    /// It answered, and did not switch.
+    /// The origin answered without switching protocols.
     #[error("the origin did not switch to the protocol that it was asked for")]
     NotSwitched,
-    /// The origin says that nothing has changed (304), to a request without conditions (RFC 9110 §15.4.5).
+    /// The origin answered 304 to a request without conditions (RFC 9110 §15.4.5).
     #[error("the origin answered 304 to a request without conditions")]
     UnaskedNotModified,
-    /// It ended the body before the length that it had stated.
+    /// The body ended before its declared length.
     #[error("the origin ended the body too early")]
     BodyShort,
-    /// It stopped in the middle of the body.
+    /// The origin stopped sending in the middle of the body.
     #[error("the origin sent nothing for {0:?} in the middle of the body")]
     BodyStalled(Duration),
-    /// The whole of it took too long.
+    /// The exchange as a whole took too long.
     #[error("the origin's answer was not whole within {0:?}")]
     TooSlow(Duration),
 }
 
 impl OriginError {
-    /// It ended the connection before it had answered; on a connection that was kept, perhaps before the request came.
+    /// Returns whether the origin ended the connection before it answered; a kept connection may have ended
+    /// before the request arrived.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Closed | Self::Reset)
     }
 
-    /// No connection to it can be had: whatever else is asked of it fails, too.
+    /// Returns whether the origin cannot be connected to, so that other requests to it would fail, too.
     pub(crate) fn is_unreachable(&self) -> bool {
         match self {
             Self::Unresolved(_)
@@ -196,28 +197,29 @@ impl OriginError {
         }
     }
 
-    /// It had the request and said nothing.
+    /// Returns whether the origin had the request and did not answer.
     pub(crate) fn is_silence(&self) -> bool {
         self.is_end() || matches!(self, Self::FirstByteTimeout(_))
     }
 
-    /// Returns whether the exchange ended with its connection, in whichever way. On a kept connection the end may have
-    /// come before the request.
+    /// Returns whether the exchange ended with its connection, in any way. A kept connection may have ended
+    /// before the request.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_end() || matches!(self, Self::Broken(_))
     }
 
-    /// The error of a failed connect.
+    /// Converts the error of a failed connect.
     pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
-            // A Unix socket that nobody has made yet, or that nobody listens at.
+            // The Unix socket does not exist yet, or has no listener.
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Refused,
             _ if is_ours(error) => Self::NoSocket(error.to_string()),
             _ => Self::Connect(error.to_string()),
         }
     }
 
-    /// The error of an exchange on an established connection. None of these says that the origin cannot be reached.
+    /// Converts an error on an established connection. None of the results means that the origin is
+    /// unreachable.
     pub(crate) fn of_exchange(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionReset => Self::Reset,

@@ -1,10 +1,10 @@
-//! Looking a name up: in the hosts file and in DNS, as the system is set up for both, with the time for which the answer
-//! holds.
+//! Name lookup: in the hosts file and in DNS, by the system's configuration, with the answer's time to live.
 //!
-//! The system's own look-up (`getaddrinfo`) tells no time to live, and holds a thread for as long as its servers take. So
-//! `hickory-resolver` asks, by what `/etc/resolv.conf` says; both files are read again when they change. What DNS does not
-//! know may be known to the system by another way (`nsswitch.conf`: a directory, the local network's multicast): it is
-//! asked then, unless the servers were named for us.
+//! The system's own lookup (`getaddrinfo`) returns no time to live, and holds a thread for as long as its
+//! servers take. So `hickory-resolver` is used, configured by `/etc/resolv.conf`; both files are read again
+//! when they change. A name that DNS does not have may be known to the system in another way
+//! (`nsswitch.conf`: a directory, multicast on the local network). The system is asked then, unless DNS
+//! servers are configured for us.
 
 use std::{
     cell::RefCell,
@@ -23,22 +23,22 @@ use hickory_resolver::{
 
 use super::resolve::ADDRESSES_MAX;
 
-/// That a name has no address is believed for so long.
+/// Longest time for which a negative answer is used.
 const NONE_FOR_MAX: Duration = Duration::from_secs(1);
-/// How long a server of DNS that was named for us has for an answer; it is asked twice.
+/// Time limit of a DNS server that is configured for us; it is asked twice.
 const SERVER_TIME_MAX: Duration = Duration::from_secs(2);
-/// How long the system's own answer holds, which says nothing of that.
+/// Lifetime of the system's own answer, which has no time to live.
 const SYSTEM_FRESH_FOR: Duration = Duration::from_secs(30);
 
-/// The files that say where and how.
+/// Configuration files of the lookup.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// What was found.
+/// Result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// At least one, at most [`ADDRESSES_MAX`].
+    /// Addresses found: at least one, at most [`ADDRESSES_MAX`].
     pub(super) addresses: Vec<IpAddr>,
-    /// Those beyond.
+    /// Addresses beyond [`ADDRESSES_MAX`].
     pub(super) dropped: usize,
     pub(super) fresh_for: Duration,
 }
@@ -60,27 +60,28 @@ impl Answer {
     }
 }
 
-/// When the files were changed.
+/// Modification times of the files.
 type Stamps = [Option<SystemTime>; FILES.len()];
 
 fn stamps() -> Stamps {
     FILES.map(|file| Path::new(file).metadata().and_then(|meta| meta.modified()).ok())
 }
 
-/// Looks names up, one after the other or several at once.
+/// Lookup of names, several at once.
 pub(super) struct LookUps {
     servers: Vec<SocketAddr>,
-    /// By the files as they were; `None`: not yet.
+    /// Resolver, and the modification times of the files that it was made from; `None` before the first
+    /// lookup.
     resolver: RefCell<Option<(Stamps, TokioResolver)>>,
 }
 
 impl LookUps {
-    /// By these servers; none: those of the system.
+    /// Creates a lookup that uses these DNS servers, or the system's if there are none.
     pub(super) fn new(servers: Vec<SocketAddr>) -> Self {
         Self { servers, resolver: RefCell::new(None) }
     }
 
-    /// The addresses of a name; or why there are none.
+    /// Returns the addresses of a name, or the reason of a failure.
     pub(super) async fn look_up(&self, host: &str) -> Result<Answer, String> {
         let is_of_system = self.servers.is_empty();
         let found = match self.resolver() {
@@ -92,7 +93,7 @@ impl LookUps {
             Ok(found) => {
                 let fresh_for = found.valid_until().saturating_duration_since(clock::now());
                 let (six, four): (Vec<_>, Vec<_>) = found.iter().partition(IpAddr::is_ipv6);
-                // What no route leads to comes last (RFC 6724 §5, rule 1).
+                // Addresses without a route come last (RFC 6724 §5, rule 1).
                 let is_six_first = six.first().is_some_and(|address| is_reachable(*address));
                 let all = if is_six_first { [six, four] } else { [four, six] };
                 Answer::of(all.into_iter().flatten(), fresh_for)
@@ -131,7 +132,7 @@ impl LookUps {
     }
 }
 
-/// A server of DNS, over UDP, and over TCP for what is too long for that.
+/// Returns the configuration of a DNS server: UDP, and TCP for answers that are too long for it.
 fn server(at: &SocketAddr) -> NameServerConfig {
     let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
         connection.port = at.port();
@@ -140,7 +141,7 @@ fn server(at: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(at.ip(), true, connections.into())
 }
 
-/// Asks the system, on a thread that may wait for it.
+/// Asks the system, on a thread that may block.
 async fn of_system(host: &str) -> Result<Answer, String> {
     let name = host.to_owned();
     let found = tokio::task::spawn_blocking(move || (name.as_str(), 0).to_socket_addrs()).await;
@@ -148,7 +149,7 @@ async fn of_system(host: &str) -> Result<Answer, String> {
     Answer::of(found.map(|address| address.ip()), SYSTEM_FRESH_FOR)
 }
 
-/// Whether a route leads to an address; nothing is sent.
+/// Returns whether there is a route to an address; nothing is sent.
 fn is_reachable(address: IpAddr) -> bool {
     UdpSocket::bind("[::]:0").and_then(|socket| socket.connect((address, 9))).is_ok()
 }

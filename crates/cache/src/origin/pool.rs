@@ -1,7 +1,7 @@
-//! One core's connections to the servers of all origins, and whose turn it is there.
+//! One core's connections to the servers of all origins, and the state of their round robin.
 //!
-//! A server is entered when it is asked for the first time, and forgotten when no configuration has it any more that is in
-//! force, or was when a request began that is still under way. *Bounds:* the servers of those configurations.
+//! A server is added when it is asked for the first time. It is forgotten once no active configuration has
+//! it, nor one that a request under way began with. *Bounds:* the servers of those configurations.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::config::Limits;
 
-/// A core's part of all origins.
+/// A core's connections to all origins.
 pub(crate) struct Pool {
     upstreams: HashMap<MemberId, Upstream>,
-    /// What exchanges over HTTP/2 may keep, with all servers.
+    /// Budget of buffered bytes for exchanges over HTTP/2, with all servers.
     streams: Streams,
-    /// Who is told what becomes of connections of HTTP/2.
+    /// Callback for events of HTTP/2 connections.
     tell: Tell,
-    /// By groups: whose turn it is.
+    /// Round robin state by group.
     turns: HashMap<u64, Turns>,
 }
 
@@ -34,18 +34,18 @@ impl Pool {
         Self { upstreams: HashMap::new(), streams: Streams::new(limits), tell, turns: HashMap::new() }
     }
 
-    /// The connections to a server.
+    /// Returns the connections to a server, and adds it if it is new.
     pub(crate) fn upstream(&mut self, member: &Arc<Member>, limits: &Limits) -> &mut Upstream {
         let made = || Upstream::new(Arc::clone(member), limits, self.streams.clone(), self.tell);
         self.upstreams.entry(member.id).or_insert_with(made)
     }
 
-    /// Those to one that is known.
+    /// Returns the connections to a server that has been added before.
     pub(crate) fn known(&mut self, member: MemberId) -> Option<&mut Upstream> {
         self.upstreams.get_mut(&member)
     }
 
-    /// The server of an origin that is asked next.
+    /// Chooses the server of an origin to ask next.
     pub(crate) fn choose(
         &mut self,
         group: &Arc<Group>,
@@ -60,10 +60,11 @@ impl Pool {
         group.choose(wish, tried, &mut turns.numbers, now_ms)
     }
 
-    /// Closes connections to origins that have been idle for too long, and forgets who is in no configuration any more; when
-    /// the next one will have been.
+    /// Closes connections to origins that have been idle for too long, and forgets servers that no
+    /// configuration has any more. Returns the time until the next connection will have been idle for too
+    /// long.
     pub(crate) fn close_old(&mut self) -> Option<Duration> {
-        // First the groups, each of which holds its servers.
+        // Groups go first, because each holds its servers.
         self.turns.retain(|_, turns| Arc::strong_count(&turns.group) > 1);
         self.upstreams.retain(|_, upstream| Arc::strong_count(&upstream.member) > 1);
         self.upstreams.values_mut().filter_map(Upstream::close_old).min()

@@ -1,13 +1,13 @@
-//! Asking a server, again and again, whether it is well.
+//! Health probes: periodic requests to a server.
 //!
-//! A probe is a request of its own over a connection of its own, as a visitor's first one would be. *Bounds:* one at a time
-//! for each server, [`ANSWER_BYTES_MAX`] of its answer, and the time that is set.
+//! A probe is a request on a connection of its own, as a visitor's first request would be. *Bounds:* one
+//! probe at a time per server, [`ANSWER_BYTES_MAX`] bytes of its answer, and the configured time limit.
 
 use std::sync::Arc;
 
 use engine::{cores::clock, sys::span::WordBuffer};
 use tokio::time::{Instant, sleep, timeout};
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
 use super::{
     Tell,
@@ -21,9 +21,9 @@ use crate::{
     request::OriginNeed,
 };
 
-/// What is read of an answer's head, and of its content; what is looked for has to be in it.
+/// Bytes read of an answer's head, and of its content; the expected text must be among them.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Read of it at once.
+/// Bytes of content read at once.
 const READ_BYTES: usize = 4 << 10;
 
 /// Probes a server for as long as its core runs.
@@ -38,7 +38,7 @@ pub(crate) async fn probe(member: Arc<Member>, tell: Tell, count: impl Fn(bool))
     }
 }
 
-/// Asks once; or says why the answer is not good.
+/// Sends one probe, and returns the reason if the answer is not good.
 async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     let connected = member.connect(MemberProtocol::Any, member.probe.time_max).await;
     let (line, is_http2) = connected.map_err(|error| error.to_string())?;
@@ -55,7 +55,7 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     sent.map_err(|error| format!("it did not take a probe: {error}"))?;
     let deadline = Instant::now() + member.probe.time_max;
     loop {
-        match talk.answer(Answered::Other, &limits, deadline).await {
+        match talk.answer(RequestKind::Other, &limits, deadline).await {
             Ok(OriginReply::Interim(waiting, _)) => talk = waiting,
             Ok(OriginReply::Final { head, body, .. }) => {
                 return judge(head.head().status, body, &member.probe).await;
@@ -66,7 +66,7 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     }
 }
 
-/// Those of a probe: all of it has its own time.
+/// Limits of a probe, whose whole duration has a limit of its own.
 fn limits(probe: &Probe) -> Limits {
     Limits {
         response_head_bytes_max: ANSWER_BYTES_MAX,
@@ -75,7 +75,7 @@ fn limits(probe: &Probe) -> Limits {
     }
 }
 
-/// Whether the status is good, and reads content until what is looked for was found.
+/// Checks the status, and reads content until the expected text is found.
 async fn judge(status: u16, mut body: Body, probe: &Probe) -> Result<(), String> {
     let (from, to) = probe.status;
     if !(from..=to).contains(&status) {

@@ -18,7 +18,7 @@ use super::{OriginError, http2::trailers, line::Line};
 pub(crate) enum Part<'a> {
     /// The next bytes of the body.
     Bytes(&'a [u8]),
-    /// The end of the body, with trailers as whole lines; none where the length was told.
+    /// The end of the body, with trailers as whole lines; empty if the length was declared.
     End(&'a [u8]),
 }
 
@@ -39,7 +39,8 @@ pub(crate) struct RequestHalf {
 }
 
 impl RequestHalf {
-    /// `out` was taken from the client and is not sent yet. `is_ended`: `out` is the last of the body.
+    /// Creates the half. `out` was taken from the client and is not sent yet; `is_ended` means that it is the
+    /// end of the body.
     pub(super) fn new(way: Way, out: Vec<u8>, is_ended: bool) -> Self {
         Self { way, out, at: 0, end: is_ended.then(Vec::new) }
     }
@@ -66,7 +67,7 @@ impl RequestHalf {
     /// Waits until all parts that were put are sent. Returns whether the body has ended with them.
     ///
     /// # Errors
-    /// [`OriginError`]: the origin does not take the bytes.
+    /// [`OriginError`] if the origin does not take the bytes.
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, OriginError>> {
         let Self { way, out, at, end } = self;
         match way {

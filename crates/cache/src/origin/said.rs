@@ -1,4 +1,4 @@
-//! What `stat` and Prometheus are told of the servers of all origins, at the moment that they ask.
+//! State of all origins' servers for `stat` and Prometheus, read at the time of the query.
 
 #![expect(clippy::disallowed_types, reason = "taken when somebody asks for counters, and at a reload")]
 
@@ -15,7 +15,7 @@ use engine::{
 use super::health::HealthState;
 use crate::site::Sites;
 
-/// The servers of all origins that are in force.
+/// Servers of all origins in the active configuration.
 pub(crate) struct Servers(Mutex<Arc<Sites>>);
 
 impl Servers {
@@ -23,7 +23,7 @@ impl Servers {
         Self(Mutex::new(sites))
     }
 
-    /// They are others from now on.
+    /// Replaces the servers after a reload.
     pub(crate) fn are(&self, sites: Arc<Sites>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sites;
     }
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Servers {
 impl Source for Servers {
     fn collect(&self, families: &mut Vec<Family>) {
         let now_ms = clock::monotonic_ms();
-        // A server that two sites ask by different rules is up where it is for both.
+        // A server that two sites use with different rules counts as up if it is up for both.
         let mut servers: BTreeMap<String, (bool, usize)> = BTreeMap::new();
         for member in &self.sites().members.all {
             let is_up = matches!(member.standing(now_ms), HealthState::Up | HealthState::Warming(_));

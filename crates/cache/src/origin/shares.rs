@@ -1,9 +1,10 @@
-//! How much of a number of places each client has, so that one client cannot make all others wait.
+//! Each client's share of a number of slots, so that one client cannot make all other clients wait.
 //!
-//! *A share binds only under want:* while at most half of the places are in use, nobody is refused. Beyond, a client has a
-//! quarter of them at most, an IPv6 /48 half of them, three quarters with its clients that have few; and the last sixteenth
-//! of the places is for clients that have few.
-//! *Bounds:* an entry for each client that has a place and for its /48, so at most twice as many as there are places.
+//! *A share binds only when slots are scarce:* while at most half of the slots are in use, no client is
+//! refused. Beyond, a client has a quarter of the slots at most. An IPv6 /48 has half of them, and three
+//! quarters with its clients that have few. The last sixteenth of the slots is for clients that have few.
+//! *Bounds:* an entry for each client that has a slot and for its /48, so at most twice as many entries as
+//! slots.
 
 use std::{
     collections::HashMap,
@@ -20,33 +21,34 @@ use tokio::sync::Notify;
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// One in so many of the places is a client's under want.
+/// A client's share of the slots when they are scarce: one in so many.
 const SHARE: usize = 4;
-/// The last one in so many of the places is for clients that have few.
+/// Share of the slots that is reserved for clients that have few: the last one in so many.
 const RESERVE: usize = 16;
-/// One in so many of the places is few; of a /48 sixteen times as many.
+/// Share of the slots that counts as few for a client: one in so many. For a /48 it is sixteen times as much.
 const FEW: usize = 64;
-/// A /48 has as much as so many clients; and as so many, of those in it that have few.
+/// Client shares that a /48 may use; [`GROUP_SHARES_OF_FEW`] of them for its clients that have few slots. A
+/// /48 counts as having few up to [`GROUP_FEW`] times the slots that are few for a client.
 const GROUP_SHARES: usize = 2;
 const GROUP_SHARES_OF_FEW: usize = 3;
 const GROUP_FEW: usize = 16;
 
-/// The client that an exchange is counted for; `None`: nobody in particular, who has no share of its own, such as this
+/// The client that an exchange is charged to; `None` for requests without a share, such as those from this
 /// machine itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Client(Option<ClientKey>);
 
 impl Client {
-    /// Nobody in particular.
+    /// No particular client, without a share.
     pub(crate) const NOBODY: Self = Self(None);
 
-    /// The client at an address, by its key in the accounts.
+    /// Returns the client at an address, by its key in the accounts.
     pub(crate) fn at(address: IpAddr, key: ClientKey) -> Self {
         Self((!address.to_canonical().is_loopback()).then_some(key))
     }
 }
 
-/// The places, and how many of them each client has.
+/// The slots, and how many of them each client has.
 pub(super) struct Shares {
     pub(super) max: usize,
     used: Arc<Lock<Usage>>,
@@ -59,13 +61,13 @@ struct Usage {
     by_client: HashMap<ClientKey, ClientPlaces>,
 }
 
-/// The places of one client.
+/// The slots of one client.
 #[derive(Default)]
 struct ClientPlaces {
     places: usize,
-    /// Requests that wait for the client's share.
+    /// Requests that wait for a slot of the client's share.
     waiting: usize,
-    /// Wakes one of them to look again.
+    /// Wakes one of them to try again.
     freed: Arc<Notify>,
 }
 
@@ -74,22 +76,23 @@ impl Usage {
         self.all >= self.max.div_ceil(2)
     }
 
-    /// Places of a client at most, under want.
+    /// Returns the most slots of a client while slots are scarce.
     fn most(&self) -> usize {
         (self.max / SHARE).max(1)
     }
 
-    /// Places that are free for whoever has more than few.
+    /// Returns the number of slots outside the reserve.
     fn before_reserve(&self) -> usize {
         self.max - self.max / RESERVE
     }
 
-    /// Places that are few for a client.
+    /// Returns the number of slots that counts as few for a client.
     fn few(&self) -> usize {
         (self.max / FEW).max(1)
     }
 
-    /// Returns whether a client or a /48 with `places` may have one more. A /48 has the shares of several clients.
+    /// Returns whether a client or a /48 with `places` slots may have one more. A /48 has the shares of
+    /// several clients.
     fn may_have_more(&self, places: usize, shares: usize, few_shares: usize) -> bool {
         !self.is_scarce()
             || places < self.most() * shares
@@ -100,7 +103,7 @@ impl Usage {
         self.by_client.get(&key).map_or(0, |of| of.places)
     }
 
-    /// Counts a place as the client's, if it may have one more.
+    /// Takes a slot for the client, if the client may have one more.
     fn take(&mut self, client: Client) -> bool {
         let is_allowed = client.0.is_none_or(|key| {
             let places = self.places_of(key);
@@ -120,8 +123,8 @@ impl Usage {
         self.all -= 1;
         let group = client.0.and_then(|key| key.group());
         let has_group_all = group.is_some_and(|group| self.places_of(group) >= self.most() * GROUP_SHARES);
-        // A client that waits has its share already, and may have more as soon as half of all places are free; or it, or
-        // its /48, has more than few, and may have more as soon as the reserve is free.
+        // A client that waits has its share already, and may have more as soon as half of all slots are free.
+        // Or the client, or its /48, has more than few, and may have more as soon as the reserve is free.
         let bounds = [self.max.div_ceil(2), self.before_reserve()];
         if bounds.contains(&(self.all + 1)) || has_group_all {
             self.by_client.values().filter(|of| of.waiting > 0).for_each(|of| of.freed.notify_one());
@@ -133,7 +136,7 @@ impl Usage {
         self.change(Client(group), |of| of.places -= 1);
     }
 
-    /// Changes the places of a client; one without places and without waiting requests is forgotten.
+    /// Changes a client's entry, and removes it if no slots and no waiting requests are left.
     fn change(&mut self, Client(key): Client, change: impl FnOnce(&mut ClientPlaces)) {
         if let Some(key) = key
             && let Some(of) = self.by_client.get_mut(&key)
@@ -150,7 +153,7 @@ fn with<R>(used: &Lock<Usage>, with: impl FnOnce(&mut Usage) -> R) -> R {
     with(&mut used.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A place that a client has, while it has it.
+/// A client's slot, given back on drop.
 pub(super) struct Share {
     used: Arc<Lock<Usage>>,
     client: Client,
@@ -162,7 +165,7 @@ impl Drop for Share {
     }
 }
 
-/// A request that waits for its client's share, while it does.
+/// Guard that counts a request as waiting for its client's share.
 struct ShareWaiter<'a> {
     used: &'a Lock<Usage>,
     client: Client,
@@ -175,24 +178,24 @@ impl Drop for ShareWaiter<'_> {
 }
 
 impl Shares {
-    /// Shares of so many places.
+    /// Creates the shares of so many slots.
     pub(super) fn new(max: usize) -> Self {
         Self { max, used: Arc::new(Lock::new(Usage { max, ..Usage::default() })) }
     }
 
-    /// Places in use.
+    /// Returns the number of slots in use.
     pub(super) fn used(&self) -> usize {
         with(&self.used, |used| used.all)
     }
 
-    /// Counts a place as the client's; `None`: the client has its share already, and more than half of all places are in
-    /// use. The pool decides whether there is a place at all.
+    /// Takes a slot of the client's share; `None` if the client has used its share and more than half of all
+    /// slots are in use. The pool decides whether a slot is free at all.
     pub(super) fn take(&self, client: Client) -> Option<Share> {
         let is_taken = with(&self.used, |used| used.take(client));
         is_taken.then(|| Share { used: Arc::clone(&self.used), client })
     }
 
-    /// Waits for a place that the client may have.
+    /// Waits for a slot of the client's share.
     pub(super) async fn wait(&self, client: Client) -> Share {
         let freed = with(&self.used, |used| {
             client.0.map(|key| {
@@ -205,7 +208,7 @@ impl Shares {
         loop {
             match (self.take(client), &freed) {
                 (Some(share), _) => return share,
-                // `freed` remembers a place that is given back in between.
+                // `freed` remembers a slot that is given back in between.
                 (None, Some(freed)) => freed.notified().await,
                 (None, None) => unreachable!("nobody in particular has no share to wait for"),
             }
@@ -291,7 +294,7 @@ mod tests {
         assert!(with(&shares.used, |used| used.by_client.is_empty()));
     }
 
-    /// Polls once; whether it is not ready.
+    /// Polls once, and returns whether the future is pending.
     async fn futures_poll(mut future: std::pin::Pin<&mut impl Future>) -> bool {
         std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
     }

@@ -1,4 +1,5 @@
-//! One core's connections to one origin: how many may be busy, and with what; those that idle.
+//! One core's connections to one server of an origin: limits on exchanges under way, and the pool of idle
+//! connections.
 
 use std::{
     sync::{
@@ -24,40 +25,41 @@ use super::{
 };
 use crate::{config::Limits, request::OriginNeed};
 
-/// An idle connection and since when.
+/// An idle connection, and the time since when it is idle.
 struct Idle {
     line: Line,
     since: Instant,
 }
 
-/// One in so many of an origin's connections is kept for fetches that will be stored: what is passed cannot take it,
-/// so 256 slow uploads do not keep a page from everybody else.
+/// Share of an origin's exchanges that is reserved for fetches whose answers will be stored: one in so many.
+/// Passed requests cannot take it, so 256 slow uploads do not keep a page from all other clients.
 const FOR_STORE_SHARE: usize = 4;
 
 /// One core's connections to one server.
 pub(crate) struct Upstream {
     pub(crate) member: Arc<Member>,
     idle: Vec<Idle>,
-    /// Those that many exchanges share, busy or not.
+    /// HTTP/2 connections, which many exchanges share, busy or idle.
     shared: Vec<Connection>,
     idle_time_max: Duration,
     pub(super) permits: Arc<Permits>,
     pub(super) streams: Streams,
-    /// Who connects to a server that may speak HTTP/2; others wait, because they can all use what comes of it.
+    /// Lets one request at a time connect to a server that may speak HTTP/2. The others wait, because they
+    /// can all use the connection.
     pub(super) connecting: Arc<Semaphore>,
-    /// How many of these attempts have ended, and why the last one that failed did.
+    /// Number of these attempts that have ended, and the error of the last failed one.
     pub(super) attempts: Attempts,
     pub(super) tell: Tell,
 }
 
-/// Attempts to connect that others wait for.
+/// Attempts to connect that other requests wait for.
 #[derive(Clone, Default)]
 pub(super) struct Attempts {
     pub(super) count: u64,
     pub(super) failed: Option<(u64, OriginError)>,
 }
 
-/// A number of places, of which a share is kept for what will be stored.
+/// A number of slots, of which a share is reserved for answers that will be stored.
 #[derive(Clone)]
 struct Places {
     common: Arc<Semaphore>,
@@ -73,7 +75,7 @@ impl Places {
         }
     }
 
-    /// A place, if there is one now.
+    /// Takes a slot if one is free.
     fn take_now(&self, wanted: OriginNeed) -> Option<OwnedSemaphorePermit> {
         let kinds: &[&Arc<Semaphore>] = match wanted {
             OriginNeed::Storing => &[&self.common, &self.for_store],
@@ -82,7 +84,7 @@ impl Places {
         kinds.iter().find_map(|kind| Arc::clone(kind).try_acquire_owned().ok())
     }
 
-    /// Waits for one; `None`: its time is up.
+    /// Waits for a slot; `None` if the time is up.
     async fn take(&self, wanted: OriginNeed, at_most: Duration) -> Option<OwnedSemaphorePermit> {
         let waiting = async {
             match wanted {
@@ -93,22 +95,24 @@ impl Places {
                 },
             }
         };
-        // On the heap: it is rare to wait, and every request would be larger by it. The semaphores are never closed.
+        // Boxed: waiting is rare, and every request's future would be larger otherwise. The semaphores are
+        // never closed.
         Box::pin(timeout(at_most, waiting)).await.ok()?.ok()
     }
 }
 
-/// What a core's exchanges over HTTP/2 with all servers may keep that came and was not read: each a window's bytes.
+/// Budget for received but unread bytes of a core's exchanges over HTTP/2, with all servers. Each exchange
+/// takes a window's bytes.
 #[derive(Clone)]
 pub(crate) struct Streams(Places);
 
 impl Streams {
-    /// Of so many bytes.
+    /// Creates the budget that the limits set.
     pub(crate) fn new(limits: &Limits) -> Self {
         Self(Places::new((limits.origin_streams_bytes_max / limits.origin_stream_bytes_max.max(1)).max(1)))
     }
 
-    /// Leave for one more.
+    /// Waits for a permit for one more exchange.
     pub(super) async fn acquire(
         &self,
         wanted: OriginNeed,
@@ -120,21 +124,21 @@ impl Streams {
     }
 }
 
-/// Leave for an exchange over HTTP/2 to keep a window of bytes, while it is held.
+/// Permit for an exchange over HTTP/2 to buffer a window of bytes; given back on drop.
 pub(super) struct StreamLeave {
-    /// `None` while the client of an upload is silent: nothing comes from the origin then.
+    /// `None` while the client of an upload is silent, because the origin then sends nothing.
     held: Option<OwnedSemaphorePermit>,
     streams: Streams,
     wanted: OriginNeed,
 }
 
 impl StreamLeave {
-    /// Gives the leave to others, for as long as the client sends nothing of its request's body.
+    /// Gives the permit back while the client sends nothing of its request's body.
     pub(super) fn pause(&mut self) {
         self.held = None;
     }
 
-    /// Takes leave again, if there is none; waits for it as a new exchange does.
+    /// Takes a permit again if there is none; waits for it as a new exchange does.
     pub(super) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
         if self.resume_now().is_err() {
             let taken = self.streams.0.take(self.wanted, at_most).await;
@@ -143,7 +147,8 @@ impl StreamLeave {
         Ok(())
     }
 
-    /// Takes leave again without a wait: the origin answers, and what comes of the answer is kept from now on.
+    /// Takes a permit again without a wait, because the origin answers and its bytes are buffered from now
+    /// on.
     pub(super) fn resume_now(&mut self) -> Result<(), OriginError> {
         if self.held.is_none() {
             let taken = self.streams.0.take_now(self.wanted);
@@ -153,13 +158,14 @@ impl StreamLeave {
     }
 }
 
-/// The permits to talk to a server of an origin. A permit stands for an exchange under way. Idle connections hold none,
-/// so a request that waits for a permit finds an idle connection as soon as there is one.
+/// Permits to talk to a server of an origin. A permit stands for an exchange under way. Idle connections hold
+/// none, so a request that waits for a permit finds an idle connection as soon as there is one.
 ///
-/// Bounds: `origin_connections_max` exchanges, of which a share is for the store; `origin_lasting_max` passed answers
-/// whose head has been sent; `origin_queue_max` requests that wait. While more than half of one of these is in use, a
-/// client has a quarter of it at most ([`Shares`]). An upload whose client is silent gives its place back
-/// ([`Permit::pause`]); the server still has its request, so there are as many of these as exchanges ([`SILENT_MIN`] at least), and no more.
+/// Bounds: `origin_connections_max` exchanges, of which a share is reserved for the store;
+/// `origin_lasting_max` passed answers whose head has been sent; `origin_queue_max` requests that wait. While
+/// more than half of one of these is in use, a client has a quarter of it at most ([`Shares`]). An upload
+/// whose client is silent gives its slot back ([`Permit::pause`]). The server still has its request, so
+/// silent uploads have a limit of their own: as many as exchanges, and [`SILENT_MIN`] at least.
 pub(super) struct Permits {
     places: Places,
     lasting: Arc<Semaphore>,
@@ -168,26 +174,26 @@ pub(super) struct Permits {
     of_exchanges: Shares,
     of_lasting: Shares,
     of_queue: Shares,
-    /// The time from which a long wait may be logged again, in milliseconds of the monotonic clock.
+    /// Time from which a long wait may be logged again, in milliseconds of the monotonic clock.
     said_ms: AtomicU64,
 }
 
-/// Silent uploads that a server has in any case.
+/// Smallest limit on a server's silent uploads.
 const SILENT_MIN: usize = 16;
-/// Requests that wait longer than this for an exchange are counted and logged.
+/// Wait for an exchange from which on a request is counted and logged.
 const LONG_WAIT: Duration = Duration::from_secs(1);
-/// Milliseconds between two log lines about long waits, for each server and core.
+/// Milliseconds between two log lines about long waits, per server and core.
 const SAID_EVERY_MS: u64 = 10_000;
 
-/// Leave to talk to the origin, while it is held.
+/// Permit to talk to an origin; given back on drop.
 pub(crate) struct Permit {
-    /// The place of an exchange, or of a silent upload while its client sends nothing.
+    /// Slot of an exchange, or of a silent upload while its client sends nothing.
     held: PermitHold,
     is_silent: bool,
     permits: Arc<Permits>,
     wanted: OriginNeed,
     client: Client,
-    /// What is counted as the server's work.
+    /// Guard that counts the exchange in the server's load.
     pub(super) busy: Option<Busy>,
 }
 
@@ -197,7 +203,8 @@ struct PermitHold {
 }
 
 impl Permit {
-    /// Counts the exchange among those that last, if there is room; its place is free for another.
+    /// Moves the exchange to the lasting ones, if there is room, and frees its slot. Returns whether there
+    /// was room.
     pub(crate) fn outlast(&mut self) -> bool {
         let permits = &self.permits;
         let Some(share) = permits.of_lasting.take(self.client) else { return false };
@@ -209,8 +216,8 @@ impl Permit {
         is_room
     }
 
-    /// Gives the place to others, for as long as the client sends nothing of its request's body; unless as many uploads
-    /// are silent as may be.
+    /// Gives the slot to other requests while the client sends nothing of its request's body, unless the
+    /// limit on silent uploads is reached.
     pub(crate) fn pause(&mut self) {
         let permits = &self.permits;
         if self.is_silent {
@@ -223,7 +230,7 @@ impl Permit {
         }
     }
 
-    /// Takes a place again, if the permit has none; waits for it as a new exchange does.
+    /// Takes a slot again if the permit has none; waits for it as a new exchange does.
     pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
         if self.is_silent {
             let held = self.permits.held(self.wanted, self.client, at_most).await?;
@@ -248,7 +255,8 @@ impl Permits {
         }
     }
 
-    /// Waits for a permit, in a queue of bounded length. The log names `member`; `tell` is told of a long wait.
+    /// Waits for a permit, in a queue of bounded length. The log names `member`; `tell` receives the event of
+    /// a long wait.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         wanted: OriginNeed,
@@ -262,7 +270,7 @@ impl Permits {
             return Ok(permit(held));
         }
         let since = clock::now();
-        // On the heap: it is rare to wait, and every request would be larger by it.
+        // Boxed: waiting is rare, and every request's future would be larger otherwise.
         let held = Box::pin(self.wait(wanted, client, at_most)).await;
         let waited = since.elapsed();
         if waited >= LONG_WAIT {
@@ -300,7 +308,7 @@ impl Permits {
         }
     }
 
-    /// Waits in the queue: first for the client's share, for which other clients need not wait, then for a place.
+    /// Waits in the queue: first for the client's share, which does not delay other clients, then for a slot.
     async fn wait(
         &self,
         wanted: OriginNeed,
@@ -321,8 +329,8 @@ impl Permits {
 }
 
 impl Upstream {
-    /// `streams` are those of the core, whichever server they are with; `tell` is told what becomes of connections of
-    /// HTTP/2.
+    /// Creates an empty pool. `streams` is the core's budget for all servers; `tell` receives the events of
+    /// HTTP/2 connections.
     pub(crate) fn new(member: Arc<Member>, limits: &Limits, streams: Streams, tell: Tell) -> Self {
         Self {
             member,
@@ -337,8 +345,8 @@ impl Upstream {
         }
     }
 
-    /// A place on a connection of HTTP/2 that has room; the eldest first, so that those that a rush has brought go when it is
-    /// over.
+    /// Takes a stream's slot on an HTTP/2 connection with room. The oldest connection comes first, so that
+    /// connections opened in a rush fall idle and close after it.
     pub(super) fn place(&mut self, leave: StreamLeave) -> Result<Place, StreamLeave> {
         let mut at = 0;
         while let Some(connection) = self.shared.get_mut(at) {
@@ -351,15 +359,15 @@ impl Upstream {
         Err(leave)
     }
 
-    /// Shares a new connection.
+    /// Adds a new connection for sharing.
     pub(super) fn share(&mut self, connection: Connection) {
         self.shared.push(connection);
     }
 
-    /// The youngest idle connection that is still good.
+    /// Takes the most recently used idle connection that is still usable.
     pub(super) fn take(&mut self) -> Option<Line> {
         while let Some(Idle { mut line, since }) = self.idle.pop() {
-            // Anything to read on an idle connection is its end, or an answer that nobody asked for.
+            // Anything to read on an idle connection is its end, or an answer without a request.
             if line.is_quiet() && clock::now().duration_since(since) < self.idle_time_max {
                 return Some(line);
             }
@@ -373,7 +381,8 @@ impl Upstream {
         }
     }
 
-    /// Closes the connections that have been idle for too long; when the next one will have been.
+    /// Closes the connections that have been idle for too long. Returns the time until the next one will have
+    /// been.
     pub(crate) fn close_old(&mut self) -> Option<Duration> {
         let now = clock::now();
         // The oldest come first.
@@ -381,27 +390,29 @@ impl Upstream {
             self.idle.iter().take_while(|idle| now.duration_since(idle.since) >= self.idle_time_max).count();
         self.idle.drain(..old);
         let due = self.idle.first().map(|idle| now.duration_since(idle.since));
-        // Those of HTTP/2 end when nobody holds them.
+        // HTTP/2 connections end when nothing holds them.
         self.shared.retain(|connection| connection.idle_for().is_none_or(|idle| idle < self.idle_time_max));
         let shared = self.shared.iter().map(|connection| connection.idle_for().unwrap_or_default()).max();
         due.max(shared).map(|idle| self.idle_time_max.saturating_sub(idle))
     }
 }
 
-/// Gives access to the connections to servers that the core that runs has; they are plain memory of that core.
+/// Access to the current core's connections to servers, which are plain memory of that core.
 pub(crate) trait Pools {
-    /// Runs `with` on those to one; `None`: nobody has that server any more.
+    /// Runs `with` on the connections to one server; `None` if no configuration has that server any more.
     fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R>;
 }
 
-/// Gives access to the servers of an origin.
+/// Access to the servers of an origin.
 pub(crate) trait Upstreams: Pools {
-    /// The member that is asked next, of those that have not been; `None`: nobody is left, or enough were asked.
+    /// Chooses the next member to ask, among those not asked yet; `None` if none is left, or enough were
+    /// asked.
     fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId>;
 
-    /// Another member is asked because the one before did not answer.
+    /// Notes that another member is asked because the one before did not answer.
     fn asks_again(&self);
 
-    /// A member answered; or it could not be reached, or has ended an exchange without an answer.
+    /// Notes the outcome of an exchange: an answer, or else a failed connect or an exchange that ended
+    /// without an answer.
     fn fared(&self, member: MemberId, is_well: bool);
 }

@@ -1,4 +1,5 @@
-//! Asking a peer: as an origin is asked, with a pool of its own; but whatever is not a good answer is the origin's to give.
+//! Requests to a peer: made like those to an origin, with a pool of their own. If the peer's answer is not
+//! good, the origin is asked.
 
 use std::sync::{
     Arc,
@@ -6,7 +7,7 @@ use std::sync::{
 };
 
 use tokio::time::timeout;
-use wire::http1::{framing::Answered, head::HEADERS_MAX};
+use wire::http1::{framing::RequestKind, head::HEADERS_MAX};
 
 use super::{
     FIELDS_MORE, KEPT_WITHIN, Load, Peer, Peers,
@@ -31,20 +32,23 @@ use engine::cores::clock;
 
 /// The peer that a fetch asks before the origin.
 ///
-/// **Purges.** `sequence` is the youngest purge that this accelerator had *begun* to carry out, read when the fetch was in the
-/// table of fetches already; the peer says the youngest that it had carried out *wholly* before it looked. Its answer is used
-/// only if that is no older. A purge up to `sequence` was therefore carried out by the peer before it answered; a younger one
-/// is carried out here while the fetch is in the table, which sees to it as to any fetch.
+/// **Purges.** `sequence` is the last purge that this accelerator had *begun* to apply, read when the fetch
+/// was already in the table of fetches. The peer reports the last purge that it had applied *wholly* before
+/// it looked up the object. Its answer is used only if that purge is at least as recent. So a purge up to
+/// `sequence` was applied by the peer before it answered. A later purge is applied here while the fetch is in
+/// the table, and affects it as it does any fetch.
 pub(crate) struct PeerQuery {
     pub(crate) peer: Arc<Peer>,
     sequence: u64,
-    /// What it has stored is older than what a visitor of ours has changed (RFC 9111 §4.4).
+    /// The peer's stored answer is outdated, because a visitor of ours has changed the resource (RFC 9111
+    /// §4.4).
     is_anew: bool,
     _load: Load,
 }
 
 impl PeerQuery {
-    /// Who is asked for what somebody wants; `None`: the origin. To be called when its fetch is in the table.
+    /// Chooses the peer to ask for a request; `None` means the origin. Must be called when the request's
+    /// fetch is in the table.
     pub(crate) fn of(core: &Core, want: &FetchRequest) -> Option<Self> {
         let peers = core.peers.as_ref()?;
         let FetchRequest { request, anew, alone, .. } = want;
@@ -59,8 +63,9 @@ impl PeerQuery {
     }
 }
 
-/// Whether a peer can be asked for it: not for another peer, nor with credentials, which are the origin's business; nor by
-/// who has not heard for too long of what was purged.
+/// Returns whether a peer may be asked for a request. Excluded are requests of another peer, and requests
+/// with credentials, which go to the origin. While this accelerator may have missed purges for too long, no
+/// peer is asked.
 fn may_be_asked(core: &Core, request: &Request) -> bool {
     let head = request.head();
     !request.is_of_peer
@@ -70,15 +75,15 @@ fn may_be_asked(core: &Core, request: &Request) -> bool {
         && !["authorization", "proxy-authorization"].iter().any(|name| head.headers(name).next().is_some())
 }
 
-/// What came of it.
+/// Outcome of one request to a peer.
 enum PeerOutcome {
     Answer(Box<AnswerHead>),
-    /// It is another process than we thought.
+    /// The peer is another process than the request was signed for.
     Anew,
     Nothing,
 }
 
-/// Asks it; `None`: the origin has to be asked.
+/// Asks the peer; `None` if the origin must be asked.
 pub(crate) async fn ask(
     request: &Request,
     known: Option<&StaleObject>,
@@ -86,7 +91,7 @@ pub(crate) async fn ask(
     reply: &mut Reply,
 ) -> Option<Box<AnswerHead>> {
     let peers = with_core(|core| core.peers.clone())?;
-    // The first time, nobody knows which process it is.
+    // At the first request the peer's epoch is not known yet, so there is a second try.
     for _ in 0..2 {
         match once(&peers, request, known, asking, reply).await {
             PeerOutcome::Answer(mut arrived) => {
@@ -105,7 +110,7 @@ pub(crate) async fn ask(
     None
 }
 
-/// Whether a peer was asked for the same address a moment ago; it is noted that it is now.
+/// Returns whether a peer was asked for the same address a moment ago, and notes that it is asked now.
 fn is_asked_again(core: &Core, request: &Request) -> bool {
     let (place, now_ms) = (core.store.hash(request.primary()), clock::monotonic_ms());
     let within_ms = u64::try_from(KEPT_WITHIN.as_millis()).unwrap_or(u64::MAX);
@@ -135,7 +140,7 @@ async fn once(
         head: &head,
         wanted: OriginNeed::Storing,
         client: Client::NOBODY,
-        answered: Answered::Other,
+        answered: RequestKind::Other,
         is_idempotent: true,
         why: "peer",
         trace: request.trace.as_ref(),
@@ -150,19 +155,19 @@ async fn once(
             failed(peer, &error);
             PeerOutcome::Nothing
         }
-        // No client is watched here. A peer that is late has said that it waits for its origin, which is slow, and not
-        // the peer.
+        // No client is watched here. A peer that is late has said that it waits for its origin, so the origin
+        // is slow and not the peer.
         Ok(Err(SendError::Ours(_))) | Err(_) => PeerOutcome::Nothing,
     }
 }
 
-/// Returns whether a peer's answer is usable: the peer had carried out at least the purges that were told before our fetch
-/// began (see [`PeerQuery`]).
+/// Returns whether a peer's answer is usable: the peer had applied at least the purges that were announced
+/// before our fetch began (see [`PeerQuery`]).
 pub(super) const fn is_usable(carried_out: u64, begun: u64) -> bool {
     carried_out >= begun
 }
 
-/// What an answer is worth.
+/// Judges a peer's answer by its MAC and by the purge that it was read under.
 fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box<AnswerHead>) -> PeerOutcome {
     let told = {
         let head = arrived.head.head();
@@ -183,7 +188,8 @@ fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box
         How::Hit | How::Fetched | How::Alone => {
             if told.how == How::Hit {
                 with_core(|core| core.count(Counter::PeerHits));
-                // It has all of it, so that silence is its own; and the rest can be had elsewhere.
+                // The peer has the whole answer, so a silence is the peer's own fault, and the rest can be
+                // fetched elsewhere.
                 if strong_tag(&arrived.head.head().headers).is_some() {
                     arrived.wait_between_bytes(peers.rules.patience);
                 }
@@ -205,13 +211,13 @@ fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box
     PeerOutcome::Nothing
 }
 
-/// It is left out, if that was its fault.
+/// Puts the peer into back-off, if the failure was its fault.
 fn failed(peer: &Peer, error: &OriginError) {
     let is_ours = matches!(error, OriginError::Queue(_) | OriginError::Busy(_) | OriginError::NoSocket(_));
     with_core(|core| {
         core.count(if is_ours { Counter::PeersBusy } else { Counter::PeerFailures });
     });
-    // What an origin says may be too much for us by what a peer adds to it: no reason to leave that out.
+    // A head that the peer's fields make too large for us is no reason for a back-off.
     if error.is_unreachable()
         || error.is_silence()
         || matches!(error, OriginError::HeadShort | OriginError::Broken(_))
@@ -220,7 +226,7 @@ fn failed(peer: &Peer, error: &OriginError) {
     }
 }
 
-/// Its connections, which the core that runs has.
+/// The current core's connections to a peer.
 struct OfPeer<'a> {
     peer: &'a Peer,
     peers: &'a Peers,

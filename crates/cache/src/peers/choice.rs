@@ -1,30 +1,32 @@
-//! Whose a key is: rendezvous hashing with bounded load, a function of what is known of each.
+//! Owner of a key: rendezvous hashing with bounded load, a pure function of the candidates.
 //!
-//! Each scores for a key, and the highest score has it, so that one that comes or goes moves its own keys only. One that
-//! fetches many more keys than the others is passed over for the next one (consistent hashing with bounded loads, Mirrokni
-//! et al. 2016). What is counted is keys: those who wait for one that is being fetched cost nothing.
+//! Each candidate scores for a key, and the highest score owns it, so a peer that comes or goes moves its own
+//! keys only. A peer that fetches many more keys than the others is passed over for the next one (consistent
+//! hashing with bounded loads, Mirrokni et al. 2016). The load counts keys: requests that wait for a fetch
+//! under way cost nothing.
 
 use crate::origin::mixed;
 
-/// One that a key could be of.
+/// A possible owner of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// What tells it from the others: the same everywhere.
+    /// Identity of the candidate, the same in every process.
     pub(super) seed: u64,
-    /// Keys that it fetches, as far as we know.
+    /// Keys that the candidate is fetching, as far as we know.
     pub(super) load: usize,
 }
 
-/// How many keys more than its part one fetches, in percent of that, before it is passed over.
+/// Load from which on a candidate is passed over, in percent of its fair share of the keys.
 const LOAD_PERCENT_MAX: usize = 125;
-/// So many keys at once are nobody's burden: below that all see the same owner, whatever they know of loads.
+/// Keys at once below which no candidate is passed over. Up to here all accelerators see the same owner,
+/// whatever they know of loads.
 pub(super) const LOAD_FREE: usize = 64;
 
-/// The place of a key's owner among these; `None`: there is nobody.
+/// Returns the index of a key's owner; `None` if there are no candidates.
 pub(super) fn owner(key: u64, candidates: &[Candidate]) -> Option<usize> {
     let most = load_max(candidates);
     let score = |at: &usize| mixed(key ^ candidates[*at].seed);
-    // The bound is above what there is on average, so one has room.
+    // The bound is above the average load, so one candidate has room.
     (0..candidates.len()).filter(|at| candidates[*at].load < most).max_by_key(score)
 }
 
@@ -55,7 +57,8 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever they stand in the list, and whoever else is there.
+        /// A candidate that goes moves only its own keys, whatever the order of the list and the other
+        /// candidates.
         #[test]
         fn one_that_goes_moves_its_own_keys_alone(
             seeds in prop::collection::btree_set(any::<u64>(), 2..12),
@@ -77,7 +80,8 @@ mod tests {
             }
         }
 
-        /// However keys are chosen, and whatever each has to begin with.
+        /// No candidate is given many more keys than the others, whatever the keys and the loads at the
+        /// start.
         #[test]
         fn nobody_is_given_many_more_keys_than_the_others(
             loads in prop::collection::vec(0_usize..300, 1..10),

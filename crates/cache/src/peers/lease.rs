@@ -1,9 +1,9 @@
-//! What an accelerator that is one of several is told from outside: until when it may serve what is stored, and which
-//! purges it has carried out.
+//! Membership of an accelerator in a cluster: until when it may serve stored answers, and which purges it has
+//! applied.
 //!
-//! *Where the data live:* a few words that all cores read and one thread outside writes, seldom; so their cache line
-//! stays shared, and a hit pays a load. *Why a point in time and no flag:* whoever would clear the flag may be
-//! stopped together with the loops. A point in time passes by itself.
+//! *Memory:* a few words that all cores read and one thread outside the loops writes, seldom. Their cache
+//! line stays shared, so a hit pays one load. *Why a point in time and not a flag:* the thread that would
+//! clear the flag may be stopped together with the loops. A point in time passes by itself.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -12,26 +12,28 @@ use std::sync::atomic::{
 
 use engine::cores::clock;
 
-/// No lease: one accelerator alone, which serves what is stored for as long as it is fresh.
+/// No lease: a single accelerator, which serves stored answers for as long as they are fresh.
 const ALONE: u64 = u64::MAX;
 
-/// Bits of a place that are for the sequence: more purges than a stream ever has.
+/// Bits of a purge position that hold the sequence: enough for more purges than a stream ever has.
 const SEQUENCE_BITS: u32 = 44;
 
-/// The place of a purge among all: streams that were made one after the other have numbers, and sequences begin anew in each.
+/// Returns a purge's position in the order of all purges. Streams that were created one after the other have
+/// increasing generations, and sequences start again in each.
 fn at(generation: u64, sequence: u64) -> u64 {
     let generation = generation.min((1 << (u64::BITS - SEQUENCE_BITS)) - 1);
     generation << SEQUENCE_BITS | sequence.min((1 << SEQUENCE_BITS) - 1)
 }
 
-/// Shared by all cores and by whatever holds the lease.
+/// Membership state, shared by all cores and the holder of the lease.
 #[derive(Debug)]
 pub struct Membership {
-    /// Milliseconds of the clock that goes on while the machine sleeps, at which the lease ends.
+    /// Time at which the lease ends, in milliseconds of the clock that also counts while the machine is
+    /// suspended.
     lease_ends_ms: AtomicU64,
-    /// The last purge that all cores have carried out, by its [place](at).
+    /// Last purge that all cores have applied, by its [position](at).
     applied: AtomicU64,
-    /// The last one that was begun with; no older than that.
+    /// Last purge that was begun; never earlier than `applied`.
     begun: AtomicU64,
 }
 
@@ -42,25 +44,27 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// One of several that has no lease yet.
+    /// Creates a cluster member that has no lease yet.
     pub fn without_lease() -> Self {
         let membership = Self::default();
         membership.lease_until(0);
         membership
     }
 
-    /// The lease ends at this point of [`clock::boot_ms`].
+    /// Sets the end of the lease, a point of [`clock::boot_ms`].
     pub fn lease_until(&self, boot_ms: u64) {
         self.lease_ends_ms.store(boot_ms, Release);
     }
 
-    /// No lease is needed: one accelerator alone, or one that serves on whatever becomes of it.
+    /// Removes the need for a lease: for a single accelerator, or one that serves even without contact to the
+    /// cluster.
     pub fn serve_on(&self) {
         self.lease_until(ALONE);
     }
 
-    /// Whether what is stored may be served now without asking its origin. To be asked after the request was read:
-    /// between the two the process may have been stopped. Who is alone pays for a load and a comparison.
+    /// Returns whether stored answers may be served now without asking their origin. Must be called after the
+    /// request was read, because the process may have been stopped before. Without a cluster this costs a
+    /// load and a comparison.
     #[inline]
     pub fn may_serve(&self) -> bool {
         match self.lease_ends_ms.load(Acquire) {
@@ -69,7 +73,7 @@ impl Membership {
         }
     }
 
-    /// For how many milliseconds more that is so; `None`: for as long as anybody likes.
+    /// Returns for how many more milliseconds stored answers may be served; `None` without a lease.
     pub fn lease_left_ms(&self) -> Option<u64> {
         match self.lease_ends_ms.load(Acquire) {
             ALONE => None,
@@ -77,24 +81,24 @@ impl Membership {
         }
     }
 
-    /// A purge is going to be carried out: what others have answered before they had carried it out is not stored any more.
-    /// Said before any core knows of it.
+    /// Notes that a purge begins. Answers of peers that had not applied it are not stored any more. Called
+    /// before any core applies the purge.
     pub fn begins(&self, generation: u64, sequence: u64) {
         self.begun.fetch_max(at(generation, sequence), AcqRel);
     }
 
-    /// All cores have carried out the purges up to this sequence of the stream with this number.
+    /// Notes that all cores have applied the purges up to this sequence of the stream with this generation.
     pub fn has_applied(&self, generation: u64, sequence: u64) {
         self.begins(generation, sequence);
         self.applied.fetch_max(at(generation, sequence), Release);
     }
 
-    /// The last purge that was begun with; 0: none.
+    /// Returns the last purge that was begun; 0 if there is none.
     pub fn begun(&self) -> u64 {
         self.begun.load(Acquire)
     }
 
-    /// The last purge that all cores have carried out; 0: none.
+    /// Returns the last purge that all cores have applied; 0 if there is none.
     pub fn applied(&self) -> u64 {
         self.applied.load(Acquire)
     }
@@ -127,7 +131,7 @@ mod tests {
         assert_eq!((membership.applied(), membership.begun()), (7, 7));
         membership.begins(0, 9);
         assert_eq!((membership.applied(), membership.begun()), (7, 9));
-        // Another stream begins with 1, and comes behind.
+        // The sequence of a new stream starts with 1, and counts as later.
         membership.has_applied(1, 1);
         assert!(membership.applied() > 9 && membership.begun() == membership.applied());
         membership.has_applied(0, 1_000_000);

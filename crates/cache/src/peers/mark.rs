@@ -1,14 +1,14 @@
-//! What a request to a peer, and its answer, are known by: one field, which is for that hop alone and comes last.
+//! The field that authenticates a request to a peer and its answer. It is a hop-by-hop field and comes last.
 //!
 //! ```text
-//!  Nighttrain-Peer: v1;asker=web1;id=…;number=7;epoch=…;sequence=42;mac=…      over the whole head before it, the
-//!                                                                              owner's name, and what is said here
-//!  Nighttrain-Peer: v1;how=hit;sequence=42;load=3;epoch=…;mac=…                over the request's mac and what is said here
+//!  Nighttrain-Peer: v1;asker=web1;id=…;number=7;epoch=…;sequence=42;mac=…      MAC over the whole head before it, the
+//!                                                                              owner's name, and this field
+//!  Nighttrain-Peer: v1;how=hit;sequence=42;load=3;epoch=…;mac=…                MAC over the request's MAC and this field
 //! ```
-//! *What it proves:* that the other has the secret, that the request is as it was sent, that it is for us and for this
-//! process of ours (`epoch`), and that it has not come before (`number`). No clock is looked at: an epoch is a number that a
-//! process chooses at its start, and tells with each answer. Content and the heads of answers are as safe as the network
-//! between the two is.
+//! *What it proves:* the other side has the secret, the request is unchanged, it is for us and for this
+//! process (`epoch`), and it has not come before (`number`). No clock is needed: an epoch is a number that a
+//! process chooses at its start, and sends with each answer. The content and the heads of answers are as safe
+//! as the network between the two is.
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -17,50 +17,52 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use memchr::memmem;
 use subtle::ConstantTimeEq as _;
 
-/// The field.
+/// Name of the field.
 pub(crate) const FIELD: &str = "Nighttrain-Peer";
 const BEGINNING: &[u8] = b"\r\nNighttrain-Peer: ";
 const VERSION: &str = "v1;";
 const MAC: &str = ";mac=";
 const ANEW: &str = ";anew";
-/// Processes that we remember numbers of.
+/// Processes whose request numbers are remembered.
 const ASKERS_MAX: usize = 512;
-/// Numbers of each that we remember: one that is older than so many has come too late.
+/// Request numbers remembered per process. A request whose number is further behind is refused as late.
 const NUMBERS_KEPT: u64 = 1 << 16;
 
-/// The mac of a request.
+/// MAC of a request.
 pub(crate) type Mac = [u8; 32];
 
-/// What a request to a peer says of itself.
+/// Contents of the field in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ask<'a> {
     pub(crate) asker: &'a str,
-    /// Which process that is.
+    /// Number of the asking process.
     pub(crate) id: u64,
-    /// Which of its requests it is.
+    /// Number of the request within that process.
     pub(crate) number: u64,
-    /// For which process it is.
+    /// Epoch of the process that the request is for.
     pub(crate) epoch: u64,
-    /// The purge that the asker has come to.
+    /// Last purge that the asking accelerator has begun.
     pub(crate) sequence: u64,
-    /// What is stored must not answer it: a visitor of the asker has changed it.
+    /// A stored answer must not be used, because a visitor of the asking accelerator has changed the
+    /// resource.
     pub(crate) is_anew: bool,
 }
 
-/// How a peer has answered.
+/// Kind of a peer's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// From its store.
+    /// Answered from the peer's store.
     Hit,
-    /// It has asked the origin, or waits for somebody who has.
+    /// Answered by the origin: the peer has fetched it, or waited for a fetch.
     Fetched,
-    /// Likewise, and the answer is for who asked alone.
+    /// Answered by the origin, for the requesting client alone.
     Alone,
-    /// Not at all: it has no time, no lease, or nothing to say that we should not ask the origin for.
+    /// Not answered: the peer is busy, has no lease, or has no answer that may be shared, so that the origin
+    /// must be asked.
     Declined,
-    /// Not at all: it has not come to the purge that the asker has.
+    /// Not answered: the peer has not yet applied the purge that the request names.
     Behind,
-    /// Not at all: it is another process than the request was for.
+    /// Not answered: the peer is another process than the request was signed for.
     Epoch,
 }
 
@@ -79,30 +81,32 @@ impl How {
     }
 }
 
-/// What an answer of a peer says of itself.
+/// Contents of the field in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerAnswerMark {
     pub(crate) how: How,
-    /// The purge that it had come to before it looked.
+    /// Last purge that the peer had applied before its lookup.
     pub(crate) sequence: u64,
-    /// Keys that it fetches.
+    /// Keys that the peer is fetching.
     pub(crate) load: usize,
-    /// Which process it is.
+    /// Epoch of the peer's process.
     pub(crate) epoch: u64,
 }
 
-/// Why a request is none of a peer's.
+/// Reason for which a request is not accepted as a peer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MarkError {
-    /// It has no mark, or one that somebody without the secret has made, or it was for somebody else.
+    /// The request has no valid MAC: there is none, it was made without the secret, or for another
+    /// accelerator.
     Forged,
-    /// It has come before.
+    /// The request has come before.
     Replayed,
-    /// It was for another process: an earlier one of ours, or for whoever is here.
+    /// The request was signed for another process: an earlier one of ours, or for one whose epoch was
+    /// unknown.
     Epoch(Mac),
 }
 
-/// What both sides sign with.
+/// Key that both sides sign with.
 pub(crate) struct SigningInput(hmac::Key);
 
 impl SigningInput {
@@ -113,7 +117,7 @@ impl SigningInput {
     fn mac(&self, parts: &[&[u8]]) -> Mac {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
-            // So that no two lists of parts are the same bytes.
+            // The lengths keep two different lists of parts from being the same bytes.
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
@@ -122,7 +126,7 @@ impl SigningInput {
         mac
     }
 
-    /// A whole head with its mark, for this peer; and the mac.
+    /// Returns the head with its signed field for this peer, and the MAC.
     pub(crate) fn ask(&self, mut head: Vec<u8>, owner: &str, ask: &Ask<'_>) -> (Vec<u8>, Mac) {
         head.truncate(head.len() - b"\r\n".len());
         head.extend_from_slice(format!("Connection: {FIELD}").as_bytes());
@@ -141,11 +145,11 @@ impl SigningInput {
         (head, mac)
     }
 
-    /// Reads what a peer asks in a whole head that came to `owner`; `None`: no peer has signed it. [`Numbers`] say
-    /// whether the head is for this process and has not come before.
+    /// Reads the signed field of a head that came to `owner`; `None` if no peer has signed it. [`Numbers`]
+    /// check that the head is for this process and has not come before.
     pub(crate) fn asked_by<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
         let at = memmem::rfind(head, BEGINNING)?;
-        // Nothing follows it that would not be signed.
+        // The field must be last, so that nothing unsigned follows it.
         let value = head[at + BEGINNING.len()..].strip_suffix(b"\r\n\r\n")?;
         let (said, theirs) = split(str::from_utf8(value).ok()?)?;
         let mac = self.mac(&[&head[..at], owner.as_bytes(), said.as_bytes()]);
@@ -165,7 +169,7 @@ impl SigningInput {
         words.next().is_none().then_some((ask, mac))
     }
 
-    /// The lines that an answer is marked with; `of` is the mac of its request.
+    /// Returns the lines that sign an answer; `of` is the MAC of its request.
     pub(crate) fn tell(&self, told: &PeerAnswerMark, of: &Mac) -> String {
         let PeerAnswerMark { how, sequence, load, epoch } = told;
         let mut lines = format!("Connection: {FIELD}\r\n{FIELD}: ");
@@ -176,7 +180,7 @@ impl SigningInput {
         lines
     }
 
-    /// What the answer to a request of this mac says of itself; `None`: it is none of a peer's.
+    /// Reads the signed field of the answer to a request with this MAC; `None` if the answer is not a peer's.
     pub(crate) fn told(&self, value: &[u8], of: &Mac) -> Option<PeerAnswerMark> {
         let (said, theirs) = split(str::from_utf8(value).ok()?)?;
         if !bool::from(self.mac(&[of, said.as_bytes()]).ct_eq(&theirs)) {
@@ -194,7 +198,7 @@ impl SigningInput {
     }
 }
 
-/// What is said, and the mac for it.
+/// Splits a value into its signed part and the MAC.
 fn split(value: &str) -> Option<(&str, Mac)> {
     let (said, mac) = value.rsplit_once(MAC)?;
     Some((said, BASE64_URL_SAFE_NO_PAD.decode(mac).ok()?.try_into().ok()?))
@@ -204,27 +208,29 @@ fn word<'w>(words: &mut impl Iterator<Item = &'w str>, name: &str) -> Option<&'w
     words.next()?.strip_prefix(name)?.strip_prefix('=')
 }
 
-/// Which requests of each asking process have come. *Bounds:* [`ASKERS_MAX`] processes, all of which have the secret, with
-/// 8 KiB each. Where there is no room for another, who remembers them begins a new epoch with none ([`Numbers::is_full`]).
+/// Request numbers that have come from each process. *Bounds:* [`ASKERS_MAX`] processes, all of which have
+/// the secret, with 8 KiB each. When there is no room for another, the owner clears the table and begins a
+/// new epoch ([`Numbers::is_full`]).
 #[derive(Default)]
 pub(crate) struct Numbers(HashMap<u64, Window>);
 
 struct Window {
     greatest: u64,
-    /// A bit for each of the last [`NUMBERS_KEPT`].
+    /// Bitmap of the last [`NUMBERS_KEPT`] numbers.
     seen: Box<[u64]>,
 }
 
 impl Numbers {
-    /// Whether there is no room for another process.
+    /// Returns whether there is no room for another process.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= ASKERS_MAX
     }
 
-    /// Takes in a request to this process, which is `epoch`.
+    /// Accepts a request to this process, whose epoch is `epoch`.
     ///
     /// # Errors
-    /// [`MarkError::Epoch`]: the request was for another process. [`MarkError::Replayed`]: the request has come before.
+    /// [`MarkError::Epoch`] if the request was for another process. [`MarkError::Replayed`] if the request
+    /// has come before.
     pub(crate) fn take(&mut self, ask: &Ask<'_>, mac: &Mac, epoch: u64) -> Result<(), MarkError> {
         if ask.epoch != epoch {
             return Err(MarkError::Epoch(*mac));
@@ -232,7 +238,7 @@ impl Numbers {
         if self.is_new(ask.id, ask.number) { Ok(()) } else { Err(MarkError::Replayed) }
     }
 
-    /// Takes in a number; whether it has not come before.
+    /// Notes a number, and returns whether it is new.
     fn is_new(&mut self, id: u64, number: u64) -> bool {
         let words = usize::try_from(NUMBERS_KEPT / 64).unwrap_or_default();
         let new = || Window { greatest: 0, seen: vec![0; words].into() };

@@ -1,21 +1,24 @@
-//! Several accelerators, one fetch: whose a key is, how its owner is asked before the origin, and how it answers.
+//! Several accelerators that fetch an object only once: which of them owns a key, how the owner is asked
+//! before the origin, and how it answers.
 //!
 //! ```text
 //!  a miss ─▶ whose key? ─ ours ─────────────────────────────────────────▶ origin, once for all
-//!              │ another's, and it is up                                     ▲       ▲
-//!              ▼                                                             │       │ a peer asks us: http1::peer
-//!            ask: marked, over HTTP/1.1 ─ declined, behind, silent, odd ─────┘       │ (it never asks another peer)
+//!              │ a peer's, and the peer is up                                ▲       ▲
+//!              ▼                                                             │       │ a peer asks us: client::peer_endpoint
+//!            ask: signed, over HTTP/1.1 ─ declined, behind, silent, odd ─────┘       │ (it never asks another peer)
 //!              │ its answer, and the purge under which it was read
 //!              ▼
-//!            judged as an origin's; kept if the same was asked a moment ago ── its peer dies ─▶ the rest from the origin
+//!            judged as an origin's; kept if it was asked for a moment ago ── its peer dies ─▶ the rest from the origin
 //! ```
-//! *Where the data live:* the table of peers is replaced as a whole; what is counted of each is atomic words that misses
-//! write. A hit does not look here. *No loops:* a request of a peer is answered from the store, a fetch of ours, or the
-//! origin; it does not join a fetch that waits for a peer ([`in_flight`](crate::fetch::in_flight)). *Purges:* see [`PeerQuery`].
+//! *Memory:* the table of peers is replaced as a whole; the counts of each peer are atomic words that misses
+//! write. A hit reads none of this. *No loops:* a request of a peer is answered from the store, a fetch of
+//! ours, or the origin; it does not join a fetch that waits for a peer
+//! ([`in_flight`](crate::fetch::in_flight)). *Purges:* see [`PeerQuery`].
 //!
-//! *Bounds:* [`PEERS_MAX`](crate::config::PEERS_MAX) peers; to each of them a core's connections (`connections_max`), with no
-//! queue; requests of theirs that are answered at once (`requests_max`); processes that we remember
-//! ([`mark`]); the back-off of one that fails ([`BACK_OFF_MIN`] to [`BACK_OFF_MAX`]).
+//! *Bounds:* [`PEERS_MAX`](crate::config::PEERS_MAX) peers; a core's connections to each of them
+//! (`connections_max`), with no queue; requests of peers that are answered at once (`requests_max`);
+//! processes whose numbers are remembered ([`mark`]); the back-off of a failed peer ([`BACK_OFF_MIN`] to
+//! [`BACK_OFF_MAX`]).
 
 mod ask;
 mod choice;
@@ -58,52 +61,51 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "a miss's path: held for the time of a few loads")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// How long a peer that has failed is left alone: the first time, and at most.
+/// First back-off of a failed peer, in which it is not asked.
 pub(crate) const BACK_OFF_MIN: Duration = Duration::from_secs(1);
-/// See there: it is twice as long each time that it fails again.
+/// Longest back-off of a failed peer. The back-off doubles with each further failure.
 pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(30);
-/// What a peer asked us for again within this is kept by us, too.
+/// Time within which a second request for the same key to its owner makes us store the answer, too.
 pub(crate) const KEPT_WITHIN: Duration = Duration::from_secs(60);
-/// Addresses that a core remembers for that; and that a visitor of ours has changed.
+/// Addresses that a core remembers for [`KEPT_WITHIN`], and addresses that a visitor of ours has changed.
 pub(crate) const ASKED_PLACES: usize = 4096;
-/// How often who is asked says that it has not forgotten.
+/// Interval of the interim responses (102) that a peer sends while its answer is not ready, as signs of life.
 pub(crate) const SIGN_EVERY: Duration = Duration::from_millis(100);
-/// Fields that a request has more when it comes to a peer than its client has sent.
+/// Fields that we add to a client's request when it is sent to a peer.
 pub(crate) const FIELDS_MORE: usize = 8;
-/// … and bytes.
+/// Bytes that we add to a client's request when it is sent to a peer.
 pub(crate) const HEAD_BYTES_MORE: usize = 4 << 10;
 
-/// All that the cores share of their peers.
+/// State of the peers that the cores share.
 pub(crate) struct Peers {
     pub(crate) rules: PeerRules,
     signing: SigningInput,
-    /// Which process we are, to those whom we ask.
+    /// Number of our process, for the peers that we ask.
     id: u64,
     numbers: AtomicU64,
     table: Lock<Arc<Table>>,
-    /// The numbers of the requests that other processes have sent us.
+    /// Request numbers that other processes have sent us.
     heard: Lock<Numbers>,
-    /// The number of this process: a request that was signed for another one is refused. Changed while `heard` is
-    /// locked.
+    /// Epoch of this process: a request signed for another epoch is refused. Changed while `heard` is locked.
     epoch: AtomicU64,
     serving: Arc<Semaphore>,
-    /// Keys that we fetch.
+    /// Keys that we are fetching.
     fetching: Arc<AtomicUsize>,
-    /// Limits on peers, as on an origin.
+    /// Limits on exchanges with peers, in the form of an origin's limits.
     pub(crate) limits: Arc<Limits>,
 }
 
-/// Who there is. It is replaced as a whole.
+/// Table of the peers, replaced as a whole.
 #[derive(Default)]
 pub(crate) struct Table {
     peers: Box<[Arc<Peer>]>,
 }
 
 impl Peers {
-    /// By these rules; how the accelerator treats origins decides what they leave open.
+    /// Sets up the peers by these rules. Limits that the rules leave open are those for origins.
     ///
     /// # Errors
-    /// A name cannot be looked up, or the system has no random numbers.
+    /// [`SetUpError`] if no thread can resolve names, or the system has no random numbers.
     pub(crate) fn new(rules: &PeerRules, limits: &Limits, names: &mut Names) -> Result<Self, SetUpError> {
         let limits = Limits {
             origin_connect_time_max: rules.patience,
@@ -111,7 +113,7 @@ impl Peers {
             origin_connections_max: rules.connections_max,
             origin_idle_connections_max: rules.connections_max,
             origin_lasting_max: rules.connections_max,
-            // The origin does not let wait.
+            // No queue: the origin can be asked without a wait.
             origin_queue_max: 0,
             ..limits.clone()
         };
@@ -132,10 +134,10 @@ impl Peers {
         Ok(peers)
     }
 
-    /// From now on these are there. Who was there before, at the same address, is known for what it was.
+    /// Replaces the peers. A peer that was known before, at the same address, keeps its state.
     ///
     /// # Errors
-    /// An address is none.
+    /// [`SetUpError`] if an address is invalid.
     pub(crate) fn are(&self, live: &[PeerAt], names: &mut Names) -> Result<(), SetUpError> {
         let before = self.table();
         let known = |at: &PeerAt| before.peers.iter().find(|peer| peer.is_at(at)).cloned();
@@ -157,15 +159,15 @@ impl Peers {
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who is asked for what has this primary key; `None`: nobody but its origin. One that is being tried again is asked by
-    /// the caller, and by nobody else for a while.
+    /// Returns the peer to ask for a primary key; `None` means the origin. A peer at the end of its back-off
+    /// is tried by this caller, and by no other for a while.
     pub(crate) fn asked_for(&self, primary: &[u8]) -> Option<Arc<Peer>> {
         let now_ms = clock::monotonic_ms();
         let chosen = self.chosen(primary, now_ms, |peer| peer.may_be_asked(now_ms))?;
         (!chosen.is_own).then_some(chosen)
     }
 
-    /// Whose a key is, as long as nothing changes.
+    /// Returns the owner of a key, as long as nothing changes.
     pub(crate) fn owner(&self, primary: &[u8]) -> Option<Arc<Peer>> {
         self.chosen(primary, clock::monotonic_ms(), |_| true)
     }
@@ -173,7 +175,7 @@ impl Peers {
     fn chosen(&self, primary: &[u8], now_ms: u64, may_be_asked: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
         let table = self.table();
         let mut up: Vec<&Arc<Peer>> = table.peers.iter().filter(|peer| peer.is_up(now_ms)).collect();
-        // The same in every process, as the store's hashes are not.
+        // Unseeded, so the same in every process, unlike the store's hashes.
         let key = Hash::seeded(primary, 0).word();
         loop {
             let load = |peer: &Peer| if peer.is_own { self.fetching() } else { peer.load(now_ms) };
@@ -187,22 +189,22 @@ impl Peers {
         }
     }
 
-    /// Keys that we fetch, now.
+    /// Returns the number of keys that we are fetching now.
     pub(crate) fn fetching(&self) -> usize {
         self.fetching.load(Relaxed)
     }
 
-    /// We fetch one more, for as long as this is held.
+    /// Counts one more key that we fetch, until the guard is dropped.
     pub(crate) fn fetches(&self) -> Load {
         Load::of(&self.fetching)
     }
 
-    /// Leave to answer a peer's request, now.
+    /// Returns a permit to answer a peer's request, if one is free now.
     pub(crate) fn serve(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.serving).try_acquire_owned().ok()
     }
 
-    /// The head of a request as a peer gets it, and its mac.
+    /// Signs the head of a request for a peer; returns the head and its MAC.
     fn marked(&self, head: Vec<u8>, peer: &Peer, sequence: u64, is_anew: bool) -> (Vec<u8>, Mac) {
         let number = self.numbers.fetch_add(1, Relaxed) + 1;
         let epoch = peer.epoch.load(Acquire);
@@ -210,16 +212,16 @@ impl Peers {
         self.signing.ask(head, &peer.name, &ask)
     }
 
-    /// What a request to us says, if a peer has sent it.
+    /// Reads and accepts the signed field of a request to us.
     ///
     /// # Errors
-    /// None has.
+    /// [`MarkError`] if no peer has sent the request, if it was for another process, or has come before.
     pub(crate) fn asked<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), MarkError> {
-        // The MAC is compared before the lock is taken, so that a stranger's requests hold no core up.
+        // The MAC is compared before the lock is taken, so that a stranger's requests delay no core.
         let (ask, mac) = self.signing.asked_by(head, &self.rules.name).ok_or(MarkError::Forged)?;
         let mut numbers = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         if numbers.is_full() {
-            // Who asked before learns of it, and asks again.
+            // Peers that asked before learn the new epoch from our answer, and ask again.
             let next = self.epoch.load(Relaxed).wrapping_add(1);
             self.epoch.store(engine::random::number().unwrap_or(next), Relaxed);
             *numbers = Numbers::default();
@@ -228,13 +230,13 @@ impl Peers {
         Ok((ask, mac))
     }
 
-    /// The lines by which a peer knows our answer.
+    /// Returns the lines that sign our answer.
     pub(crate) fn tell(&self, how: mark::How, sequence: u64, of: &Mac) -> String {
         let epoch = self.epoch.load(Relaxed);
         self.signing.tell(&PeerAnswerMark { how, sequence, load: self.fetching(), epoch }, of)
     }
 
-    /// How they are, for people.
+    /// Returns the state of the peers, for operators.
     pub(crate) fn seen(&self) -> Vec<PeerSeen> {
         let now_ms = clock::monotonic_ms();
         self.table().peers.iter().map(|peer| peer.seen(now_ms)).collect()

@@ -1,7 +1,8 @@
-//! One of the accelerators that share keys, as the others know it.
+//! A peer: an accelerator that shares keys, as this one sees it.
 //!
-//! Whether it is up is known by what becomes of our requests: it is left out when one fails, for longer each time; then one
-//! request tries it again, and the others wait for what becomes of that.
+//! The outcome of our requests decides whether a peer is up. A failed request puts the peer into back-off,
+//! for longer each time. Then one request tries it again, while the others ask the origin until that has
+//! succeeded.
 
 use std::sync::{
     Arc,
@@ -19,35 +20,35 @@ use crate::{
     origin::{Member, Names, SetUpError},
 };
 
-/// For how long what one has said of its load is believed.
+/// Milliseconds for which a peer's reported load is used.
 const LOAD_BELIEVED_MS: u64 = 1000;
 
-/// One of them.
+/// An accelerator that shares keys.
 pub(crate) struct Peer {
     pub(crate) name: Box<str>,
     pub(crate) address: Box<str>,
     pub(super) is_own: bool,
-    /// By which keys find it.
+    /// Seed of the peer for rendezvous hashing.
     pub(super) seed: u64,
-    /// What its connections are of; `None`: it is this one.
+    /// Server behind the peer's connections; `None` for this accelerator itself.
     pub(super) member: Option<Arc<Member>>,
-    /// Keys that we ask it for, now.
+    /// Keys that we are asking the peer for now.
     asked: Arc<AtomicUsize>,
-    /// Keys that it has said it fetches, and when.
+    /// Keys that the peer fetched by its last report, and the time of that report.
     told: AtomicUsize,
     told_ms: AtomicU64,
-    /// Until when it is left out; 0: it is not.
+    /// End of the back-off; 0 if there is none.
     out_until_ms: AtomicU64,
-    /// How often it has failed, one time after the other.
+    /// Failures in a row.
     streak: AtomicU32,
-    /// Which process it was when it answered last; 0: it has not.
+    /// Epoch of the peer's process at its last answer; 0 before the first.
     pub(super) epoch: AtomicU64,
     asks: AtomicU64,
     hits: AtomicU64,
     failures: AtomicU64,
 }
 
-/// A key that is being fetched, or asked for.
+/// Guard that counts a key as being fetched, or asked for.
 pub(crate) struct Load(Arc<AtomicUsize>);
 
 impl Load {
@@ -63,19 +64,19 @@ impl Drop for Load {
     }
 }
 
-/// Whether a peer is asked.
+/// State of a peer, which decides whether it is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerStanding {
-    /// It is this accelerator.
+    /// This accelerator itself.
     Own,
-    /// It is.
+    /// The peer is asked.
     Up,
-    /// It has failed, and is left out for a while.
+    /// The peer has failed, and is in back-off.
     Out,
 }
 
 impl PeerStanding {
-    /// A stable name.
+    /// Stable name of the state.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,28 +87,28 @@ impl PeerStanding {
     }
 }
 
-/// What is known of a peer, for people.
+/// State of a peer for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerSeen {
-    /// Its name.
+    /// Name of the peer.
     pub name: String,
-    /// Where it is asked.
+    /// Address at which the peer is asked.
     pub address: String,
-    /// Whether it is.
+    /// State of the peer.
     pub standing: PeerStanding,
-    /// Requests that it was sent.
+    /// Requests sent to the peer.
     pub asks: u64,
-    /// Those that it answered from its store.
+    /// Requests that the peer answered from its store.
     pub hits: u64,
-    /// Those that it failed at.
+    /// Requests that failed at the peer.
     pub failures: u64,
 }
 
 impl Peer {
-    /// One that has not been asked yet.
+    /// Creates a peer that has not been asked yet.
     ///
     /// # Errors
-    /// Its address is none.
+    /// [`SetUpError`] if its address is invalid.
     pub(super) fn new(at: &PeerAt, is_own: bool, names: &mut Names) -> Result<Self, SetUpError> {
         let member = if is_own {
             None
@@ -122,7 +123,7 @@ impl Peer {
             name: at.name.as_str().into(),
             address: at.address.as_str().into(),
             is_own,
-            // The same in every process.
+            // Unseeded hash, so the same in every process.
             seed: Hash::seeded(at.name.as_bytes(), 0).word(),
             member,
             asked: Arc::default(),
@@ -141,12 +142,12 @@ impl Peer {
         (&*self.name, &*self.address) == (at.name.as_str(), at.address.as_str())
     }
 
-    /// Whether it may have keys: it has not failed, or so long ago that it is to be tried again.
+    /// Returns whether the peer may own keys: it has no back-off, or its back-off is over.
     pub(super) fn is_up(&self, now_ms: u64) -> bool {
         now_ms >= self.out_until_ms.load(Relaxed)
     }
 
-    /// Leave to ask it: of one that is to be tried again, one request has it.
+    /// Returns whether a request may go to the peer. After a back-off, one request may try.
     pub(super) fn may_be_asked(&self, now_ms: u64) -> bool {
         let until_ms = self.out_until_ms.load(Relaxed);
         let again_ms = now_ms + self.back_off_ms();
@@ -161,20 +162,20 @@ impl Peer {
         u64::try_from(back_off.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// It is asked for one more key, for as long as this is held.
+    /// Counts one more key that the peer is asked for, until the guard is dropped.
     pub(super) fn is_asked(&self) -> Load {
         self.asks.fetch_add(1, Relaxed);
         Load::of(&self.asked)
     }
 
-    /// Keys that it fetches, as far as we know.
+    /// Returns the number of keys that the peer is fetching, as far as we know.
     pub(super) fn load(&self, now_ms: u64) -> usize {
         let is_believed = now_ms < self.told_ms.load(Relaxed) + LOAD_BELIEVED_MS;
         let told = if is_believed { self.told.load(Relaxed) } else { 0 };
         told.max(self.asked.load(Relaxed))
     }
 
-    /// It has answered.
+    /// Notes an answer of the peer, which ends its back-off.
     pub(super) fn answered(&self, told: &PeerAnswerMark, is_hit: bool) {
         self.told.store(told.load, Relaxed);
         self.told_ms.store(clock::monotonic_ms(), Relaxed);
@@ -186,7 +187,7 @@ impl Peer {
         }
     }
 
-    /// It is left out from now on.
+    /// Notes a failure of the peer, which starts its back-off.
     pub(crate) fn failed(&self, why: &str) {
         self.failures.fetch_add(1, Relaxed);
         let now_ms = clock::monotonic_ms();

@@ -1,53 +1,54 @@
-//! What an accelerator that is one of several has for that: whether it may serve what is stored, and whom it tells of
-//! purges that a visitor's request asks for.
+//! Handle of an accelerator's cluster: whether it may serve stored answers, and how it broadcasts the purges
+//! that a visitor's request asks for.
 //!
-//! It does not know who they are or how they are told: that is for whoever starts it (`nighttrain`, with `cluster`).
+//! The cache does not know the peers or the transport of the broadcast; the program that starts it supplies
+//! both (`nighttrain`, with `cluster`).
 
 use std::{fmt, pin::Pin, sync::Arc};
 
 use crate::peers::lease::Membership;
 
-/// What is purged with one word, however much it is.
+/// Objects that one purge is about, however many they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invalidate {
-    /// What has one of these tags.
+    /// Objects with one of these tags.
     Tags(Vec<String>),
-    /// What is stored under this URL, with all its variants.
+    /// Objects stored under this URL, with all variants.
     Url(String),
-    /// Everything.
+    /// All objects.
     All,
-    /// What this expression holds of (`docs/guide/invalidation.md`).
+    /// Objects that match this ban expression (`docs/guide/invalidation.md`).
     Ban(String),
-    /// What has any tag.
+    /// Objects with any tag.
     Tagged,
-    /// Everything, because nobody knows what of it was purged: it may be shown again once its origin has said that it is
-    /// still good, and not before.
+    /// All objects, because it is unknown which of them were purged: each is served again only after its
+    /// origin has revalidated it.
     Doubted,
 }
 
-/// Who tells other accelerators of a purge that has been carried out here.
+/// Broadcast of a purge that has been applied here to the other accelerators.
 pub trait PurgeBroadcast: Send + Sync {
-    /// Tells them. It is ready when all of them will hear of it.
+    /// Broadcasts a purge. The future is ready when all accelerators are certain to receive it.
     ///
     /// # Errors
-    /// Why they will not.
+    /// The reason for which they will not.
     fn tell(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture;
 }
 
-/// Being told.
+/// Future of a broadcast.
 pub type BroadcastFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// What all cores have of it.
+/// Cluster handle that all cores have.
 #[derive(Clone, Default)]
 pub struct ClusterHandle {
-    /// Whether what is stored may be served.
+    /// State of the lease and of applied purges.
     pub membership: Arc<Membership>,
-    /// Who is told of purges; `None`: it is alone.
+    /// Broadcast of purges; `None` without a cluster.
     pub abroad: Option<Arc<dyn PurgeBroadcast>>,
 }
 
 impl fmt::Debug for ClusterHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Among").field("membership", &self.membership).finish_non_exhaustive()
+        f.debug_struct("ClusterHandle").field("membership", &self.membership).finish_non_exhaustive()
     }
 }

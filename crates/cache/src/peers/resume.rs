@@ -1,10 +1,10 @@
-//! Going on at the origin with an answer whose peer has died in the middle of it (RFC 9110 §14.2, §13.1.5).
+//! Resumes an answer at the origin when its peer has died in the middle of it (RFC 9110 §14.2, §13.1.5).
 
 use std::sync::Arc;
 
 use wire::http1::{
     fields::{ContentRange, append_field},
-    framing::{Answered, Framing},
+    framing::{Framing, RequestKind},
     head::ResponseHead,
     known::KnownHeader,
 };
@@ -18,7 +18,8 @@ use crate::{
     request::{OriginNeed, Request},
 };
 
-/// The rest of an answer of which so many bytes have come; `None`: its origin does not give it, or not as what it was.
+/// Fetches the rest of an answer of which `came` bytes have arrived; `None` if the origin does not send it,
+/// or has another version.
 pub(crate) async fn resume(
     request: &Request,
     broken: &AnswerHead,
@@ -38,7 +39,7 @@ pub(crate) async fn resume(
         head: &head,
         wanted: OriginNeed::Storing,
         client: request.client(),
-        answered: Answered::Other,
+        answered: RequestKind::Other,
         is_idempotent: true,
         why: "resume",
         trace: request.trace.as_ref(),
@@ -59,14 +60,14 @@ pub(crate) async fn resume(
     Some(arrived)
 }
 
-/// What is missing.
+/// Missing part of an answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Rest {
     etag: Box<[u8]>,
     first: u64,
-    /// The first byte that is not wanted; `None`: all that there are.
+    /// Offset behind the last missing byte; `None` for all bytes to the end.
     end: Option<u64>,
-    /// Bytes of all there is, where that is known.
+    /// Length of the complete content, if known.
     complete: Option<u64>,
 }
 
@@ -107,7 +108,7 @@ impl Rest {
         out
     }
 
-    /// Whether an answer is that, of the same version.
+    /// Returns whether an answer is the missing part, of the same version.
     fn is(&self, head: &ResponseHead<'_, '_>, framing: Framing) -> bool {
         let is_same =
             strong_tag(&head.headers).is_some() && head.known(KnownHeader::Etag) == Some(&*self.etag);

@@ -1,4 +1,4 @@
-//! What `stat` and Prometheus are told of peers, at the moment that they ask.
+//! State of the peers for `stat` and Prometheus, read at the time of the query.
 
 use engine::meter::{Family, Point, Source, Unit, Value};
 

@@ -143,22 +143,24 @@ fn each_asks_as_itself_and_only_the_one_that_is_asked_answers() {
     assert_eq!((asked.asker, asked.sequence, asked.is_anew), ("a", 7, true));
     assert_eq!(b.asked(&second), Err(MarkError::Replayed));
     assert_eq!(a.asked(&second).err(), Some(MarkError::Forged), "it was for b");
-    // While another core holds the table of numbers, a stranger's request is refused, and an answer is signed.
+    // While another core holds the table of numbers, a stranger's request is still refused, and an answer
+    // still signed.
     let held = b.heard.lock().expect("nobody has panicked");
     assert_eq!(b.asked(&head()).err(), Some(MarkError::Forged), "no lock is waited for");
     assert!(b.tell(mark::How::Hit, 0, &of).contains(mark::FIELD));
     drop(held);
 }
 
-/// An accelerator of the model: one page, and what it knows of purges.
+/// An accelerator of the model: one page, and its knowledge of purges.
 #[derive(Default)]
 struct Instance {
     membership: Membership,
-    /// Purges that its core has carried out; the others follow.
+    /// Last purge that the page's core has applied; the other cores follow.
     on_core: u64,
-    /// The version that it has stored.
+    /// Version of the page that is stored.
     stored: Option<u64>,
-    /// What it is asked for by the other, or asks: begun when it had come so far; a purge has passed since.
+    /// The fetch under way: the purge position that it began with, and whether a purge has applied to it
+    /// since.
     asks: Option<(u64, bool)>,
 }
 
@@ -166,14 +168,16 @@ struct Instance {
 enum Step {
     /// The page changes at the origin, and is purged.
     Publish,
-    /// An instance begins with the next purge, carries it out on the core of the page, or has done so on all.
+    /// An instance begins the next purge; in the next two steps the page's core applies it, then all cores
+    /// have.
     Begin(bool),
     Core(bool),
     Apply(bool),
-    /// An instance begins to fetch the page; and has its answer of the other. `true`: the other looked only now.
+    /// An instance begins to ask the other for the page; in the next step it gets the answer. The other looks
+    /// up its store only in that step.
     Ask(bool),
     Answer(bool),
-    /// The other has fetched it from the origin by itself.
+    /// An instance fetches the page from the origin by itself.
     Fetch(bool),
 }
 
@@ -190,7 +194,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// Whether nobody had stored, at any time, what a purge was about that it had carried out. `by`: what an asker goes by.
+/// Returns whether no instance ever stores a version that a purge it has applied was about. `by` is the purge
+/// position that an asking instance goes by.
 fn nothing_stale(steps: &[Step], by: impl Fn(&Membership) -> u64) -> bool {
     let mut all = [Instance::default(), Instance::default()];
     let mut published = 0;
@@ -228,7 +233,7 @@ fn nothing_stale(steps: &[Step], by: impl Fn(&Membership) -> u64) -> bool {
                 let other = &mut all[usize::from(!which)];
                 let carried_out = other.membership.applied();
                 let answered = *other.stored.get_or_insert(published);
-                // Else the origin is asked, which has what there is now.
+                // Otherwise the origin is asked, which has the current version.
                 let version = if is_usable(carried_out, sequence) { answered } else { published };
                 if !is_forgotten {
                     all[usize::from(which)].stored = Some(version);
@@ -256,7 +261,8 @@ proptest! {
 #[test]
 fn the_model_finds_what_would_be_stale() {
     use Step::{Answer, Apply, Ask, Begin, Core, Fetch, Publish};
-    // b has the page; a begins with its purge, its core drops it and asks again before the others know of the purge.
+    // b has the page. a begins a purge; its core drops the page and asks again before a's other cores know of
+    // the purge.
     let stale = [Fetch(true), Publish, Begin(false), Core(false), Ask(false), Answer(false), Apply(false)];
     assert!(!nothing_stale(&stale, Membership::applied), "an asker that goes by what it has carried out");
     assert!(!nothing_stale(&stale, |_| 0), "or by nothing");

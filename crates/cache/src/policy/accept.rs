@@ -1,15 +1,15 @@
-//! `Accept-Encoding` and `Accept-Language` as what they mean: one text for all that mean the same, which is the variant's
-//! key and what an origin is sent where its answer is wanted for the store.
+//! Normal forms of `Accept-Encoding` and `Accept-Language`: one text for all values with the same meaning.
+//! The text is part of the variant's key, and is sent to an origin whose answer is wanted for the store.
 //!
-//! | field | is | of |
+//! | field | normal form | of |
 //! |---|---|---|
-//! | `Accept-Encoding` | those of `br`, `gzip`, `zstd` that are accepted, in this order; `identity` if none is | RFC 9110 §12.5.3 |
-//! | `Accept-Language` | the ranges by falling quality, those of the same quality by the alphabet, in small letters | §12.5.4 |
+//! | `Accept-Encoding` | the accepted ones of `br`, `gzip`, `zstd`, in this order; else `identity` | RFC 9110 §12.5.3 |
+//! | `Accept-Language` | the ranges by falling quality, then in alphabetical order, in lower case | §12.5.4 |
 //!
-//! And what a client accepts of what we make, for each answer by itself ([`AcceptedCodings`]).
+//! [`AcceptedCodings`] says which of our own codings a client accepts, for each answer.
 //!
-//! So the variants of an address by encoding are eight at most, whatever clients write. What cannot be read, or has more
-//! members than are looked at, stays as it is. Nothing here allocates beyond what `out` has no room for.
+//! So an address has at most eight variants by encoding, whatever clients send. A value that cannot be
+//! parsed, or that has too many members, stays as it is. Nothing here allocates, except when `out` grows.
 
 use smallvec::SmallVec;
 use wire::http1::{
@@ -20,15 +20,15 @@ use wire::http1::{
 
 use crate::coding::Coding;
 
-/// Codings that make variants.
+/// Codings that distinguish variants.
 const CODINGS: [&[u8]; 3] = [b"br", b"gzip", b"zstd"];
-/// Members of a list that are looked at.
+/// Most members of a list that are evaluated.
 const MEMBERS_MAX: usize = 16;
 
-/// Thousandths.
+/// Quality in thousandths.
 type Quality = u16;
 
-/// A member and its quality; `None` if it is no more than a token and a quality.
+/// Parses a member and its quality; `None` if it has other parameters.
 fn weighted(member: &[u8]) -> Option<(&[u8], Quality)> {
     let mut parts = member.split(|&b| b == b';');
     let name = parts.next()?.trim_ascii();
@@ -39,7 +39,7 @@ fn weighted(member: &[u8]) -> Option<(&[u8], Quality)> {
     (is_token(name) && parts.next().is_none()).then_some((name, quality))
 }
 
-/// `q=0.123` (RFC 9110 §12.4.2).
+/// Parses `q=0.123` (RFC 9110 §12.4.2).
 fn quality(weight: &[u8]) -> Option<Quality> {
     let [b'q' | b'Q', b'=', digits @ ..] = weight else { return None };
     let (whole, rest) = digits.split_first()?;
@@ -60,20 +60,20 @@ fn quality(weight: &[u8]) -> Option<Quality> {
     }
 }
 
-/// What a client accepts of what we make of content, each with its quality; 0: it does not.
+/// Client's quality for each coding that we make; 0 means not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedCodings {
-    /// By their numbers.
+    /// Qualities, indexed by the codings' numbers.
     of: [Quality; Coding::ALL.len()],
-    /// What is not coded is named, by itself or by `*`, and not merely left over.
+    /// The client names `identity`, by itself or by `*`, and does not merely leave it open.
     is_identity_named: bool,
 }
 
 impl AcceptedCodings {
-    /// What is not coded.
+    /// Accepts uncoded content only.
     pub const PLAIN: Self = Self { of: [1000, 0, 0, 0, 1000], is_identity_named: false };
 
-    /// Reads `Accept-Encoding`. Where it is absent, or cannot be read, nothing that is coded is accepted.
+    /// Parses `Accept-Encoding`. If it is absent or invalid, only uncoded content is accepted.
     #[inline]
     pub fn of(headers: &Headers<'_, '_>) -> Self {
         if headers.has(KnownHeader::AcceptEncoding) {
@@ -96,20 +96,20 @@ impl AcceptedCodings {
         }
         let identity = named[Coding::AsSent as usize].or(others);
         let mut of = named.map(|quality| quality.or(others).unwrap_or(0));
-        // RFC 9110 §12.5.3: it is acceptable unless it is excluded.
+        // RFC 9110 §12.5.3: identity is acceptable unless it is excluded.
         of[Coding::AsSent as usize] = identity.unwrap_or(1000);
         of[Coding::Decoded as usize] = of[Coding::AsSent as usize];
         Self { of, is_identity_named: identity.is_some() }
     }
 
-    /// Whether an answer in this coding is one for the client.
+    /// Returns whether the client accepts an answer in this coding.
     #[inline]
     pub fn accepts(&self, coding: Coding) -> bool {
         self.of[coding as usize] > 0
     }
 
-    /// The coding that the client likes best, of several that it likes as well the first of `order`. `None`: it gets what
-    /// is not coded.
+    /// Returns the coding with the highest quality, and among equals the first of `order`. `None` means
+    /// uncoded content.
     #[inline]
     pub fn best(&self, order: &[Coding]) -> Option<Coding> {
         let mut best = None;
@@ -123,8 +123,8 @@ impl AcceptedCodings {
     }
 }
 
-/// Appends what a field means, behind what goes `before` it; `false`, and nothing appended, if it is none of these, is
-/// absent, or is to stay as it is.
+/// Appends `before` and the normal form of a field. Returns `false`, with nothing appended, if the field has
+/// no normal form, is absent, or stays as it is.
 pub fn append_meaning(
     known: KnownHeader,
     headers: &Headers<'_, '_>,
@@ -145,8 +145,8 @@ pub fn append_meaning(
     is_made
 }
 
-/// Appends what the values of `Accept-Encoding` mean; `false`, and nothing appended, if they are to stay as they are: they
-/// cannot be read, or refuse even what is not coded.
+/// Appends the normal form of `Accept-Encoding`. Returns `false`, with nothing appended, if the values stay
+/// as they are, because they are invalid or refuse even uncoded content.
 fn append_encodings<'v>(values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) -> bool {
     let mut accepted = [None; CODINGS.len()];
     let mut others = None;
@@ -156,7 +156,7 @@ fn append_encodings<'v>(values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8
         if let Some(at) = CODINGS.iter().position(|coding| is(coding)) {
             accepted[at] = Some(quality > 0);
         } else if is(b"x-gzip") {
-            // RFC 9110 §8.4.1.3: the same.
+            // RFC 9110 §8.4.1.3: x-gzip is an alias of gzip.
             accepted[1] = Some(quality > 0);
         } else if is(b"*") {
             others = Some(quality > 0);
@@ -180,7 +180,8 @@ fn append_encodings<'v>(values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8
     true
 }
 
-/// Appends what the values of `Accept-Language` mean; `false`, and nothing appended, if they are to stay as they are.
+/// Appends the normal form of `Accept-Language`. Returns `false`, with nothing appended, if the values stay
+/// as they are.
 fn append_languages<'v>(values: impl Iterator<Item = &'v [u8]>, out: &mut Vec<u8>) -> bool {
     let mut ranges: SmallVec<[(&[u8], Quality); MEMBERS_MAX]> = SmallVec::new();
     for member in values.flat_map(list) {
@@ -308,7 +309,8 @@ mod tests {
     }
 
     proptest! {
-        /// The slow obvious twin: each coding is looked for in the whole list, and the best in the whole order.
+        /// The best coding is the same as that of the slow twin, which searches the whole list for each
+        /// coding.
         #[test]
         fn the_best_coding_is_as_the_twin_says(
             members in proptest::collection::vec(("gzip|GZIP|br|zstd|identity|[*]|deflate", 0u16..=1000), 0..8),
@@ -331,7 +333,7 @@ mod tests {
             }
         }
 
-        /// What is made means the same: it stays what it is, in whatever order it comes.
+        /// A normal form is its own normal form, and does not depend on the order of the members.
         #[test]
         fn what_is_made_is_made_of_itself(members in proptest::collection::vec(("[a-zA-Z*]{1,3}|gzip|br|zstd", 0u16..=1000), 0..8), turn in 0usize..8) {
             let text = |members: &[(String, u16)]| {

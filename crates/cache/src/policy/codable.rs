@@ -1,8 +1,8 @@
-//! Whether the content of a response may be coded for those who accept that (RFC 9110 §8.4), or decoded for those who do
-//! not accept the coding that it comes in; either makes another representation of it.
+//! Rules on whether a response's content may be encoded for clients that accept it (RFC 9110 §8.4), or
+//! decoded for clients that do not accept the origin's coding. Either makes another representation of it.
 //!
-//! What says that it is to stay as it is stays so: `no-transform` (RFC 9110 §7.7), and whatever is said of the very bytes
-//! (RFC 9530, RFC 9421, Content-MD5), which would not be true of the others.
+//! Content stays as it is if the response says `no-transform` (RFC 9110 §7.7), or has a field about its exact
+//! bytes (RFC 9530, RFC 9421, Content-MD5), which would be false for other bytes.
 
 use wire::http1::{
     fields::{EntityTag, directives},
@@ -12,35 +12,35 @@ use wire::http1::{
 
 use crate::coding::{Coding, Compress};
 
-/// Fields that say something of the bytes, or of the fields that would be changed.
+/// Fields about the exact bytes, or about fields that would be changed.
 const OF_THE_BYTES: [&str; 6] =
     ["content-md5", "content-digest", "repr-digest", "digest", "signature", "signature-input"];
 
-/// Why content is left as it is.
+/// Reason for which content is left as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftAlone {
-    /// Nothing is to be coded.
+    /// Compression is turned off.
     Off,
-    /// It is no 200.
+    /// The status is not 200.
     Status,
-    /// The origin has coded it.
+    /// The origin has already encoded it.
     Coded,
-    /// By its type it would hardly shrink.
+    /// Content of this media type would hardly shrink.
     Type,
-    /// It is too short, or too long.
+    /// The content is too short, or too long.
     Length,
-    /// The origin wants it as it is.
+    /// The response says `no-transform`.
     NoTransform,
-    /// Something is said of its very bytes.
+    /// The response carries a digest or a signature of its bytes.
     Bound,
-    /// Its entity tag is none, or there are two: no other can be made of it.
+    /// The entity tag is invalid, or there are two, so that no tag for another coding can be derived.
     Tag,
-    /// Fields follow it.
+    /// Trailers follow the content.
     Trailers,
 }
 
 impl LeftAlone {
-    /// A stable name.
+    /// Stable name of the reason.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -70,7 +70,7 @@ impl LeftAlone {
         }
     }
 
-    /// Where the rule is written.
+    /// Section of the RFC, or the setting, that has the rule.
     pub const fn section(self) -> &'static str {
         match self {
             Self::Off => "knob compress",
@@ -84,10 +84,11 @@ impl LeftAlone {
     }
 }
 
-/// Whether it may be. `body_bytes`: `None` where nobody knows yet; who has it whole asks [`Compress::takes`].
+/// Checks whether a response's content may be encoded. `body_bytes` is `None` while the length is unknown; a
+/// caller that has the whole content checks it with [`Compress::takes`].
 ///
 /// # Errors
-/// Why it is left as it is.
+/// The reason for which the content is left as it is.
 pub fn codable(
     head: &ResponseHead<'_, '_>,
     body_bytes: Option<u64>,
@@ -110,16 +111,16 @@ pub fn codable(
     Err(why)
 }
 
-/// Types of content that is a file in a coding, with which some origins send the coding as well: who has saved such a file
-/// wants it as it is, whatever it accepts.
+/// Media types of compressed files. Some origins also send the matching `Content-Encoding` with them. A
+/// client that saves such a file wants it as it is, whatever it accepts.
 const FILES_IN_A_CODING: [&[u8]; 3] = [b"application/gzip", b"application/x-gzip", b"application/zstd"];
 
-/// Whether it may be decoded for whoever does not accept the one coding that its origin sent it in; which one that is.
-/// `body_bytes`: as it came, `None` where nobody knows yet.
+/// Checks whether a response's content may be decoded for clients that do not accept the origin's coding, and
+/// returns that coding. `body_bytes` is the length as sent, `None` while it is unknown.
 ///
 /// # Errors
-/// Why it is left as it is; [`LeftAlone::Coded`] where the origin sent it in none, in several, or in one that is not
-/// known here.
+/// The reason for which the content is left as it is: [`LeftAlone::Coded`] if the origin sent it in no
+/// coding, in several, or in an unknown one.
 pub fn decodable(
     head: &ResponseHead<'_, '_>,
     body_bytes: Option<u64>,
@@ -144,12 +145,12 @@ pub fn decodable(
     transformable(headers).map(|()| sent)
 }
 
-/// The value of a field that is there once.
+/// Returns the value of a field that occurs exactly once.
 fn once<'h>(headers: &Headers<'h, '_>, known: KnownHeader) -> Option<&'h [u8]> {
     headers.known(known).filter(|_| !headers.is_repeated(known))
 }
 
-/// Whether nothing is said of content that would not be true of it in another coding.
+/// Checks that the response says nothing that would be false for its content in another coding.
 fn transformable(headers: &Headers<'_, '_>) -> Result<(), LeftAlone> {
     let is_tagged_badly = || {
         headers.has(KnownHeader::Etag)

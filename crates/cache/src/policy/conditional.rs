@@ -1,4 +1,5 @@
-//! Whether a stored response is sent whole, in part, or not at all, because the client has it (RFC 9110 §13, §14).
+//! Conditional and range requests on a stored response: it is sent whole, in part, or not at all because the
+//! client has it (RFC 9110 §13, §14).
 //!
 //! ```text
 //!  If-None-Match?  ── a tag matches weakly ─────────> 304        (then If-Modified-Since does not count, §13.2.2)
@@ -7,7 +8,7 @@
 //!  else ────────────────────────────────────────────> whole
 //! ```
 //!
-//! `If-Match` and `If-Unmodified-Since` never come here: they are passed to the origin
+//! Requests with `If-Match` or `If-Unmodified-Since` never get here: they are passed to the origin
 //! ([`PassReason::Precondition`](super::request::PassReason)).
 
 use wire::http1::{
@@ -19,23 +20,23 @@ use wire::http1::{
 use super::{accept::AcceptedCodings, http_date_s};
 use crate::coding::Coding;
 
-/// What a stored response can be recognised by.
+/// Validators of a stored response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validators<'a> {
     /// `ETag`.
     pub etag: Option<EntityTag<'a>>,
     /// `Last-Modified`, in seconds since 1970.
     pub last_modified_s: Option<u64>,
-    /// `Date`, or the time of arrival where there was none.
+    /// `Date`, or the time of arrival if there was none.
     pub date_s: u64,
 }
 
-/// What is sent of a stored response.
+/// Part of a stored response that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// All of it.
+    /// The whole response.
     Whole,
-    /// 304: the client has it.
+    /// 304: the client already has the response.
     NotModified,
     /// 206: bytes `first` to `last`, both included, of `complete`.
     Partial {
@@ -58,12 +59,15 @@ pub enum Verdict {
     },
 }
 
-/// Decides what to send of a stored response. `is_get`: else it is HEAD. `status` is the stored one: conditions count
-/// only where the answer would be a success (RFC 9110 §13.2.1). `body_bytes`: `None` while it is not known; then a
-/// range is ignored (RFC 9110 §14.2 permits it).
+/// Decides what to send of a stored response.
 ///
-/// Ranges that overlap, or lie so close that what is between costs less than a part's head, are one. More than
-/// [`RANGES_MAX`] of them, or such that go back, get the whole body (RFC 9110 §14.2 permits it, §17.15 advises it).
+/// The method is GET if `is_get`, else HEAD. `status` is the stored one: conditions count only if the answer
+/// would be a success (RFC 9110 §13.2.1). `body_bytes` is `None` while the length is unknown; a range is then
+/// ignored (RFC 9110 §14.2 permits it).
+///
+/// Ranges that overlap are merged, and ranges whose gap is shorter than the head of a part. A request with
+/// more than [`RANGES_MAX`] ranges, or with ranges in descending order, gets the whole body (RFC 9110 §14.2
+/// permits it, §17.15 advises it).
 #[inline]
 pub fn evaluate(
     headers: &Headers<'_, '_>,
@@ -90,35 +94,35 @@ pub fn evaluate(
     }
 }
 
-/// In which coding a tag of the client's names the content whose own tag is `etag`.
+/// Returns the coding in which a client's tag names the content whose own tag is `etag`.
 fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
     let suffix = tag.opaque.strip_prefix(etag.opaque)?;
     Coding::ALL.into_iter().find(|coding| coding.tag_suffix().as_bytes() == suffix)
 }
 
-/// Removes from a tag the mark of a coding that we have made ([`Coding::tag_suffix`]); `None`: the tag does not end
-/// like one. The whole tag may be the origin's own all the same: `"user-id"`.
+/// Removes the suffix of one of our codings from a tag ([`Coding::tag_suffix`]); `None` if the tag does not
+/// end in one. A tag with such an end may still be the origin's own: `"user-id"`.
 pub fn unmarked<'t>(tag: &EntityTag<'t>) -> Option<EntityTag<'t>> {
     let marks = Coding::ALL.into_iter().map(Coding::tag_suffix).filter(|mark| !mark.is_empty());
     let mut opaque = marks.filter_map(|mark| tag.opaque.strip_suffix(mark.as_bytes()));
     opaque.next().map(|opaque| EntityTag { opaque, ..*tag })
 }
 
-/// Returns whether the parts that a client asks for are of a representation with the mark of a coding of ours
-/// (`If-Range`).
+/// Returns whether `If-Range` names a representation with the suffix of one of our codings.
 pub fn is_part_marked(headers: &Headers<'_, '_>) -> bool {
     let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse);
     tag.is_some_and(|tag| unmarked(&tag).is_some())
 }
 
-/// Of what its origin sent in a coding: whether the client has it without that, by its `If-None-Match`.
+/// Returns whether `If-None-Match` shows that the client has the decoded form of content that the origin sent
+/// encoded.
 pub fn has_decoded(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> bool {
     let mut tags = headers.known_all(KnownHeader::IfNoneMatch).flat_map(entity_tags);
     tags.any(|tag| coding_named(&tag, etag) == Some(Coding::Decoded))
 }
 
-/// Of content that is sent in several codings: the one that the client has by its `If-None-Match` and may go on to have, by
-/// what it accepts. It is not sent another one in its place.
+/// Returns the coding in which the client has the content by its `If-None-Match`, if the client still accepts
+/// it. The client is then not sent another coding instead.
 pub fn coding_had(
     headers: &Headers<'_, '_>,
     etag: &EntityTag<'_>,
@@ -131,35 +135,35 @@ pub fn coding_had(
         .find(|coding| *coding != Coding::Decoded && accepted.accepts(*coding))
 }
 
-/// Of such content: the coding of which the client has a part, by its `If-Range`, and wants another.
+/// Returns the coding of which the client has a part by its `If-Range`, and wants another part.
 pub fn coding_of_part(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> Option<Coding> {
     let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse)?;
-    // §13.1.5: parts of what is only much the same do not fit together.
+    // §13.1.5: parts of representations that match only weakly must not be combined.
     if tag.weak || etag.weak { None } else { coding_named(&tag, etag) }
 }
 
-/// RFC 9110 §13.2.2, steps 3 and 4.
+/// Evaluates RFC 9110 §13.2.2, steps 3 and 4.
 fn is_unmodified(headers: &Headers<'_, '_>, validators: &Validators<'_>) -> bool {
     if headers.has(KnownHeader::IfNoneMatch) {
-        // §13.1.2: `*` matches whatever there is; tags are compared weakly.
+        // §13.1.2: `*` matches any response; tags are compared weakly.
         return headers.known_all(KnownHeader::IfNoneMatch).any(|value| {
             is_any(value)
                 || validators.etag.is_some_and(|etag| entity_tags(value).any(|tag| tag.weakly_equals(&etag)))
         });
     }
-    // §13.1.3: a value that is not one valid date is ignored.
+    // §13.1.3: anything but a single valid date is ignored.
     if headers.is_repeated(KnownHeader::IfModifiedSince) {
         return false;
     }
     let Some(since_s) = headers.known(KnownHeader::IfModifiedSince).and_then(http_date_s) else {
         return false;
     };
-    // RFC 9111 §4.3.2: without Last-Modified, Date counts, or the time of arrival.
+    // RFC 9111 §4.3.2: without Last-Modified, Date counts, or else the time of arrival.
     validators.last_modified_s.unwrap_or(validators.date_s) <= since_s
 }
 
 fn range(headers: &Headers<'_, '_>, validators: &Validators<'_>, complete: u64) -> Verdict {
-    // A second Range line makes a list of ranges in two units: not the grammar of §14.2.
+    // A second Range line would make a list of ranges in two units, which the grammar of §14.2 forbids.
     if headers.is_repeated(KnownHeader::Range) || !if_range_holds(headers, validators) {
         return Verdict::Whole;
     }
@@ -177,27 +181,29 @@ fn range(headers: &Headers<'_, '_>, validators: &Validators<'_>, complete: u64) 
     };
     match asked.of_len(complete) {
         Some(bytes) => Verdict::Partial { first: bytes.start, last: bytes.end - 1, complete },
-        // §14.1.2: of an empty body a non-empty suffix is satisfiable, and is all of it; no Content-Range can say so.
+        // §14.1.2: a non-empty suffix of an empty body is satisfiable, and is the whole body; no
+        // Content-Range can say so.
         None if complete == 0 && matches!(asked, ByteRange::Suffix { len: 1.. }) => Verdict::Whole,
         None => Verdict::Unsatisfiable { complete },
     }
 }
 
-/// As many ranges as one request may ask for.
+/// Most ranges of one request.
 pub const RANGES_MAX: usize = 32;
 
-/// What is between two ranges and shorter is sent with them: about a part's head.
+/// Longest gap that is sent with its neighbouring ranges: about the head of a part.
 const GAP_BYTES_MAX: u64 = 80;
 
-/// What ranges come to that were asked for together.
+/// Result of merging the ranges of a request.
 enum MergedRanges {
-    /// Nothing that there is.
+    /// No range lies within the body.
     None,
     One(std::ops::Range<u64>),
     Several,
 }
 
-/// Goes through the ranges of a request, each with what it overlaps; `None` where they are not to be answered as such.
+/// Calls `each` with the ranges of a request, merged with those that they overlap; `None` if the ranges are
+/// to be ignored.
 fn merged(
     headers: &Headers<'_, '_>,
     complete: u64,
@@ -233,14 +239,15 @@ fn merged(
     })
 }
 
-/// The parts of [`Verdict::Several`], each below `complete`, ascending, and apart from each other.
+/// Returns the parts of [`Verdict::Several`]: each below `complete`, ascending, and with gaps between them.
 pub fn several_ranges(headers: &Headers<'_, '_>, complete: u64) -> Vec<std::ops::Range<u64>> {
     let mut ranges = Vec::new();
     let _ = merged(headers, complete, |range| ranges.push(range));
     ranges
 }
 
-/// RFC 9110 §13.1.5: the client's part and ours are of the same representation, byte for byte.
+/// Returns whether the client's part and ours are of the same representation, byte for byte (RFC 9110
+/// §13.1.5).
 fn if_range_holds(headers: &Headers<'_, '_>, validators: &Validators<'_>) -> bool {
     let Some(value) = headers.known(KnownHeader::IfRange) else { return true };
     if headers.is_repeated(KnownHeader::IfRange) {
@@ -249,8 +256,8 @@ fn if_range_holds(headers: &Headers<'_, '_>, validators: &Validators<'_>) -> boo
     if let Some(tag) = EntityTag::parse(value) {
         return validators.etag.is_some_and(|etag| tag.strongly_equals(&etag));
     }
-    // A date must match exactly, and be strong: the representation cannot have changed twice in that second, because
-    // it was seen at least a second later (§8.8.2.2).
+    // A date must match exactly, and be strong: the representation cannot have changed twice in that second,
+    // because it was sent at least a second later (§8.8.2.2).
     let (Some(asked_s), Some(last_modified_s)) = (http_date_s(value), validators.last_modified_s) else {
         return false;
     };
@@ -326,14 +333,14 @@ mod tests {
         let one = |first, last| Verdict::Partial { first, last, complete: COMPLETE };
         let several = Verdict::Several { complete: COMPLETE };
         assert_eq!(judge("0-9,1000-1009,-5"), (several, vec![0..10, 1000..1010, 9995..10_000]));
-        // What overlaps or nearly touches is one; what is not there is left out.
+        // Ranges that overlap or nearly touch are merged; those beyond the end are left out.
         assert_eq!(judge("0-9,5-20").0, one(0, 20));
         assert_eq!(judge("0-9,90-99").0, one(0, 99));
         assert_eq!(judge("0-9,91-99"), (several, vec![0..10, 91..100]));
         assert_eq!(judge("0-9,20000-").0, one(0, 9));
         assert_eq!(judge("20000-,30000-").0, Verdict::Unsatisfiable { complete: COMPLETE });
         assert_eq!(judge("0-,0-,0-,0-").0, one(0, COMPLETE - 1));
-        // Back and forth, and too many, are not worth while.
+        // Descending ranges, and too many, get the whole body.
         assert_eq!(judge("1000-1009,0-9").0, Verdict::Whole);
         let many =
             |count: usize| (0..count).map(|at| format!("{0}-{0}", at * 200)).collect::<Vec<_>>().join(",");
@@ -413,7 +420,7 @@ mod tests {
         }
     }
 
-    /// RFC 9110 §14.1.2's examples and their like, for a body of 100 bytes.
+    /// Examples of RFC 9110 §14.1.2 and similar ranges, for a body of 100 bytes.
     #[test]
     fn ranges() {
         use Verdict::{Unsatisfiable, Whole};
@@ -472,7 +479,7 @@ mod tests {
         assert_eq!(weak, Verdict::Whole);
         let twice = judge("Range: bytes=0-0\nIf-Range: \"v1\"\nIf-Range: \"v1\"");
         assert_eq!(twice, Verdict::Whole);
-        // Changed within the second in which it was sent: the date is weak.
+        // The resource changed within the second in which it was sent, so the date is weak.
         let validators = Validators { etag: None, last_modified_s: Some(LM), date_s: LM };
         with_request("GET /", &format!("Range: bytes=0-0\nIf-Range: {exact}"), |head| {
             assert_eq!(evaluate(&head.headers, true, 200, &validators, Some(9)), Verdict::Whole);
@@ -480,7 +487,7 @@ mod tests {
     }
 
     proptest! {
-        /// The slow obvious twin of a range: the positions that it names, one by one.
+        /// A range selects the positions that the slow twin finds one by one.
         #[test]
         fn ranges_select_what_they_name(first in 0u64..40, last in 0u64..40, form in 0..3, complete in 0u64..30) {
             let header = match form {

@@ -1,6 +1,6 @@
-//! What `Cache-Control`, `Pragma` and `CDN-Cache-Control` say, as values (RFC 9111 §5.2, RFC 9213).
+//! Parsed forms of `Cache-Control`, `Pragma` and `CDN-Cache-Control` (RFC 9111 §5.2, RFC 9213).
 //!
-//! Where a sender contradicts itself or cannot be understood, the reading that lets a cache do less is taken.
+//! A contradictory or malformed value gets the reading that lets a cache do less.
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use wire::http1::{
@@ -14,18 +14,18 @@ use crate::config::ClientRule;
 /// A directive whose argument is a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Seconds {
-    /// It does not occur.
+    /// The directive is absent.
     #[default]
     Absent,
-    /// It occurs without a number, or more than once with different ones: whatever depends on it counts as stale
-    /// (RFC 9111 §4.2.1).
+    /// The directive has no valid number, or occurs with different ones: a response that depends on it counts
+    /// as stale (RFC 9111 §4.2.1).
     Invalid,
-    /// So many; at most 2³¹ (RFC 9111 §1.2.2).
+    /// Number of seconds, at most 2³¹ (RFC 9111 §1.2.2).
     Of(u32),
 }
 
 impl Seconds {
-    /// So many, if it says so.
+    /// Returns the number of seconds if there is a valid one.
     pub const fn said(self) -> Option<u32> {
         match self {
             Seconds::Of(s) => Some(s),
@@ -42,25 +42,25 @@ impl Seconds {
     }
 }
 
-/// What a request's `Cache-Control` asks for (RFC 9111 §5.2.1). Caches may ignore these; whether we do is a knob.
+/// Directives of a request's `Cache-Control` (RFC 9111 §5.2.1). A cache may ignore them; a setting decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestDirectives {
     /// Nothing of this exchange may be stored (§5.2.1.5).
     pub no_store: bool,
-    /// Nothing stored may be used unvalidated (§5.2.1.4).
+    /// No stored response may be used unvalidated (§5.2.1.4).
     pub no_cache: bool,
-    /// Only what is stored may be used (§5.2.1.7).
+    /// Only a stored response may be used (§5.2.1.7).
     pub only_if_cached: bool,
-    /// The largest age accepted (§5.2.1.1); one that cannot be read counts as 0.
+    /// Largest accepted age (§5.2.1.1); an invalid value counts as 0.
     pub max_age_s: Option<u32>,
-    /// For how long the answer must stay fresh (§5.2.1.3); one that cannot be read counts as the largest.
+    /// Time for which the answer must stay fresh (§5.2.1.3); an invalid value counts as the largest.
     pub min_fresh_s: Option<u32>,
-    /// How stale the answer may be (§5.2.1.2); without a number, at most 2³¹ s. One that cannot be read counts as 0.
+    /// Accepted staleness (§5.2.1.2); without a number 2³¹ s. An invalid value counts as 0.
     pub max_stale_s: Option<u32>,
 }
 
 impl RequestDirectives {
-    /// What is left of them by a rule.
+    /// Returns the directives that a rule leaves in effect.
     pub fn by(self, rule: ClientRule) -> Self {
         match rule {
             ClientRule::Obey => self,
@@ -68,11 +68,11 @@ impl RequestDirectives {
         }
     }
 
-    /// Reads them from a request's headers.
+    /// Parses the directives in a request's headers.
     pub fn of(headers: &Headers<'_, '_>) -> Self {
         let mut read = Self::default();
         if !headers.has(KnownHeader::CacheControl) {
-            // RFC 9111 §5.4: Pragma counts only where Cache-Control is absent.
+            // RFC 9111 §5.4: Pragma counts only if Cache-Control is absent.
             let mut pragmas = headers.known_all(KnownHeader::Pragma).flat_map(directives);
             read.no_cache = pragmas.any(|directive| directive.is("no-cache"));
             return read;
@@ -102,42 +102,42 @@ impl RequestDirectives {
     }
 }
 
-/// What a response's origin lets a shared cache do (RFC 9111 §5.2.2).
+/// Directives of a response for shared caches (RFC 9111 §5.2.2).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResponseDirectives {
-    /// §5.2.2.5
+    /// `no-store` (§5.2.2.5).
     pub no_store: bool,
-    /// Without field names (§5.2.2.4).
+    /// `no-cache` without field names (§5.2.2.4).
     pub no_cache: bool,
-    /// Without field names (§5.2.2.7).
+    /// `private` without field names (§5.2.2.7).
     pub private: bool,
-    /// §5.2.2.9
+    /// `public` (§5.2.2.9).
     pub public: bool,
-    /// §5.2.2.2
+    /// `must-revalidate` (§5.2.2.2).
     pub must_revalidate: bool,
-    /// §5.2.2.8
+    /// `proxy-revalidate` (§5.2.2.8).
     pub proxy_revalidate: bool,
-    /// §5.2.2.3
+    /// `must-understand` (§5.2.2.3).
     pub must_understand: bool,
-    /// §5.2.2.1
+    /// `max-age` (§5.2.2.1).
     pub max_age: Seconds,
-    /// §5.2.2.10
+    /// `s-maxage` (§5.2.2.10).
     pub s_maxage: Seconds,
-    /// RFC 5861 §3
+    /// `stale-while-revalidate` (RFC 5861 §3).
     pub stale_while_revalidate: Seconds,
-    /// RFC 5861 §4
+    /// `stale-if-error` (RFC 5861 §4).
     pub stale_if_error: Seconds,
-    /// The fields that `private="…"` or `no-cache="…"` names, in lower case: they are not kept with the stored
-    /// response (§5.2.2.4, §5.2.2.7). Allocates only where there are any.
+    /// Fields that `private="…"` or `no-cache="…"` names, in lower case. They are not stored with the
+    /// response (§5.2.2.4, §5.2.2.7). Allocates only if there are any.
     pub omit: Vec<Box<str>>,
 }
 
 impl ResponseDirectives {
-    /// Reads `Cache-Control` from a response's headers.
+    /// Parses `Cache-Control` in a response's headers.
     pub fn of_cache_control(headers: &Headers<'_, '_>) -> Self {
         let mut read = Self::default();
         for directive in headers.known_all(KnownHeader::CacheControl).flat_map(directives) {
-            // What is no text is the name of no directive.
+            // Bytes that are not UTF-8 are no directive's name.
             let name = std::str::from_utf8(directive.name).unwrap_or_default();
             if let Some(seconds) = read.seconds(name) {
                 seconds.add(directive.seconds());
@@ -152,11 +152,11 @@ impl ResponseDirectives {
         read
     }
 
-    /// Reads `CDN-Cache-Control`. `None` where it is absent, empty, no structured dictionary (RFC 9651 §3.2), or a
-    /// directive in it has a value of the wrong type: then it counts as absent (RFC 9213 §2.1). Otherwise it
-    /// takes the place of `Cache-Control` and `Expires` altogether (RFC 9213 §2.2).
+    /// Parses `CDN-Cache-Control`. Returns `None` if it is absent, empty, not a structured dictionary (RFC
+    /// 9651 §3.2), or a directive in it has a value of the wrong type: the field then counts as absent (RFC
+    /// 9213 §2.1). Otherwise it replaces `Cache-Control` and `Expires` altogether (RFC 9213 §2.2).
     ///
-    /// Allocates; but only where the field occurs.
+    /// Allocates only if the field occurs.
     pub fn of_cdn_cache_control(headers: &Headers<'_, '_>) -> Option<Self> {
         if !headers.has(KnownHeader::CdnCacheControl) {
             return None;
@@ -196,7 +196,7 @@ impl ResponseDirectives {
         Some(read)
     }
 
-    /// The directive in seconds that has this name, in any case of letters.
+    /// Returns the directive with an argument in seconds that has this name, ignoring case.
     fn seconds(&mut self, name: &str) -> Option<&mut Seconds> {
         let all: [(&str, &mut Seconds); 4] = [
             ("max-age", &mut self.max_age),
@@ -207,7 +207,7 @@ impl ResponseDirectives {
         all.into_iter().find(|(seconds, _)| seconds.eq_ignore_ascii_case(name)).map(|(_, seconds)| seconds)
     }
 
-    /// The directive without an argument that has this name, in any case of letters.
+    /// Returns the directive without an argument that has this name, ignoring case.
     fn flag(&mut self, name: &str) -> Option<&mut bool> {
         let flags: [(&str, &mut bool); 5] = [
             ("no-store", &mut self.no_store),
@@ -219,7 +219,8 @@ impl ResponseDirectives {
         flags.into_iter().find(|(flag, _)| flag.eq_ignore_ascii_case(name)).map(|(_, flag)| flag)
     }
 
-    /// Adds the named fields; says whether there was a name. Without one the directive means the whole response.
+    /// Adds the named fields, and returns whether there was a name. Without a name the directive applies to
+    /// the whole response.
     fn add_omitted(&mut self, names: &[u8]) -> bool {
         let before = self.omit.len();
         self.omit.extend(list(names).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase().into()));
@@ -227,7 +228,7 @@ impl ResponseDirectives {
     }
 }
 
-/// A structured integer as delta-seconds: a negative one is none.
+/// Converts a structured integer to delta-seconds; `None` if it is negative.
 fn delta_seconds(s: i64) -> Option<u32> {
     Some(u64::try_from(s).ok()?.min(u64::from(DELTA_SECONDS_MAX)) as u32)
 }
@@ -304,7 +305,7 @@ mod tests {
         assert!(both.private);
     }
 
-    /// The cases of the public suite (`cdn-cache-control`), and the types of RFC 9213 §2.1.
+    /// Cases of the public test suite (`cdn-cache-control`), and the types of RFC 9213 §2.1.
     #[test]
     fn targeted_directives_are_structured() {
         let of = |value: &str| {

@@ -1,4 +1,4 @@
-//! For how long a response is fresh, and how old it is when it arrives (RFC 9111 §4.2).
+//! Freshness lifetime of a response, and its age on arrival (RFC 9111 §4.2).
 
 use wire::http1::{
     fields::{DELTA_SECONDS_MAX, delta_seconds, list},
@@ -11,44 +11,44 @@ use super::{
     http_date_s,
 };
 
-/// The part of the time since the last change for which a response without explicit freshness counts as fresh:
-/// a tenth (RFC 9111 §4.2.2 names 10% as typical).
+/// Divisor of the heuristic freshness: a response without explicit freshness is fresh for a tenth of the time
+/// since its last change (RFC 9111 §4.2.2 names 10% as typical).
 const HEURISTIC_PART: u64 = 10;
 
-/// The longest freshness that the heuristic gives: a day. (RFC 7234 §5.5.4 asked for a warning beyond that; a page
-/// that was last changed ten years ago should not be kept for one unasked.)
+/// Longest heuristic freshness: a day. (RFC 7234 §5.5.4 asked for a warning beyond that; a page that was last
+/// changed ten years ago should not be kept for a year without the origin's word.)
 pub const HEURISTIC_LIFETIME_S_MAX: u32 = 24 * 60 * 60;
 
-/// When the exchange with the origin took place, in seconds since 1970.
+/// Times of the exchange with the origin, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// When the request was sent.
+    /// Time at which the request was sent.
     pub request_s: u64,
-    /// When the head of the response had arrived.
+    /// Time at which the response's head had arrived.
     pub response_s: u64,
 }
 
-/// What the freshness of a response comes from, the strongest first.
+/// Source of a response's freshness, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// `s-maxage` (RFC 9111 §5.2.2.10), of `CDN-Cache-Control` where that occurs.
+    /// `s-maxage` (RFC 9111 §5.2.2.10), taken from `CDN-Cache-Control` if that occurs.
     SMaxAge,
-    /// `max-age` (RFC 9111 §5.2.2.1), of `CDN-Cache-Control` where that occurs.
+    /// `max-age` (RFC 9111 §5.2.2.1), taken from `CDN-Cache-Control` if that occurs.
     MaxAge,
-    /// `Expires` less `Date` (RFC 9111 §5.3).
+    /// `Expires` minus `Date` (RFC 9111 §5.3).
     Expires,
     /// A tenth of the time since `Last-Modified` (RFC 9111 §4.2.2).
     Heuristic,
-    /// The knob `default-ttl`: the response says nothing.
+    /// The setting `default-ttl`, because the response states no freshness.
     DefaultTtl,
-    /// The rule of the site for its path: whatever the response says.
+    /// A rule of the site for the path, which overrides the response.
     Path,
-    /// `no-cache` (RFC 9111 §5.2.2.4): none, whatever else it says.
+    /// `no-cache` (RFC 9111 §5.2.2.4): no freshness, whatever else the response says.
     NoCache,
 }
 
 impl Source {
-    /// Whether the origin stated it.
+    /// Returns whether the origin stated the freshness.
     pub const fn is_explicit(self) -> bool {
         matches!(self, Source::SMaxAge | Source::MaxAge | Source::Expires | Source::NoCache)
     }
@@ -58,7 +58,7 @@ impl Source {
         matches!(self, Source::DefaultTtl | Source::Path)
     }
 
-    /// A stable name, for `explain`.
+    /// Stable name, for `explain`.
     pub const fn name(self) -> &'static str {
         match self {
             Source::SMaxAge => "s-maxage",
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// Where the rule is written: an RFC's section or a knob.
+    /// Section of the RFC, or the setting, that has the rule.
     pub const fn section(self) -> &'static str {
         match self {
             Source::SMaxAge => "RFC 9111 §5.2.2.10",
@@ -85,52 +85,54 @@ impl Source {
     }
 }
 
-/// The freshness of a response that may be stored.
+/// Freshness of a response that may be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// For how long it is fresh, counted from age 0; at most 2³¹ s. 0: it is to be validated before each use.
+    /// Freshness lifetime, counted from age 0; at most 2³¹ s. With 0 the response is validated before each
+    /// use.
     pub lifetime_s: u32,
-    /// How old it was when it arrived (`corrected_initial_age`, RFC 9111 §4.2.3).
+    /// Age on arrival (`corrected_initial_age`, RFC 9111 §4.2.3).
     pub initial_age_s: u32,
-    /// Where the lifetime comes from.
+    /// Source of the lifetime.
     pub source: Source,
-    /// It may never be served stale (RFC 9111 §4.2.4), not at a client's wish either.
+    /// The response may never be served stale (RFC 9111 §4.2.4), not even to a client that accepts it.
     pub must_revalidate: bool,
-    /// For how long it may be shown stale while it is fetched anew (RFC 5861 §3).
+    /// Time for which the stale response may be served while it is refreshed (RFC 5861 §3).
     pub stale_while_revalidate_s: u32,
-    /// For how long it may be shown stale if the origin fails (RFC 5861 §4).
+    /// Time for which the stale response may be served if the origin fails (RFC 5861 §4).
     pub stale_if_error_s: u32,
-    /// The origin can be asked whether it is still the same.
+    /// The response has a validator for revalidation.
     pub has_validator: bool,
-    /// The response has fields that may not be kept with it (`private="…"`, `no-cache="…"`): the client that asked
-    /// gets them, everyone after it does not.
+    /// The response has fields that may not be stored (`private="…"`, `no-cache="…"`). The client whose
+    /// request was forwarded gets them, later clients do not.
     pub omits_fields: bool,
-    /// It may also answer visitors with cookies, by the rule that was set when it was judged.
+    /// The response may answer visitors with cookies, by the rule in effect when it was judged.
     pub for_cookies: bool,
-    /// It says itself that visitors with cookies may share it, or by which cookies it differs.
+    /// The response itself says that visitors with cookies may share it, or by which cookies it differs.
     pub said_for_all: bool,
-    /// It says so by `public` or `s-maxage`: those may have it, too, of whom its origin is told who they are.
+    /// The response says `public` or `s-maxage`, so clients whose identity the origin learns may share it,
+    /// too.
     pub for_all: bool,
 }
 
 impl Freshness {
-    /// For how long it is still fresh on arrival.
+    /// Returns the freshness that is left on arrival.
     pub const fn ttl_s(&self) -> u32 {
         self.lifetime_s.saturating_sub(self.initial_age_s)
     }
 
-    /// The moment at which its age was 0, from which [`current_age_s`] counts.
+    /// Returns the time at which the age was 0, from which [`current_age_s`] counts.
     pub const fn born_s(&self, response_s: u64) -> u64 {
         response_s.saturating_sub(self.initial_age_s as u64)
     }
 
-    /// The first moment at which it is stale.
+    /// Returns the first second in which the response is stale.
     pub const fn stale_at_s(&self, response_s: u64) -> u64 {
         self.born_s(response_s).saturating_add(self.lifetime_s as u64)
     }
 
-    /// The first moment at which it is of no use any more: one that can be validated is kept for `keep_s` after it has
-    /// become stale.
+    /// Returns the first second in which the response is useless. A response with a validator is kept for
+    /// `keep_s` after it has become stale.
     pub fn kept_until_s(&self, response_s: u64, keep_s: u32) -> u64 {
         let keep_s = if self.has_validator { keep_s } else { 0 };
         let longest_s = keep_s.max(self.stale_while_revalidate_s).max(self.stale_if_error_s);
@@ -138,28 +140,28 @@ impl Freshness {
     }
 }
 
-/// `current_age` (RFC 9111 §4.2.3). A clock that was set back makes nothing younger than 0.
+/// Returns `current_age` (RFC 9111 §4.2.3). After the clock was set back, the age is at least 0.
 #[inline]
 pub const fn current_age_s(born_s: u64, now_s: u64) -> u64 {
     now_s.saturating_sub(born_s)
 }
 
-/// What a response says about its times, read once. Malformed dates other than `Expires` count as absent.
+/// Times stated by a response, parsed once. Malformed dates other than `Expires` count as absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dates {
     /// `Date` (RFC 9110 §6.6.1).
     pub date_s: Option<u64>,
     /// `Last-Modified` (RFC 9110 §8.8.2).
     pub last_modified_s: Option<u64>,
-    /// `Expires` (RFC 9111 §5.3); `Some(0)` where it is malformed or contradicts itself, for that means *already
+    /// `Expires` (RFC 9111 §5.3); `Some(0)` if it is malformed or contradictory, which means *already
     /// expired*.
     pub expires_s: Option<u64>,
-    /// `Age` (RFC 9111 §5.1): of several the first; 0 where it is malformed.
+    /// `Age` (RFC 9111 §5.1): the first value of several; 0 if it is malformed.
     pub age_s: u32,
 }
 
 impl Dates {
-    /// Reads them from a response's headers.
+    /// Parses the times in a response's headers.
     pub fn of(headers: &Headers<'_, '_>) -> Self {
         let once = |known| headers.known(known).filter(|_| !headers.is_repeated(known)).and_then(http_date_s);
         let mut expires =
@@ -175,9 +177,9 @@ impl Dates {
     }
 }
 
-/// `freshness_lifetime` for a shared cache and where it comes from (RFC 9111 §4.2.1); `None` if nothing gives one.
-/// `heuristic_allowed`: the status, or `public`, allows it (§4.2.2). `expires_counts`: no targeted field took its
-/// place (RFC 9213 §2.2).
+/// Returns `freshness_lifetime` for a shared cache and its source (RFC 9111 §4.2.1); `None` if there is none.
+/// `heuristic_allowed`: the status, or `public`, allows a heuristic (§4.2.2). `expires_counts`: no targeted
+/// field replaces `Expires` (RFC 9213 §2.2).
 pub fn lifetime(
     directives: &ResponseDirectives,
     dates: &Dates,
@@ -200,16 +202,16 @@ pub fn lifetime(
     if !heuristic_allowed {
         return None;
     }
-    // A change after Date is a clock's mistake: nothing can be learnt from it.
+    // A Last-Modified after Date comes from a wrong clock and is ignored.
     let unchanged_s = dates.last_modified_s.and_then(|last_modified_s| date_s.checked_sub(last_modified_s));
-    // What is made anew each time, or has just changed, allows no guess.
+    // A response that is generated for each request, or has just changed, gives no basis for a heuristic.
     if let Some(lifetime_s) = unchanged_s.map(|s| s / HEURISTIC_PART).filter(|&s| s > 0) {
         return Some((capped(lifetime_s, HEURISTIC_LIFETIME_S_MAX), Source::Heuristic));
     }
     (default_ttl_s > 0).then_some((default_ttl_s.min(DELTA_SECONDS_MAX), Source::DefaultTtl))
 }
 
-/// `corrected_initial_age` (RFC 9111 §4.2.3).
+/// Returns `corrected_initial_age` (RFC 9111 §4.2.3).
 pub fn initial_age_s(dates: &Dates, times: Times) -> u64 {
     let apparent_age = dates.date_s.map_or(0, |date_s| times.response_s.saturating_sub(date_s));
     let response_delay = times.response_s.saturating_sub(times.request_s);
@@ -217,7 +219,8 @@ pub fn initial_age_s(dates: &Dates, times: Times) -> u64 {
     apparent_age.max(corrected_age_value)
 }
 
-/// Statuses that a cache may keep without explicit freshness (RFC 9110 §15.1), but for 206, which is not stored here.
+/// Returns whether a response with this status may be stored without explicit freshness (RFC 9110 §15.1).
+/// Excludes 206, which is not stored here.
 pub const fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
@@ -244,7 +247,7 @@ mod tests {
         {
             assert_eq!(dates_of(&format!("Date: {value}")).date_s, Some(784_111_777), "{value}");
         }
-        // RFC 9111 §4.2: in any case of letters. The weekday says nothing that the date does not.
+        // RFC 9111 §4.2: case is ignored. The weekday adds nothing to the date.
         for value in [
             "SUN, 06 NOV 1994 08:49:37 gMT",
             "sun, 06 nov 1994 08:49:37 GMT",
@@ -272,7 +275,7 @@ mod tests {
         assert_eq!(dates_of(&format!("Expires: {a}\nExpires: {a}")).expires_s, Some(NOW));
         assert_eq!(dates_of(&format!("Expires: {a}\nExpires: {b}")).expires_s, Some(0));
         assert_eq!(dates_of(&format!("Date: {a}\nDate: {b}")).date_s, None);
-        // RFC 9111 §5.1: of a list the first member; what is no number is ignored.
+        // RFC 9111 §5.1: the first member of a list counts; anything but a number is ignored.
         for (age, want) in [
             ("7", 7),
             ("7, 9", 7),

@@ -1,5 +1,5 @@
-//! What an unsafe request makes wrong in the store (RFC 9111 §4.4): its own target, and what `Location` and
-//! `Content-Location` name on the same site.
+//! Invalidation by an unsafe request (RFC 9111 §4.4): of its own target, and of the URLs on the same site
+//! that `Location` and `Content-Location` name.
 
 use wire::http1::{
     head::Headers,
@@ -9,8 +9,8 @@ use wire::http1::{
 
 use super::request::Method;
 
-/// Whether the answer to a request invalidates: the method is unsafe (or its safety unknown), and the answer is no
-/// error (2xx or 3xx).
+/// Returns whether the answer to a request invalidates stored responses: the method is unsafe (or unknown),
+/// and the status is no error (2xx or 3xx).
 pub const fn invalidates(method: Method, status: u16) -> bool {
     matches!(method, Method::OtherUnsafe) && matches!(status, 200..=399)
 }
@@ -18,24 +18,24 @@ pub const fn invalidates(method: Method, status: u16) -> bool {
 /// The target of a request, against which references are resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Base<'a> {
-    /// How the client reached us.
+    /// Scheme of the client's connection.
     pub scheme: Scheme,
-    /// The site that it asked for.
+    /// Site that the request names.
     pub authority: Authority<'a>,
-    /// Path and query as they were sent, beginning with `/`.
+    /// Path and query as sent, beginning with `/`.
     pub path_and_query: &'a str,
 }
 
-/// The references in a response that may name more to invalidate; to be resolved by [`same_origin_path`].
+/// Returns the references in a response that may name more to invalidate, for [`same_origin_path`].
 pub fn references<'b>(headers: &Headers<'b, '_>) -> impl Iterator<Item = &'b [u8]> {
     headers.known(KnownHeader::Location).into_iter().chain(headers.header("content-location"))
 }
 
-/// Resolves a reference (RFC 3986 §5.2) and appends its path and query to `out`, if it is of the same origin (scheme,
-/// host and port; RFC 9110 §4.3.1) as `base`. Otherwise, or if it is no reference, `out` stays as it is: RFC 9111 §4.4
-/// forbids to invalidate across origins, because one site could then empty the store of another.
+/// Resolves a reference (RFC 3986 §5.2). If it has the same origin as `base` (scheme, host and port; RFC 9110
+/// §4.3.1), its path and query are appended to `out`, and the function returns true. RFC 9111 §4.4 forbids
+/// invalidation across origins, because one site could then empty the store of another.
 pub fn same_origin_path(base: &Base<'_>, reference: &[u8], out: &mut Vec<u8>) -> bool {
-    // A fragment is not sent, so it is no part of what is stored.
+    // A fragment is not sent, so it is not part of any key.
     let reference = reference.split(|&b| b == b'#').next().unwrap_or_default();
     if reference.iter().any(|&b| b <= b' ' || b >= 0x7f) {
         return false;
@@ -46,7 +46,7 @@ pub fn same_origin_path(base: &Base<'_>, reference: &[u8], out: &mut Vec<u8>) ->
             Scheme::Http => b"http".as_slice(),
             Scheme::Https => b"https".as_slice(),
         };
-        // `http:path` without `//` has no host: no http URI (RFC 9110 §4.2.1).
+        // `http:path` without `//` has no host, so it is not an http URI (RFC 9110 §4.2.1).
         if !scheme.eq_ignore_ascii_case(same) || !rest.starts_with(b"//") {
             return false;
         }
@@ -60,7 +60,7 @@ pub fn same_origin_path(base: &Base<'_>, reference: &[u8], out: &mut Vec<u8>) ->
                 return false;
             }
             match &after[len..] {
-                // An empty path is `/` (RFC 9110 §4.2.3), and not the path of the base.
+                // An empty path means `/` (RFC 9110 §4.2.3), not the path of the base.
                 [] => b"/",
                 [b'?', ..] => {
                     out.push(b'/');
@@ -86,7 +86,7 @@ pub fn same_origin_path(base: &Base<'_>, reference: &[u8], out: &mut Vec<u8>) ->
             if path[0] == b'/' {
                 append_without_dots(out, start, path);
             } else {
-                // §5.2.3: after the last slash of the base.
+                // §5.2.3: the path is inserted after the last slash of the base.
                 let slash = base_path[..base_path_len].iter().rposition(|&b| b == b'/');
                 let directory = slash.map_or(b"/".as_slice(), |at| &base_path[..=at]);
                 append_without_dots(out, start, &[directory, path].concat());
@@ -97,7 +97,7 @@ pub fn same_origin_path(base: &Base<'_>, reference: &[u8], out: &mut Vec<u8>) ->
     true
 }
 
-/// A scheme and the rest (RFC 3986 §3.1); no scheme where a relative reference begins.
+/// Splits off a scheme (RFC 3986 §3.1); `None` for a relative reference.
 fn split_scheme(reference: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match reference.iter().position(|b| b":/?".contains(b)) {
         Some(at) if reference[at] == b':' => (Some(&reference[..at]), &reference[at + 1..]),
@@ -118,8 +118,8 @@ fn is_same_site(base: &Base<'_>, other: &Authority<'_>) -> bool {
         && base.authority.port.unwrap_or(default_port) == other.port.unwrap_or(default_port)
 }
 
-/// `remove_dot_segments` (RFC 3986 §5.2.4) of a path that begins with `/`: appends it to `out`, whose part from
-/// `start` is what `..` may take back.
+/// Appends a path that begins with `/` without its dot segments (`remove_dot_segments`, RFC 3986 §5.2.4). A
+/// `..` removes segments of `out` back to `start` at most.
 fn append_without_dots(out: &mut Vec<u8>, start: usize, path: &[u8]) {
     let mut segments = path.split(|&b| b == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// RFC 3986 §5.4, those that stay on the site, without their fragments.
+    /// Examples of RFC 3986 §5.4 that stay on the site, without their fragments.
     #[test]
     fn references_resolve_as_in_rfc_3986() {
         for (reference, want) in [

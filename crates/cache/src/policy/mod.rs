@@ -1,4 +1,5 @@
-//! What RFC 9111 lets a shared cache do, as pure functions: no I/O, no clock (every time is an argument), no state.
+//! Rules of RFC 9111 for a shared cache, as pure functions: no I/O, no clock (every time is an argument), no
+//! state.
 //!
 //! ```text
 //!  request ──RuleResult, RequestFacts──> recv ──┬─ Synth(fault) · Purge · Pass(reason)
@@ -12,8 +13,8 @@
 //!                                                                  invalidate, after unsafe methods
 //! ```
 //!
-//! Times are whole seconds since 1970 (`…_s`), as HTTP's dates are. Requests are judged on the hit path: nothing
-//! there allocates. Responses are judged once per fetch.
+//! Times are whole seconds since 1970 (`…_s`), as in HTTP's dates. Requests are judged on the hit path, which
+//! never allocates. Responses are judged once per fetch.
 //!
 //! Every *no* has a stable name, which `Cache-Status` and `explain` show.
 pub mod accept;
@@ -40,15 +41,15 @@ pub use storable::{ResponseFacts, Storable, StoreRules, Why, storable};
 #[cfg(test)]
 pub(crate) mod test_heads;
 
-/// An HTTP date (RFC 9110 §5.6.7) as seconds since 1970, in any case of letters (RFC 9111 §4.2) and whatever weekday it
-/// names. `None` for what is none, and for years before 1970.
+/// Parses an HTTP date (RFC 9110 §5.6.7) to seconds since 1970, ignoring case (RFC 9111 §4.2) and the
+/// weekday. `None` if it is invalid, or before 1970.
 pub fn http_date_s(value: &[u8]) -> Option<u64> {
     let value = std::str::from_utf8(value).ok()?;
     let time = httpdate::parse_http_date(value).ok().or_else(|| lenient_date(value))?;
     Some(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs())
 }
 
-/// A date whose letters have another case, or whose weekday is another: as it is written properly.
+/// Parses a date with unusual case or a wrong weekday, after rewriting it in the proper form.
 #[cold]
 fn lenient_date(value: &str) -> Option<std::time::SystemTime> {
     const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];

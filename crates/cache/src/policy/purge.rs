@@ -1,85 +1,85 @@
-//! What a request asks to have purged, as shops and frameworks write it to Varnish.
+//! Purge requests, in the forms that shops and frameworks send to Varnish.
 //!
-//! | method | field | is | sent by |
+//! | method | field | purges | sent by |
 //! |---|---|---|---|
 //! | `PURGE` | – | the address | everybody |
-//! | `PURGE` | those of tags, `xkey-purge` | tags | vmod_xkey's examples, Fastly's |
+//! | `PURGE` | tag fields, `xkey-purge` | tags | vmod_xkey's examples, Fastly's |
 //! | `PURGE`, `PURGEKEYS` | `xkey-softpurge` | tags, softly | FOSHttpCache with vmod_xkey (`tag_mode: purgekeys`) |
-//! | `PURGE` | `X-Magento-Tags-Pattern` | tags, all that has tags, or everything | Magento 2 |
-//! | `BAN` | those of tags | tags | Drupal's varnish_purger, FOSHttpCache |
-//! | `BAN` | `X-Ban` | what the expression holds of | us |
-//! | `BAN` | `X-Host`, `X-Url`, `X-Content-Type` | what has these patterns, all of them | FOSHttpCache |
-//! | `BAN` | – | on all hosts, what has the target as a pattern | Drupal's varnish_purge, `/.*news.*` |
-//! | `PURGE` | `X-Purge-Method: regex` | on this host, what has the target as a pattern | Proxy Cache Purge, WP Rocket |
-//! | `PURGE` | `X-Purge-Method: ban-regex`, `X-Ban-Regex` | … what has that pattern | Proxy Cache Purge |
-//! | `PURGE` | –, for `/.*` | on this host, what has the target as a pattern | W3 Total Cache |
-//! | `PURGE` | –, for `/news/*` | on this host, what is the target with anything for `*` | Drupal's varnish_purger |
+//! | `PURGE` | `X-Magento-Tags-Pattern` | tags, everything with tags, or everything | Magento 2 |
+//! | `BAN` | tag fields | tags | Drupal's varnish_purger, FOSHttpCache |
+//! | `BAN` | `X-Ban` | objects that match the expression | us |
+//! | `BAN` | `X-Host`, `X-Url`, `X-Content-Type` | objects that match all of these patterns | FOSHttpCache |
+//! | `BAN` | – | on all hosts, URLs that match the target as a pattern | Drupal's varnish_purge, `/.*news.*` |
+//! | `PURGE` | `X-Purge-Method: regex` | on this host, URLs that match the target as a pattern | Proxy Cache Purge, WP Rocket |
+//! | `PURGE` | `X-Purge-Method: ban-regex`, `X-Ban-Regex` | … that match the field's pattern | Proxy Cache Purge |
+//! | `PURGE` | –, for `/.*` | on this host, URLs that match the target as a pattern | W3 Total Cache |
+//! | `PURGE` | –, for `/news/*` | on this host, URLs that match the target with `*` as a wildcard | Drupal's varnish_purger |
 //! | any | `Fastly-Soft-Purge: 1` | softly | Fastly's API |
 //!
-//! A pattern of tags is read as what it is as a rule: a list of whole tags. Any other is about all that has tags, because
-//! only hashes of tags are kept ([`What::Tagged`]).
+//! A pattern of tags is read as a list of whole tags, which it usually is. Any other pattern purges
+//! everything with tags, because only hashes of tags are stored ([`What::Tagged`]).
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use wire::{filter::Quoted, http1::head::RequestHead};
+use wire::{filter::QuotedValue, http1::head::RequestHead};
 
 use crate::tags;
 
-/// Tags in one request.
+/// Most tags in one request.
 pub const TAGS_ASKED_MAX: usize = 4096;
 
-/// What is to be purged.
+/// Parsed purge request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeTarget<'a> {
-    /// What.
+    /// Objects to purge.
     pub what: What<'a>,
-    /// It is made stale and stays there.
+    /// The objects are made stale and stay stored.
     pub is_soft: bool,
 }
 
-/// See [`PurgeTarget`].
+/// Objects that a [`PurgeTarget`] is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What<'a> {
-    /// The address that the request is for.
+    /// The address of the request.
     Address,
-    /// What has one of these tags; at least one, at most [`TAGS_ASKED_MAX`].
+    /// Objects with one of these tags; at least one tag, at most [`TAGS_ASKED_MAX`].
     Tags(Vec<Cow<'a, [u8]>>),
-    /// What has tags at all: whether this pattern, which is no list of tags, is about them is not known here.
+    /// All objects with tags. The pattern is no list of tags, and cannot be matched against hashes.
     Tagged(&'a str),
-    /// Everything.
+    /// All objects.
     All,
-    /// What this expression holds of.
+    /// Objects that match this ban expression.
     Ban(Cow<'a, [u8]>),
 }
 
-/// Why a request to purge is none that we know.
+/// Reason for which a purge request is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotUnderstood {
     /// `BAN` or `PURGEKEYS` names no tags.
     #[error("it names no tags")]
     NoTags,
-    /// Tags, but of some hosts, addresses or types alone.
+    /// The request limits a purge of tags to some hosts, addresses or types, which is not supported.
     #[error("it is for tags of some hosts, addresses or types alone, which is not known here")]
     Narrowed,
-    /// A pattern that is no text in UTF-8.
+    /// The pattern is not valid UTF-8.
     #[error("its pattern is no text in UTF-8")]
     NotText,
-    /// More than [`TAGS_ASKED_MAX`].
+    /// The request names more than [`TAGS_ASKED_MAX`] tags.
     #[error("it names more than 4096 tags")]
     TooMany,
 }
 
-/// What a pattern says that means all.
+/// Pattern that matches everything.
 const ALL: &[u8] = b".*";
-/// FOSHttpCache's fields, and what their patterns are looked for in.
+/// FOSHttpCache's fields, each with the ban field that its pattern is matched against.
 const NARROWING: [(&str, &str); 3] =
     [("x-host", "req.http.host"), ("x-url", "req.url"), ("x-content-type", "obj.http.content-type")];
 
-/// Reads what a request asks to have purged. `host` is the one that it is for, as objects are keyed; `tag_fields` are
-/// those that carry tags in answers.
+/// Parses a purge request. `host` is the host as used in keys; `tag_fields` are the fields that carry tags in
+/// answers.
 ///
 /// # Errors
-/// It is none of those above.
+/// [`NotUnderstood`] if the request has none of the forms in the module's table.
 pub fn asked<'a>(
     head: &RequestHead<'a, '_>,
     host: &[u8],
@@ -122,7 +122,7 @@ pub fn asked<'a>(
     if !is_named && let Some(what) = banned(head, host)? {
         return Ok(PurgeTarget { what, is_soft });
     }
-    // Where both are asked for, the harder is done.
+    // If both a hard and a soft purge are requested, the hard one is done.
     let is_soft = is_soft && !(is_hard && head.header("xkey-softpurge").is_some());
     match tags.len() {
         0 if !is_named && head.method == "PURGE" => Ok(PurgeTarget { what: What::Address, is_soft }),
@@ -132,7 +132,7 @@ pub fn asked<'a>(
     }
 }
 
-/// What a request that names no tags asks to have banned, if anything.
+/// Returns the ban that a request without tags asks for, if any.
 fn banned(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'static>>, NotUnderstood> {
     let target = path(head.target);
     if head.method == "BAN" {
@@ -148,7 +148,7 @@ fn banned(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'static
         return Ok(match (is_said, target) {
             (true, _) if tests.is_empty() => Some(What::All),
             (true, _) => Some(ban(&tests)),
-            // What names nothing has lost its field, rather than that it means everything.
+            // A request without a field or target has more likely lost its field than it means everything.
             (false, "/" | "*") => None,
             (false, _) => Some(ban(&[("req.url", "~", target)])),
         });
@@ -159,7 +159,7 @@ fn banned(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'static
     let method = head.header("x-purge-method").unwrap_or_default();
     let pattern = match head.header("x-ban-regex") {
         Some(pattern) if method.eq_ignore_ascii_case(b"ban-regex") => Cow::Borrowed(text(pattern)?),
-        // Nobody's page has such a name.
+        // No page has such a name, so the target is a pattern.
         _ if method.eq_ignore_ascii_case(b"regex") || target.ends_with("/.*") => Cow::Borrowed(target),
         _ if target.contains('*') => Cow::Owned(with_wildcards(target)),
         _ => return Ok(None),
@@ -172,7 +172,7 @@ fn ban(tests: &[(&str, &str, &str)]) -> What<'static> {
     for (field, operator, value) in tests {
         let and = if expression.is_empty() { "" } else { " && " };
         // Writing to a string cannot fail.
-        let _ = write!(expression, "{and}{field} {operator} {}", Quoted(value));
+        let _ = write!(expression, "{and}{field} {operator} {}", QuotedValue(value));
     }
     What::Ban(Cow::Owned(expression.into_bytes()))
 }
@@ -181,7 +181,7 @@ fn text(bytes: &[u8]) -> Result<&str, NotUnderstood> {
     std::str::from_utf8(bytes).map_err(|_| NotUnderstood::NotText)
 }
 
-/// The pattern of a whole target in which each `*` stands for anything.
+/// Returns the pattern for a whole target in which each `*` matches anything.
 fn with_wildcards(target: &str) -> String {
     let mut pattern = String::from("^");
     for letter in target.chars() {
@@ -191,12 +191,12 @@ fn with_wildcards(target: &str) -> String {
             letter => pattern.push(letter),
         }
     }
-    // Not before a line's end: no target has one.
+    // `$` also matches before a line's end, but no target has one.
     pattern.push('$');
     pattern
 }
 
-/// Path and query of a target, which may be a whole URL.
+/// Returns the path and query of a target, which may be a whole URL.
 fn path(target: &str) -> &str {
     match target.split_once("://") {
         Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
@@ -204,16 +204,16 @@ fn path(target: &str) -> &str {
     }
 }
 
-/// What a pattern of tags stands for.
+/// Meaning of a pattern of tags.
 enum TagPattern<'a> {
     All,
-    /// These.
+    /// A list of whole tags.
     Tags(Vec<Cow<'a, [u8]>>),
-    /// It is no list.
+    /// Not a list of tags.
     Unknown,
 }
 
-/// The whole tags that a pattern stands for.
+/// Parses a pattern of tags.
 ///
 /// ```text
 /// ((^|,)cat_p_7(,|$))|((^|,)cat_p(,|$))      Magento 2: CacheInvalidate's InvalidateVarnishObserver
@@ -249,7 +249,7 @@ fn listed(value: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
     each.collect()
 }
 
-/// The parts between these bytes.
+/// Splits a text at each occurrence of these bytes.
 fn split<'a>(text: &'a [u8], by: &'static [u8]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -264,8 +264,9 @@ fn split<'a>(text: &'a [u8], by: &'static [u8]) -> impl Iterator<Item = &'a [u8]
     })
 }
 
-/// A tag in a pattern: a backslash takes the meaning from what follows, and a full stop is one (nobody who lists tags
-/// means any letter by it). Else nothing in it may mean anything.
+/// Reads one tag of a pattern as plain text. A backslash makes the next character literal, and a full stop
+/// stands for itself (in a list of tags it is never a wildcard). `None` if any other character has a meaning
+/// in patterns.
 fn literal(tag: &[u8]) -> Option<Cow<'_, [u8]>> {
     if tag.is_empty() {
         return None;
@@ -275,7 +276,7 @@ fn literal(tag: &[u8]) -> Option<Cow<'_, [u8]>> {
     while let Some(byte) = bytes.next() {
         match byte {
             b'\\' => match bytes.next() {
-                // Before a letter or a digit it would give a meaning.
+                // A backslash before a letter or a digit is a class or an assertion.
                 Some(quoted) if !quoted.is_ascii_alphanumeric() => plain.push(*quoted),
                 _ => return None,
             },
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
     use crate::policy::test_heads::with_request;
 
-    /// `None`: everything; no tags: the address.
+    /// Parses a purge request: `None` stands for everything, an empty list for the address.
     fn read(line: &str, headers: &str) -> Result<(Option<Vec<String>>, bool), NotUnderstood> {
         let fields: Vec<Box<str>> = tags::TAG_FIELDS.map(Into::into).to_vec();
         with_request(line, headers, |head| {
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(read("BAN /", "X-Host: .*\nX-Url: .*\nX-Content-Type: .*"), Ok((None, false)));
     }
 
-    /// As PHP's `preg_quote` writes a tag.
+    /// Quotes a tag as PHP's `preg_quote` does.
     fn quoted(tag: &str) -> String {
         let is_special = |letter: &char| ".\\+*?[^]$(){}=!<>|:-#/".contains(*letter);
         tag.chars()
@@ -394,7 +395,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a list of tags is written, it is read as that list.
+        /// A list of tags is read correctly in each of its notations.
         #[test]
         fn a_list_of_tags_is_read_as_it_was_meant(
             tags in proptest::collection::vec("[a-zA-Z0-9_.:/#-]{1,8}", 1..6),
@@ -412,7 +413,7 @@ mod tests {
                 let read: Vec<_> = read.iter().map(|tag| String::from_utf8_lossy(tag)).collect();
                 prop_assert_eq!(&read, want);
             }
-            // One at a time: a quoted `|` is no end for who looks for one.
+            // One tag at a time, because a quoted `|` would be taken for a separator.
             for (tag, escaped) in odd.iter().zip(&escaped).filter(|(tag, _)| !tag.contains(['|', '(', ')'])) {
                 let text = format!("(^|,)({escaped})(,|$)");
                 prop_assert_eq!(listed(text.as_bytes()), Some(vec![Cow::Borrowed(tag.as_bytes())]));

@@ -1,4 +1,4 @@
-//! *recv*: what to do with a request before anything is looked up.
+//! *recv*: the decision on a request before any lookup.
 
 use wire::http1::{
     head::{Headers, RequestHead},
@@ -8,27 +8,27 @@ use wire::http1::{
 use super::{directives::RequestDirectives, ruled::RuleResult};
 use crate::{config::ClientRule, error_page::Fault};
 
-/// A request's method, as far as a cache treats it differently (RFC 9110 §9).
+/// Method of a request, as far as a cache distinguishes it (RFC 9110 §9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Answered from the store, and stores.
+    /// Answered from the store; the origin's answer may be stored.
     Get,
-    /// Answered from what GET stored.
+    /// Answered from a stored response to GET.
     Head,
-    /// Removes from the store.
+    /// Removes objects from the store.
     Purge,
-    /// Refused: a tunnel is a forward proxy's business.
+    /// Refused: only a forward proxy opens tunnels.
     Connect,
-    /// Refused: it sends credentials back.
+    /// Refused: the answer would echo credentials.
     Trace,
-    /// Any other, passed to the origin. Safe (RFC 9110 §9.2.1): it invalidates nothing.
+    /// Any other safe method (RFC 9110 §9.2.1): passed to the origin, and invalidates nothing.
     OtherSafe,
-    /// Any other, passed to the origin. Unsafe, or its safety is not known.
+    /// Any other method, unsafe or unknown: passed to the origin.
     OtherUnsafe,
 }
 
 impl Method {
-    /// By name; case matters (RFC 9110 §9.1).
+    /// Returns the method with this name; case matters (RFC 9110 §9.1).
     pub fn of(name: &str) -> Self {
         match name {
             "GET" => Method::Get,
@@ -42,36 +42,36 @@ impl Method {
         }
     }
 
-    /// GET or HEAD.
+    /// Returns whether the method is GET or HEAD.
     pub const fn is_get_or_head(self) -> bool {
         matches!(self, Method::Get | Method::Head)
     }
 }
 
-/// What policy needs to know of a request, read once.
+/// Properties of a request that the policy needs, read once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestFacts {
-    /// The method.
+    /// Method of the request.
     pub method: Method,
-    /// A body follows.
+    /// The request has a body.
     pub has_body: bool,
     /// `Authorization` occurs (RFC 9111 §3.5).
     pub authorization: bool,
-    /// The client has shown the site a certificate, and the origin is told of it.
+    /// The client has presented a certificate to the site, and the origin is told about it.
     pub certificate: bool,
     /// `Cookie` occurs.
     pub cookie: bool,
-    /// `If-Match` or `If-Unmodified-Since` occurs. They protect against lost updates, at the origin and nowhere else
-    /// (RFC 9110 §13.1.1): a cache that answered them could be wrong.
+    /// `If-Match` or `If-Unmodified-Since` occurs. They protect against lost updates, which only the origin
+    /// can check (RFC 9110 §13.1.1): a cache that answered them could be wrong.
     pub origin_precondition: bool,
-    /// What `Cache-Control` and `Pragma` ask for, as far as that counts.
+    /// Directives of `Cache-Control` and `Pragma` that are in effect.
     pub directives: RequestDirectives,
-    /// What the rules of its site make of it.
+    /// Result of the site's rules.
     pub ruled: RuleResult,
 }
 
 impl RequestFacts {
-    /// Reads them from a head; `has_body` comes from its framing.
+    /// Reads the properties of a head; `has_body` comes from its framing.
     pub fn of(head: &RequestHead<'_, '_>, has_body: bool, rule: ClientRule) -> Self {
         let headers: &Headers<'_, '_> = &head.headers;
         Self {
@@ -87,52 +87,54 @@ impl RequestFacts {
         }
     }
 
-    /// The same under the rules of its site.
+    /// Applies the result of the site's rules.
     #[must_use]
     pub fn under(self, ruled: RuleResult) -> Self {
         Self { cookie: self.cookie && !ruled.is_without_cookies, ruled, ..self }
     }
 }
 
-/// What to do with a request.
+/// Decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recv {
-    /// Look it up, and fetch on a miss.
+    /// Look the request up, and fetch on a miss.
     Lookup {
-        /// Nothing stored may be used as it is (RFC 9111 §5.2.1.4): fetch anew, and store what comes.
+        /// No stored response may be used as it is (RFC 9111 §5.2.1.4): the response is fetched again, and
+        /// stored.
         must_fetch: bool,
-        /// On a miss answer [`Fault::OnlyIfCached`] (RFC 9111 §5.2.1.7). Never together with `must_fetch`.
+        /// A miss is answered with [`Fault::OnlyIfCached`] (RFC 9111 §5.2.1.7). Never set together with
+        /// `must_fetch`.
         only_if_cached: bool,
     },
-    /// Send it to the origin and its answer to the client; look nothing up and store nothing.
+    /// Pass the request to the origin, without lookup and without storing the answer.
     Pass(PassReason),
-    /// Remove what is stored under this address, if the client may.
+    /// Remove the objects stored under this address, if the client may.
     Purge,
-    /// Answer with this page.
+    /// Answer with this error page.
     Synth(Fault),
 }
 
-/// Why a request goes past the store.
+/// Reason for which a request bypasses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PassReason {
-    /// Neither GET nor HEAD (RFC 9111 §4: the method must allow reuse; RFC 9110 §9.2.3).
+    /// The method is neither GET nor HEAD (RFC 9111 §4: the method must allow reuse; RFC 9110 §9.2.3).
     Method,
-    /// A GET or HEAD with a body, which may mean something to the origin (RFC 9110 §9.3.1).
+    /// GET or HEAD with a body, which may have a meaning for the origin (RFC 9110 §9.3.1).
     Body,
     /// `no-store` (RFC 9111 §5.2.1.5).
     NoStore,
     /// `If-Match` or `If-Unmodified-Since` (RFC 9110 §13.1.1, §13.1.4).
     Precondition,
-    /// A cookie that the site's rules name, or one that cannot be told to have another name.
+    /// A cookie that the site's rules name, or whose name cannot be determined.
     BypassCookie,
-    /// A field that the site's rules name.
+    /// A header field that the site's rules name.
     BypassHeader,
     /// A path that the site's rules name.
     Path,
 }
 
 impl PassReason {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [PassReason; 7] = [
         PassReason::Method,
         PassReason::Body,
@@ -143,7 +145,7 @@ impl PassReason {
         PassReason::Path,
     ];
 
-    /// A stable name: a token, for `detail` in `Cache-Status`, for `explain` and counters.
+    /// Stable name: a token, for `detail` in `Cache-Status`, for `explain` and counters.
     pub const fn name(self) -> &'static str {
         match self {
             PassReason::Method => "request-method",
@@ -173,7 +175,7 @@ impl PassReason {
         }
     }
 
-    /// Where the rule is written.
+    /// Section of the RFC, or the setting, that has the rule.
     pub const fn section(self) -> &'static str {
         match self {
             PassReason::Method => "RFC 9111 §4",
@@ -188,11 +190,11 @@ impl PassReason {
 }
 
 /// Decides what to do with a request. `Upgrade`, `Range` and validators do not matter here: an upgrade may be
-/// ignored (RFC 9110 §7.8), the others are for [`evaluate`](super::conditional::evaluate).
+/// ignored (RFC 9110 §7.8), and [`evaluate`](super::conditional::evaluate) handles the rest.
 pub fn recv(request: &RequestFacts) -> Recv {
     let ruled = &request.ruled;
     match request.method {
-        // What is purged is no site's business: a tag may be on pages of several.
+        // PURGE is exempt from the site's rules: a tag may be on pages of several sites.
         Method::Purge => return Recv::Purge,
         Method::Connect => return Recv::Synth(Fault::MethodNotImplemented),
         _ if ruled.is_misdirected => return Recv::Synth(Fault::Misdirected),
@@ -217,7 +219,8 @@ pub fn recv(request: &RequestFacts) -> Recv {
         ruled.pass
     };
     match pass {
-        // RFC 9111 §5.2.1.7: a stored answer that fits the other constraints, or 504. Here none can fit.
+        // RFC 9111 §5.2.1.7: the answer is a stored response that meets the other constraints, or 504. Here
+        // none can meet them.
         Some(_) if directives.only_if_cached => Recv::Synth(Fault::OnlyIfCached),
         Some(reason) => Recv::Pass(reason),
         None if directives.only_if_cached && must_fetch => Recv::Synth(Fault::OnlyIfCached),

@@ -1,69 +1,70 @@
-//! Whether a stored response may answer this request as it is (RFC 9111 §4, §4.2, §5.2.1).
+//! Rules on whether a stored response may answer a request without validation (RFC 9111 §4, §4.2, §5.2.1).
 
 use super::directives::RequestDirectives;
 use crate::config::CookieRule;
 
-/// What is known of a stored response when it is to be served.
+/// Properties of a stored response that decide its reuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// For how long it is fresh, from age 0.
+    /// Freshness lifetime, from age 0.
     pub lifetime_s: u32,
-    /// Its `current_age` (RFC 9111 §4.2.3).
+    /// Current age (`current_age`, RFC 9111 §4.2.3).
     pub age_s: u64,
-    /// It may not be served stale (`must-revalidate`, `proxy-revalidate`, `s-maxage`; RFC 9111 §4.2.4).
+    /// The response may not be served stale (`must-revalidate`, `proxy-revalidate`, `s-maxage`; RFC 9111
+    /// §4.2.4).
     pub must_revalidate: bool,
-    /// For how long it may be shown stale while it is fetched anew (RFC 5861 §3).
+    /// Time for which the stale response may be served while it is refreshed (RFC 5861 §3).
     pub stale_while_revalidate_s: u32,
-    /// For how long it may be shown stale if the origin fails (RFC 5861 §4).
+    /// Time for which the stale response may be served if the origin fails (RFC 5861 §4).
     pub stale_if_error_s: u32,
 }
 
-/// Whether a stored response may be used.
+/// Decision on the reuse of a stored response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
-    /// It is fresh; for so many seconds more.
+    /// The response is fresh.
     Fresh {
-        /// Seconds; at least 1.
+        /// Seconds of freshness that are left; at least 1.
         ttl_s: u32,
     },
-    /// It is stale, and the client says that it may be (`max-stale`).
+    /// The response is stale, and the client accepts that (`max-stale`).
     StaleAccepted {
-        /// For how many seconds it has been stale.
+        /// Seconds for which the response has been stale.
         stale_s: u64,
     },
-    /// It is stale, and may be shown while it is fetched anew (RFC 5861 §3).
+    /// The response is stale, and may be served while it is refreshed (RFC 5861 §3).
     StaleWhileRevalidate {
-        /// For how many seconds it has been stale.
+        /// Seconds for which the response has been stale.
         stale_s: u64,
     },
-    /// It may be shown only if the origin fails (RFC 5861 §4).
+    /// The response may be served only if the origin fails (RFC 5861 §4).
     StaleIfError {
-        /// For how many seconds it has been stale.
+        /// Seconds for which the response has been stale.
         stale_s: u64,
     },
-    /// It may not be used.
+    /// The response may not be used.
     No(NotReused),
 }
 
-/// Why a stored response is not used.
+/// Reason for which a stored response is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NotReused {
-    /// Its freshness is over (RFC 9111 §4.2).
+    /// The response is stale (RFC 9111 §4.2).
     Stale,
     /// The request says `no-cache` (RFC 9111 §5.2.1.4).
     RequestNoCache,
-    /// The request's `max-age` is below its age (RFC 9111 §5.2.1.1).
+    /// The response is older than the request's `max-age` (RFC 9111 §5.2.1.1).
     RequestMaxAge,
-    /// It does not stay fresh for the request's `min-fresh` (RFC 9111 §5.2.1.3).
+    /// The response does not stay fresh for the request's `min-fresh` (RFC 9111 §5.2.1.3).
     RequestMinFresh,
 }
 
 impl NotReused {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [NotReused; 4] =
         [NotReused::Stale, NotReused::RequestNoCache, NotReused::RequestMaxAge, NotReused::RequestMinFresh];
 
-    /// A stable name: a token, for `detail` in `Cache-Status` and for `explain`.
+    /// Stable name: a token, for `detail` in `Cache-Status` and for `explain`.
     pub const fn name(self) -> &'static str {
         match self {
             NotReused::Stale => "stale",
@@ -83,7 +84,7 @@ impl NotReused {
         }
     }
 
-    /// Where the rule is written.
+    /// Section of the RFC that has the rule.
     pub const fn section(self) -> &'static str {
         match self {
             NotReused::Stale => "RFC 9111 §4.2",
@@ -94,9 +95,11 @@ impl NotReused {
     }
 }
 
-/// Whether a stored response may answer a request with cookies. The rule of [`storable`](super::storable()) seen from
-/// the other side: where nothing but a guess or a knob of ours says that a page may be kept, a visitor with a cookie
-/// may be meant to get another page than one without. So what was stored for the one is not for the other.
+/// Returns whether a stored response may answer a request with cookies.
+///
+/// This is the counterpart of the rule in [`storable`](super::storable()). If only a heuristic or a setting
+/// of ours allows storing a page, visitors with a cookie may be meant to get another page than those without.
+/// So a response stored for the latter is not served to the former.
 pub const fn may_share(for_cookies: bool, has_cookie: bool, rule: CookieRule) -> bool {
     for_cookies || !has_cookie || matches!(rule, CookieRule::Rfc)
 }
@@ -106,12 +109,12 @@ pub fn may_reuse(stored: StoredResponse, request: &RequestDirectives) -> Reuse {
     if request.no_cache {
         return Reuse::No(NotReused::RequestNoCache);
     }
-    // `max-age=0` asks for a fetch even within the second in which the response came.
+    // `max-age=0` forces a fetch even within the second in which the response arrived.
     if request.max_age_s.is_some_and(|max_age_s| max_age_s == 0 || stored.age_s > u64::from(max_age_s)) {
         return Reuse::No(NotReused::RequestMaxAge);
     }
     let lifetime_s = u64::from(stored.lifetime_s);
-    // §4.2: fresh while the lifetime is greater than the age.
+    // §4.2: a response is fresh while its lifetime is greater than its age.
     if lifetime_s > stored.age_s {
         let ttl_s = lifetime_s - stored.age_s;
         if request.min_fresh_s.is_some_and(|min_fresh_s| u64::from(min_fresh_s) > ttl_s) {

@@ -1,4 +1,4 @@
-//! What an operator's rules for a site make of one request, before anything is looked up.
+//! Evaluation of a site's rules for one request, before any lookup.
 
 use wire::http1::{
     fields::is_token,
@@ -9,30 +9,30 @@ use wire::http1::{
 use super::request::PassReason;
 use crate::config::{Methods, Pattern, SiteRules};
 
-/// What rules say of a request. The default: nothing.
+/// Result of a site's rules for a request. The default stands for no rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuleResult {
-    /// It is for a host that no site names, and there is none for such hosts.
+    /// The request's host belongs to no site, and there is no default site.
     pub is_misdirected: bool,
-    /// The methods that are taken, if the request's is not among them.
+    /// The allowed methods, if the request's method is not among them.
     pub taken: Option<Methods>,
-    /// It goes past the store.
+    /// The request bypasses the store, for this reason.
     pub pass: Option<PassReason>,
-    /// For how long a good answer is fresh.
+    /// Freshness lifetime of a successful answer.
     pub ttl_s: Option<u32>,
-    /// The lifetime counts as the answer's own word, so that visitors with cookies share the answer: the path is plain
-    /// ([`is_plain`]), so the origin sees the path that the rule was written for.
+    /// The lifetime counts as stated by the answer itself, so that visitors with cookies share the answer.
+    /// Requires a plain path ([`is_plain`]), so that the origin sees the path that the rule was written for.
     pub is_ttl_for_cookies: bool,
-    /// It waits for nobody else's fetch.
+    /// The request does not wait for the fetch of another request.
     pub is_alone: bool,
-    /// It counts as one without cookies, and none are sent with a fetch for the store.
+    /// The request counts as one without cookies, and a fetch for the store sends none.
     pub is_without_cookies: bool,
-    /// The place of the rule for its path among the site's.
+    /// Index of the matching path rule among the site's.
     pub path: Option<usize>,
 }
 
 impl RuleResult {
-    /// By the rules of its site, for a path (with its query, as it is keyed).
+    /// Evaluates the rules of a site for a path (with its query, as in the key).
     pub fn by(rules: &SiteRules, head: &RequestHead<'_, '_>, path_and_query: &[u8]) -> Self {
         let path = &path_and_query[..memchr::memchr(b'?', path_and_query).unwrap_or(path_and_query.len())];
         let of_path = rules.paths.iter().enumerate().find(|(_, rule)| rule.path.is_met_by(path));
@@ -61,13 +61,14 @@ impl RuleResult {
     }
 }
 
-/// Returns whether every reader takes a path for the same. `/assets/../me`, `/assets/..%2fme` and `/assets/..%3b/me` meet a
-/// rule for `/assets/*`, and some origins, or servers in front of them, answer them with `/me`, which is its visitor's own
-/// (web cache deception). So a path is not plain that has
-/// - a dot segment, its dots coded or not, or a segment that begins as one and goes on with something coded;
-/// - a backslash, or one of these in code: slash, backslash, percent sign (which may be decoded twice), semicolon, question mark, hash,
-///   control characters;
-/// - bytes beyond ASCII that are no letters and digits in UTF-8, or full-width ones: some servers fold those into ASCII.
+/// Returns whether all servers read a path the same way. `/assets/../me`, `/assets/..%2fme` and
+/// `/assets/..%3b/me` match a rule for `/assets/*`, but some origins, or servers in front of them, answer
+/// them with `/me`, which is private to its visitor (web cache deception). So a path is not plain if it has
+/// - a dot segment, with or without percent-encoded dots, or a segment that begins as one and goes on percent-encoded;
+/// - a backslash, or one of these percent-encoded: slash, backslash, percent sign (which may be decoded
+///   twice), semicolon,
+///   question mark, hash, control characters;
+/// - bytes beyond ASCII other than letters and digits in UTF-8, or full-width ones: some servers fold those into ASCII.
 pub fn is_plain(path: &[u8]) -> bool {
     if memchr::memchr2(b'%', b'\\', path).is_none()
         && memchr::memmem::find(path, b"/.").is_none()
@@ -78,7 +79,7 @@ pub fn is_plain(path: &[u8]) -> bool {
     has_plain_characters(path) && !path.split(|&b| b == b'/').any(is_like_dot_segment)
 }
 
-/// Returns whether no character of a path, coded or not, is read differently by different servers.
+/// Returns whether every character of a path, percent-encoded or not, is read the same way by all servers.
 fn has_plain_characters(path: &[u8]) -> bool {
     let mut rest = path;
     while let Some((byte, is_coded, after)) = next_byte(rest) {
@@ -100,8 +101,8 @@ fn has_plain_characters(path: &[u8]) -> bool {
     true
 }
 
-/// The first byte of a path, whether it is coded, and what follows; `None` at the end. A percent sign that codes nothing is
-/// itself.
+/// Returns the first byte of a path, whether it is percent-encoded, and the rest; `None` at the end. A
+/// percent sign without two hex digits stands for itself.
 fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
     let digit = |of: u8| char::from(of).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     match path {
@@ -114,7 +115,8 @@ fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
     }
 }
 
-/// The rest of a path behind a letter or digit beyond ASCII whose first byte is `first`; `None`: no such letter begins there.
+/// Returns the rest of a path after a letter or digit beyond ASCII whose first byte is `first`; `None` if
+/// there is no such character.
 fn after_letter(first: u8, rest: &[u8]) -> Option<&[u8]> {
     let mut bytes = [first, 0, 0, 0];
     let len = match first {
@@ -132,8 +134,8 @@ fn after_letter(first: u8, rest: &[u8]) -> Option<&[u8]> {
     (letter.is_alphanumeric() && !is_full_width).then_some(rest)
 }
 
-/// Returns whether a segment is `.` or `..`, with coded dots or not, and nothing behind it but parameters (`;`) or what is
-/// coded: some servers cut that off, before or after they decode it.
+/// Returns whether a segment is `.` or `..`, with percent-encoded dots or not, followed only by parameters
+/// (`;`) or percent-encoded bytes: some servers cut those off, before or after they decode the segment.
 fn is_like_dot_segment(segment: &[u8]) -> bool {
     let mut rest = segment;
     let mut dots = 0;
@@ -144,16 +146,16 @@ fn is_like_dot_segment(segment: &[u8]) -> bool {
     matches!(dots, 1 | 2) && matches!(next_byte(rest), None | Some((b';', ..) | (_, true, _)))
 }
 
-/// Returns whether a request counts as one without cookies: a fetch for the store then sends the origin none. A request
-/// counts so if the site says which cookies identify visitors, or if the only cookie is the one by which the visitor
-/// stays with a server.
+/// Returns whether a request counts as one without cookies; a fetch for the store then sends the origin none.
+/// This is so if the site says which cookies identify visitors, or if the only cookie is the sticky one that
+/// binds the visitor to a server.
 pub fn is_without_cookies(rules: &SiteRules, headers: &Headers<'_, '_>) -> bool {
     rules.bypass_cookies.is_some()
         || rules.origin.sticky.as_deref().is_some_and(|name| has_only(headers, name))
 }
 
-/// Appends the cookies of a `Cookie` line but for those of that name: of a site's sticky cookie no key knows, so no fetch
-/// for the store sends it. Returns `false` where no other is there.
+/// Appends the cookies of a `Cookie` line, except those with that name. No key includes a site's sticky
+/// cookie, so no fetch for the store sends it. Returns `false` if there is no other cookie.
 pub fn append_other_cookies(value: &[u8], name: &str, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     for pair in value.split(|&b| b == b';').map(<[u8]>::trim_ascii).filter(|pair| !is_named(pair, name)) {
@@ -165,13 +167,13 @@ pub fn append_other_cookies(value: &[u8], name: &str, out: &mut Vec<u8>) -> bool
     out.len() > start
 }
 
-/// Returns whether a pair is the cookie of that name, with a value or without.
+/// Returns whether a pair is the cookie with that name, with or without a value.
 fn is_named(pair: &[u8], name: &str) -> bool {
     let pair_name = &pair[..memchr::memchr(b'=', pair).unwrap_or(pair.len())];
     pair_name.trim_ascii() == name.as_bytes()
 }
 
-/// Whether there is a cookie of such a name; or one that cannot be told to have another (RFC 6265 §4.2.1).
+/// Returns whether a cookie's name matches a rule, or cannot be determined (RFC 6265 §4.2.1).
 fn has_cookie(headers: &Headers<'_, '_>, rules: &[Pattern]) -> bool {
     let pairs = headers.known_all(KnownHeader::Cookie).flat_map(|value| value.split(|&b| b == b';'));
     pairs.map(<[u8]>::trim_ascii).any(|pair| match memchr::memchr(b'=', pair) {
@@ -180,7 +182,7 @@ fn has_cookie(headers: &Headers<'_, '_>, rules: &[Pattern]) -> bool {
     })
 }
 
-/// Whether all cookies are of that name, by which a visitor stays with a server and which says nothing else.
+/// Returns whether all cookies have that name, which is the sticky cookie's and carries no other information.
 fn has_only(headers: &Headers<'_, '_>, name: &str) -> bool {
     let mut pairs = headers.known_all(KnownHeader::Cookie).flat_map(|value| value.split(|&b| b == b';'));
     pairs.all(|pair| is_named(pair.trim_ascii(), name))
@@ -209,7 +211,7 @@ mod tests {
             ("Cookie: a=b\nCookie: wp_logged=1", true),
             ("Cookie: Session=1", false),
             ("Cookie: a=b=session", false),
-            // What cannot be told apart may be anything.
+            // A cookie without a clear name may be any cookie.
             ("Cookie: session", true),
             ("Cookie: a=b;", true),
             ("Cookie: =b", true),

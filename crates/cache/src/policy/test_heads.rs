@@ -14,7 +14,7 @@ pub(crate) fn with_request<T>(line: &str, headers: &str, f: impl FnOnce(&Request
     }
 }
 
-/// Calls `f` with the head of a response of this status (and reason) and these header lines.
+/// Calls `f` with the head of a response with this status (and reason) and these header lines.
 pub(crate) fn with_response<T>(status: &str, headers: &str, f: impl FnOnce(&ResponseHead<'_, '_>) -> T) -> T {
     let text = format!("HTTP/1.1 {status}\r\n{}\r\n", crlf(headers));
     let mut slots = HeaderSlots::new();
@@ -28,7 +28,7 @@ fn crlf(lines: &str) -> String {
     lines.lines().map(|line| format!("{}\r\n", line.trim_start())).collect()
 }
 
-/// Seconds since 1970 as an HTTP date.
+/// Formats seconds since 1970 as an HTTP date.
 pub(crate) fn date(s: u64) -> String {
     httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_secs(s))
 }

@@ -1,14 +1,14 @@
-//! Which request headers a response depends on, and the part of the cache key that they make (RFC 9111 §4.1,
-//! RFC 9110 §12.5.5).
+//! Selecting header fields of a response, and the part of the cache key that they make (RFC 9111 §4.1, RFC
+//! 9110 §12.5.5).
 //!
 //! ```text
 //!  Vary: Accept-Encoding, accept-LANGUAGE     Vary (spec):       accept-encoding,accept-language
 //!  Accept-Encoding: gzip ,br                  secondary key:     "=br, gzip\n" "-"
 //! ```
 //!
-//! The spec is what is stored beside the address; the key is made from it and each request, and is as unambiguous as
-//! its input: a value cannot hold LF, and `+` or `-` tells an empty value from an absent one (§4.1: an absent header
-//! matches an absent one only), `=` one that is written as what it means ([`accept`](super::accept)).
+//! The spec is stored at the address; the key is made from the spec and each request. The key is unambiguous:
+//! a value cannot hold LF; `+` or `-` tells an empty value from an absent one (§4.1: an absent header matches
+//! only an absent one); and `=` marks a value in its normal form ([`accept`](super::accept)).
 
 use smallvec::SmallVec;
 use wire::http1::{
@@ -17,23 +17,23 @@ use wire::http1::{
     known::KnownHeader,
 };
 
-/// Header names in one `Vary`; beyond, the response is not stored ([`VaryFault::TooLarge`]).
+/// Most header names in one `Vary`; a response with more is not stored ([`VaryFault::TooLarge`]).
 pub const VARY_NAMES_MAX: usize = 16;
-/// Bytes of a spec; beyond, likewise.
+/// Most bytes of a spec; a response with more is not stored.
 pub const VARY_SPEC_BYTES_MAX: usize = 512;
 
-/// The names in `Vary` in lower case, sorted, each once, with commas between them. Empty where the response does not
-/// vary.
+/// Names in `Vary` in lower case, sorted, without duplicates, separated by commas. Empty if the response does
+/// not vary.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vary {
-    /// Invariant: what [`spec`](Self::spec) promises.
+    /// Invariant: the form that [`spec`](Self::spec) documents.
     spec: SmallVec<[u8; 64]>,
 }
 
-/// Why a response's variants cannot be told apart.
+/// Reason for which a response's variants cannot be distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VaryFault {
-    /// `*` occurs: nothing that a cache sees tells them apart.
+    /// `*` occurs: the variants depend on things that a cache cannot see.
     Any,
     /// More than [`VARY_NAMES_MAX`] names or [`VARY_SPEC_BYTES_MAX`] bytes.
     TooLarge,
@@ -42,11 +42,11 @@ pub enum VaryFault {
 }
 
 impl Vary {
-    /// Reads all `Vary` fields of a response.
+    /// Parses all `Vary` fields of a response.
     ///
     /// # Errors
-    /// The response then matches no other request (RFC 9111 §4.1) and is not worth storing. Where several hold,
-    /// `Any` comes first, then `Malformed`.
+    /// Returns a [`VaryFault`] if the response matches no other request (RFC 9111 §4.1), so that it is not
+    /// worth storing. If several apply, `Any` comes first, then `Malformed`.
     pub fn of(headers: &Headers<'_, '_>) -> Result<Self, VaryFault> {
         if !headers.has(KnownHeader::Vary) {
             return Ok(Self::default());
@@ -82,29 +82,30 @@ impl Vary {
         Ok(Self { spec })
     }
 
-    /// Names in lower case, sorted, each once, joined by `,`; at most [`VARY_SPEC_BYTES_MAX`] bytes.
+    /// Returns the names in lower case, sorted, without duplicates, joined by `,`; at most
+    /// [`VARY_SPEC_BYTES_MAX`] bytes.
     pub fn spec(&self) -> &[u8] {
         &self.spec
     }
 
-    /// Whether it names this header (in lower case).
+    /// Returns whether `Vary` names this header (in lower case).
     pub fn names(&self, name: &str) -> bool {
         self.spec.split(|&b| b == b',').any(|named| named == name.as_bytes())
     }
 
-    /// Whether the response is the same for every request to its address.
+    /// Returns whether the response is the same for every request to its address.
     pub fn is_empty(&self) -> bool {
         self.spec.is_empty()
     }
 }
 
-/// Appends the secondary key of a request under a spec. Allocates only where `out` has no room (at most the size of the
-/// request's head, and two bytes for each name). Nothing for an empty spec.
+/// Appends the secondary key of a request under a spec; nothing for an empty spec. Allocates only if `out`
+/// has too little room (at most the size of the request's head, and two bytes for each name).
 ///
-/// Values are compared as §4.1 allows: lines of one name are combined, and white space around the commas between list
-/// members does not count; in the fields whose members ignore case, nor does case. Fields that are no lists are
-/// compared byte by byte. A field that the origin does not get counts as absent, and a field of ours counts as we send
-/// it.
+/// Values are compared as §4.1 allows: lines with the same name are combined, and white space around the
+/// commas between list members does not count; in fields whose members ignore case, nor does case. Fields
+/// that are no lists are compared byte by byte. A field that is not sent to the origin counts as absent, and
+/// a field of ours counts as we send it.
 pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;
@@ -123,25 +124,24 @@ pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u
     }
 }
 
-/// The fields by which an origin may select a variant: those that it is sent, but for fields that are for one hop
-/// alone.
+/// Fields by which an origin may select a variant: those that it is sent, except hop-by-hop fields.
 pub trait SelectingFields {
-    /// Appends `=` and the meaning of a field ([`accept`](super::accept)), if the field is written by its meaning;
+    /// Appends `=` and the normal form of a field ([`accept`](super::accept)), if the field has one;
     /// otherwise appends nothing and returns `false`. `name` is in lower case.
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool;
 
-    /// Gives `values` the values of a field's lines, in order.
+    /// Passes the values of a field's lines to `values`, in order.
     fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>);
 }
 
-/// How values of a header are compared.
+/// Way to compare a header's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// A list, by its members.
+    /// A list, compared by its members.
     List,
-    /// A list, by its members, in any case of letters.
+    /// A list, compared by its members and ignoring case.
     CaselessList,
-    /// No list, or one whose members may hold bare commas: as it is.
+    /// Compared byte by byte: no list, or a list whose members may hold bare commas.
     Opaque,
 }
 
@@ -166,7 +166,7 @@ fn shape(name: &str) -> Shape {
     }
 }
 
-/// The values of one field on their way into a key.
+/// Writer of one field's values into a key.
 #[derive(Debug)]
 pub struct Values<'o> {
     shape: Shape,
@@ -181,7 +181,7 @@ impl<'o> Values<'o> {
         Self { shape, start: out.len(), out, is_present: false, is_first: true }
     }
 
-    /// Takes the value of a line.
+    /// Adds the value of a line.
     pub fn take(&mut self, value: &[u8]) {
         self.begin_value();
         if self.shape == Shape::Opaque {
@@ -191,7 +191,7 @@ impl<'o> Values<'o> {
         }
     }
 
-    /// Takes the value of a line from `write`, which returns `false` where there is no such line.
+    /// Adds the value of a line that `write` appends; `write` returns `false` if there is no such line.
     pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         let before = (self.out.len(), self.is_present, self.is_first);
         self.begin_value();
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(key("accept-encoding,accept-language", "Accept-Encoding: gzip ,br"), "=br, gzip\n-");
     }
 
-    /// The slow obvious twin: for each name the members of all its lines in order, or nothing.
+    /// The slow twin: for each name the members of all its lines in order, or nothing.
     fn twin(spec: &str, lines: &[(String, String)]) -> Vec<Option<Vec<String>>> {
         spec.split(',')
             .map(|name| {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two requests have the same key exactly if the twin says that their selecting headers are the same.
+        /// Two requests have the same key exactly if the twin finds the same selecting headers.
         #[test]
         fn keys_are_equal_exactly_if_the_values_are(one in lines(), other in lines(), spec in "a|b|a,b|a,b,c") {
             let text = |lines: &[(String, String)]| {

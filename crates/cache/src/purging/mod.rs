@@ -1,4 +1,4 @@
-//! Purges and bans: what is no longer valid, remembered over restarts.
+//! Purges and bans, remembered across restarts.
 
 pub(crate) mod ban_lurker;
 pub(crate) mod bans;

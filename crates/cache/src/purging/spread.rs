@@ -1,8 +1,9 @@
-//! A purge by tag, softly, or of everything on its way to all cores: each takes it into its own table
-//! ([`invalidations`](crate::purging::invalidations)), and it is answered when all have.
+//! Distribution of a purge to all cores, by tag, soft, or of everything: each core applies it to its own
+//! table ([`invalidations`](crate::purging::invalidations)), and the purge is answered when all have.
 //!
-//! A ring that is full is waited for, as long as a purge of one address waits ([`purge`](crate::states::purge)). After that the
-//! answer is that it was not done, although some cores may have it: to ask again does no harm.
+//! A full ring is waited for as long as a purge of one address waits ([`purge`](crate::states::purge)). After
+//! that the answer is that the purge failed, although some cores may have applied it: a second try does no
+//! harm.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,14 +23,14 @@ use crate::{
     },
 };
 
-/// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
+/// Time for which a purge waits for the disk. After that its answer says that it was not written.
 pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Has every core take in a purge, and the file where there is one; whether it will outlive a restart. Runs on any
-/// core.
+/// Applies a purge on every core, and writes it to the file if there is one. Returns whether it will survive
+/// a restart. Runs on any core.
 ///
 /// # Errors
-/// The ring to a core stayed full, that core has ended, or too many purges wait for the disk.
+/// [`CoreBusy`] if the ring to a core stayed full, that core has ended, or too many purges wait for the disk.
 pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, CoreBusy> {
     let (invalidation, kept, cores) = with_core(|core| {
         let entered = core.book.enter(what, is_soft, clock::unix_ms());
@@ -62,10 +63,10 @@ pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, CoreBusy> 
     Ok(timeout(UNLINK_WAIT_MAX, kept).await.is_ok_and(|kept| kept == Ok(true)))
 }
 
-/// As [`spread`], from a thread that may wait.
+/// Does the same as [`spread`], from a thread that may block.
 ///
 /// # Errors
-/// As there.
+/// As [`spread`].
 pub(crate) fn spread_from_outside(
     cores: usize,
     book: &Book,
@@ -89,7 +90,7 @@ fn message(invalidation: &Arc<Invalidation>, is_purge: bool) -> (Message, onesho
     (Message::Invalidate { invalidation: Arc::clone(invalidation), is_purge, done }, answer)
 }
 
-/// Takes a purge into the table of this core.
+/// Applies a purge to the table of this core.
 pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
     let Overflow { is_emptied, bans } = core.invalidations.apply(invalidation);
     if is_emptied {
@@ -105,7 +106,7 @@ pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
     }
     core.gauge(Counter::TagsPurged, core.invalidations.held() as u64);
     core.gauge(Counter::Bans, core.invalidations.bans_held() as u64);
-    // The lurker has something to do.
+    // Wakes the lurker.
     core.rounds.stir();
 }
 
@@ -147,7 +148,7 @@ mod tests {
             assert_eq!(core.counters.value(Counter::TagsPurged), 1);
         });
 
-        // Nobody takes anything out of the last ring any more.
+        // Fills the last ring, which is no longer read.
         while with_core(|core| core.give(2, message(&Arc::new(invalidation()), false).0)).is_ok() {}
         assert_eq!(super::spread(tags(), false).await, Err(CoreBusy));
         with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));

@@ -1,12 +1,13 @@
-//! What is in force: a configuration, and all that was made of it. It is replaced as a whole.
+//! Active configuration, with everything that was built from it. It is replaced as a whole.
 //!
 //! ```text
 //!  reload ─▶ ActiveConfig, checked ─▶ to each core, between two of its turns: from then on its requests are judged by it
-//!                                 └ a request that is under way keeps the one that it was judged by, on whatever core
+//!                                 └ a request under way keeps the one that it was judged by, on whatever core
 //! ```
-//! So no request is answered half by one configuration and half by another, and a hit takes neither a lock nor a count: a
-//! core's is plain memory of its thread. What stays as it was (servers with their connections and health, tables of rates,
-//! tickets) is the same in both. *Bounds:* as many as there are requests under way that are older than a reload.
+//! So no request is answered half by one configuration and half by another, and a hit takes neither a lock
+//! nor a reference count: a core's configuration is plain memory of its thread. Unchanged parts (servers with
+//! their connections and health, tables of rates, tickets) are shared by both. *Bounds:* old configurations
+//! live as long as requests that are older than a reload.
 
 use std::sync::Arc;
 
@@ -19,24 +20,25 @@ use crate::{
     site::{SiteTable, Sites},
 };
 
-/// A configuration and what was made of it.
+/// A configuration with everything that was built from it.
 pub(crate) struct ActiveConfig {
     pub(crate) config: Arc<Config>,
     pub(crate) sites: Arc<Sites>,
-    /// Connections by client.
+    /// Open connections of each client.
     pub(crate) clients: Arc<ConnectionCounts>,
-    /// How often each client may ask.
+    /// Request rates of each client.
     pub(crate) rates: Arc<Rates>,
-    /// What crawlers and strangers have cost the origins.
+    /// Cost to the origins of crawlers and unknown clients.
     pub(crate) work: Arc<Work>,
 }
 
 impl ActiveConfig {
-    /// What a configuration comes to, for so many cores; `table` and `authorities`, by sites, are made of the same. What is
-    /// as it was `before` goes on; `names` has new ones looked up.
+    /// Builds the state for a configuration and a number of cores. `table` and `authorities`, indexed by
+    /// sites, must be built from the same configuration. Parts that are unchanged since `before` are kept;
+    /// `names` resolves new names.
     ///
     /// # Errors
-    /// What talks to an origin cannot be made.
+    /// [`SetUpError`] if the client side for an origin cannot be set up.
     pub(crate) fn new(
         config: Config,
         table: Arc<SiteTable>,
@@ -55,7 +57,8 @@ impl ActiveConfig {
             (*budget, *strangers) == (config.crawlers.budget, config.crawlers.strangers)
         };
         Ok(Arc::new(Self {
-            // Whoever is connected is not counted in a new table: until it goes, its limit is a weaker one.
+            // A new table does not count open connections: until they close, their clients' limits are
+            // weaker.
             clients: as_before(ConnectionCounts::is_same)
                 .map_or_else(|| ConnectionCounts::new(limits), |before| Arc::clone(&before.clients)),
             rates: as_before(Rates::is_same)
@@ -71,7 +74,7 @@ impl ActiveConfig {
 
 #[cfg(test)]
 impl ActiveConfig {
-    /// What a test's configuration comes to, for so many cores.
+    /// Builds the state for a test's configuration and a number of cores.
     pub(crate) fn of_test(config: Config, cores: usize) -> Arc<Self> {
         let table = Arc::new(SiteTable::of(&config).expect("sites"));
         let mut names = Names::new(&config.resolver, engine::meter::CounterSet::new(1));

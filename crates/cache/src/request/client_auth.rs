@@ -1,13 +1,13 @@
-//! What a client has shown of itself when its connection began, and what that is to the site of a request.
+//! TLS authentication of a client at its handshake, and what it means for the site of a request.
 //!
 //! ```text
-//!  handshake: the name that is asked for ─▶ a site ─▶ its authorities ─▶ ClientAuth: not asked, or asked by those: shown what?
-//!  request:   its host ─▶ a site ─▶ its authorities ─ the same? valid now? ─▶ ClientStanding
+//!  handshake: the server name ─▶ a site ─▶ its authorities ─▶ ClientAuth: not asked, or asked with these: which certificate?
+//!  request:   its host ─▶ a site ─▶ its authorities ─ the same? still valid? ─▶ ClientStanding
 //! ```
-//! A connection that was made for one site brings requests for others, too: browsers do so, and so does who would get
-//! past a certificate. So each request is judged by its own site. What was verified by other authorities than the site's
-//! counts for nothing: 421 has a browser come again, on a connection that is asked for the right certificate (RFC 9110
-//! §15.5.20).
+//! A connection that was made for one site may carry requests for others: browsers do so, and so do clients
+//! that try to get past a certificate. So each request is judged by its own site. A certificate verified with
+//! other authorities than the site's counts for nothing. The answer is then 421, so that a browser opens a
+//! new connection, on which the right certificate is requested (RFC 9110 §15.5.20).
 
 use std::sync::Arc;
 
@@ -15,42 +15,43 @@ use engine::tls::{authorities::AuthoritiesId, identity::Identity, session::Sessi
 
 use crate::config::{ClientCertificates, FINGERPRINT, NAMES};
 
-/// How a client has come.
+/// TLS authentication of a client's connection.
 #[derive(Debug, Clone)]
 pub(crate) enum ClientAuth {
-    /// Not under TLS of ours.
+    /// No TLS of ours.
     Plain,
-    /// Under TLS, without being asked for a certificate.
+    /// TLS, without a request for a certificate.
     Unasked,
-    /// Under TLS, and it was asked for one.
+    /// TLS, and a certificate was requested.
     Asked(Arc<CertificateResult>),
 }
 
-/// What came of asking for a certificate.
+/// Result of requesting a certificate.
 #[derive(Debug)]
 pub(crate) struct CertificateResult {
-    /// Who had to have signed it.
+    /// Authorities that had to sign it.
     authorities: AuthoritiesId,
-    /// `None`: the client has none.
+    /// Identity in the certificate; `None` if the client sent none.
     identity: Option<Identity>,
 }
 
-/// A certificate was verified and cannot be told to an origin: it says too much, or a ticket has outlived it.
+/// Error: a verified certificate cannot be passed to an origin, because it is too large or has expired since
+/// the session began.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the client's certificate is not valid any more, or says more than an origin can be told")]
 pub(crate) struct Unusable;
 
 impl ClientAuth {
-    /// As a session says whose handshake is over.
+    /// Reads the authentication of a session whose handshake is complete.
     pub(crate) fn of(session: &Session, now_s: u64) -> Result<Self, Unusable> {
         let (Some(authorities), shown) = session.client() else { return Ok(Self::Unasked) };
-        // A session that is resumed is not verified anew.
+        // A resumed session is not verified again.
         let valid = |identity: &Identity| identity.is_valid_at(now_s);
         let identity = shown.map(|shown| Identity::of(shown).filter(valid).ok_or(Unusable)).transpose()?;
         Ok(Self::Asked(Arc::new(CertificateResult { authorities, identity })))
     }
 
-    /// The identity that was verified.
+    /// Returns the verified identity.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         match self {
             Self::Plain | Self::Unasked => None,
@@ -59,19 +60,19 @@ impl ClientAuth {
     }
 }
 
-/// What a client is to the site of one of its requests.
+/// Standing of a client with the site of one of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientStanding {
-    /// Anybody.
+    /// An anonymous client.
     Anybody,
-    /// Somebody whose certificate the site's authorities have signed.
+    /// A client whose certificate the site's authorities have signed.
     Known,
-    /// The site wants a certificate that this connection was not asked for, or one that is still valid.
+    /// The site needs a certificate that this connection was not asked for, or whose time is over.
     Wanted,
 }
 
-/// What a client is to a site that asks for certificates of these authorities; `None`: they cannot be read, and nobody is
-/// known to it.
+/// Returns the standing of a client with a site that requests certificates of these authorities. `None` means
+/// that the authorities cannot be read, so that no client is known to the site.
 #[cold]
 pub(crate) fn judge(
     asks: &ClientCertificates,
@@ -92,7 +93,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Appends the fields in which an origin is told who asks.
+/// Appends the fields that tell an origin the client's identity.
 pub(crate) fn append_fields(identity: &Identity, field: &str, out: &mut Vec<u8>) {
     let Identity { subject, names, fingerprint, .. } = identity;
     for (behind, text) in [("", subject), (NAMES, names), (FINGERPRINT, fingerprint)] {

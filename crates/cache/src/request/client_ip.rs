@@ -1,4 +1,5 @@
-//! Who asks, and over which scheme: the other end of the connection, or whom a proxy names that is believed.
+//! Address of a request's client, and its scheme: those of the connection, or those that a trusted proxy
+//! names.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -12,30 +13,30 @@ const X_FORWARDED_FOR: &str = "x-forwarded-for";
 const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
 const FORWARDED: &str = "forwarded";
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     address: IpAddr,
-    /// The number of the connection, made from its address and port.
+    /// Number of the connection, a hash of its address and port.
     connection: u64,
-    /// What the connection stands for.
+    /// Scheme of requests on the connection.
     scheme: Scheme,
-    /// It is one of the operator's proxies: what it says of its own clients counts.
+    /// The other end is one of the operator's proxies, and is trusted to name its own clients.
     is_believed: bool,
 }
 
-/// Who asks by one request.
+/// Client of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Visitor {
     pub(crate) address: IpAddr,
-    /// The proxy that says so, which asks for it.
+    /// The proxy that forwarded the request and names the client.
     pub(crate) through: Option<IpAddr>,
-    /// The number of the connection that the request came over.
+    /// Number of the connection that carries the request.
     pub(crate) connection: u64,
 }
 
 impl Peer {
-    /// At the end of a connection, with the operator's proxies.
+    /// Returns the other end of a connection, given the operator's proxies.
     pub(crate) fn new(address: SocketAddr, is_secured: bool, proxies: &[Network]) -> Self {
         let (address, connection) = (address.ip().to_canonical(), number_of(address));
         let scheme = if is_secured { Scheme::Https } else { Scheme::Http };
@@ -43,18 +44,18 @@ impl Peer {
         Self { address, connection, scheme, is_believed }
     }
 
-    /// Another accelerator of ours.
+    /// Returns a peer accelerator, which is trusted.
     pub(crate) fn of_ours(address: SocketAddr) -> Self {
         let connection = number_of(address);
         Self { address: address.ip().to_canonical(), connection, scheme: Scheme::Http, is_believed: true }
     }
 
-    /// Who is there.
+    /// Returns the address of the other end.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// Who asks by a request, and the request with its scheme.
+    /// Returns the request with its scheme, and its client.
     #[inline]
     pub(crate) fn asks<'b, 'h>(
         &self,
@@ -86,19 +87,19 @@ impl Peer {
 }
 
 impl Visitor {
-    /// Nobody stands between.
+    /// Returns a client without a proxy in between.
     pub(crate) fn alone(address: IpAddr) -> Self {
         Self { address, through: None, connection: 0 }
     }
 
-    /// The client whose account the request is charged to. Each connection from this machine and from a `shared` network
-    /// is a client by itself.
+    /// Returns the client whose account the request is charged to. Each connection from this machine and from
+    /// a `shared` network is a client by itself.
     pub(crate) fn client(&self, shared: &[Network]) -> ClientKey {
         ClientKey::of_connection(self.address, self.connection, shared)
     }
 }
 
-/// The number of a connection. A client's address and port name one connection at a time.
+/// Returns the number of a connection. A client's address and port name one connection at a time.
 pub(crate) fn number_of(address: SocketAddr) -> u64 {
     let mut hasher = DefaultHasher::new();
     address.hash(&mut hasher);
@@ -171,7 +172,7 @@ mod tests {
             let through = Some("10.0.0.1".to_owned());
             assert_eq!(asked("10.0.0.1", is_secured, fields), (who.to_owned(), through, scheme), "{fields}");
         }
-        // An address of IPv4 that came in through a socket of IPv6.
+        // An IPv4 address on an IPv6 socket.
         let (who, through, _) = asked("::ffff:10.0.0.1", false, "X-Forwarded-For: 192.0.2.7\r\n");
         assert_eq!((who.as_str(), through.as_deref()), ("192.0.2.7", Some("10.0.0.1")));
     }

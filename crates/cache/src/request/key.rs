@@ -1,14 +1,15 @@
-//! The key under which an answer is stored: which scheme, host, path and query; and which variant.
+//! Key under which an answer is stored: scheme, host, port, path and query, and the variant.
 //!
-//! `[S] host [:port] NUL path ?query`, the host in lower case and without the scheme's own port (RFC 9110 §4.2.3); `S`
-//! for https, which no host in lower case begins with. A NUL can be in none of the parts, so no two requests share a
-//! key by accident. A variant's key has a second NUL, the generation of the list of headers that it varies by, and
-//! their values (RFC 9111 §4.1). The key of what we made of an object (`twins`) is the object's with its
-//! sequence number and the coding behind it; that of a block of it (`blocks`) has the block's number there.
+//! `[S] host [:port] NUL path ?query`, with the host in lower case and without the scheme's default port (RFC
+//! 9110 §4.2.3). `S` stands for https; no host in lower case begins with it. None of the parts can hold a
+//! NUL, so no two requests share a key by accident. A variant's key has a second NUL, the generation of the
+//! list of headers that it varies by, and their values (RFC 9111 §4.1). The key of an encoded variant
+//! (`encoded_variants`) is the object's key with its sequence number and the coding appended; the key of a
+//! slice (`slices`) has the slice's number there.
 //!
-//! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. What is keyed is what the
-//! origin is sent for the store (`request`): the authority in its normal form and not as the client wrote
-//! it, or one client's spelling would decide what everybody gets.
+//! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. A fetch for
+//! the store sends the origin what is in the key (`request`): the authority in its normal form, not as the
+//! client wrote it. Otherwise one client's spelling would decide what all clients get.
 
 use engine::store::Hash;
 use wire::http1::{
@@ -27,16 +28,17 @@ use crate::{
     site::{SiteId, SiteTable},
 };
 
-/// Marks keys of https.
+/// First byte of keys of https.
 const HTTPS: u8 = b'S';
 
-/// Over which scheme the client came ([`Peer`](crate::request::client_ip::Peer)); else what the target itself says.
+/// Returns the scheme of the client's connection ([`Peer`](crate::request::client_ip::Peer)), else the one in
+/// the target.
 #[inline]
 pub(crate) fn scheme_of(head: &RequestHead<'_, '_>) -> Scheme {
     head.scheme.or_else(|| said_by_target(head)).unwrap_or(Scheme::Http)
 }
 
-/// The scheme that a target in absolute form names (RFC 9112 §3.2.2).
+/// Returns the scheme that a target in absolute form names (RFC 9112 §3.2.2).
 #[inline]
 pub(crate) fn said_by_target(head: &RequestHead<'_, '_>) -> Option<Scheme> {
     if head.form != TargetForm::Absolute {
@@ -45,7 +47,7 @@ pub(crate) fn said_by_target(head: &RequestHead<'_, '_>) -> Option<Scheme> {
     Target::parse(head.method, head.target)?.1.scheme
 }
 
-/// Writes the key of a request into `key`; which site it is for.
+/// Writes the key of a request into `key`, and returns the site.
 #[inline]
 pub(crate) fn of_request(head: &RequestHead<'_, '_>, sites: &SiteTable, key: &mut Vec<u8>) -> SiteId {
     let scheme = scheme_of(head);
@@ -59,14 +61,14 @@ pub(crate) fn of_request(head: &RequestHead<'_, '_>, sites: &SiteTable, key: &mu
     site
 }
 
-/// Appends the authority of a request in the form that keys have; nothing if the request has none.
+/// Appends the authority of a request in its normal form; nothing if the request has none.
 pub(crate) fn append_authority_of(head: &RequestHead<'_, '_>, out: &mut Vec<u8>) {
     if let Some(authority) = head.authority() {
         authority.normalise_into(scheme_of(head).default_port(), out);
     }
 }
 
-/// Appends an authority in its normal form; whose site it is. Its port does not matter for that.
+/// Appends an authority in its normal form, and returns its site, which does not depend on the port.
 #[inline]
 fn append_authority(
     authority: &Authority<'_>,
@@ -79,11 +81,11 @@ fn append_authority(
     sites.of_host(&key[from..from + authority.host.len()])
 }
 
-/// Appends what a request is for: path and query by the rules of its site.
+/// Appends the path and query of a request, by the rules of its site.
 #[inline]
 pub(crate) fn append_target(head: &RequestHead<'_, '_>, rules: &SiteRules, key: &mut Vec<u8>) {
     match Target::parse(head.method, head.target) {
-        // RFC 9112 §3.2.4: OPTIONS for a host and no path is for the server as a whole.
+        // RFC 9112 §3.2.4: OPTIONS with a host and no path is about the server as a whole.
         Some((TargetForm::Absolute, target))
             if head.method == "OPTIONS" && target.path_and_query.is_empty() =>
         {
@@ -96,7 +98,7 @@ pub(crate) fn append_target(head: &RequestHead<'_, '_>, rules: &SiteRules, key: 
     }
 }
 
-/// Writes the key of a URL (`http://host/path`) into `key`; false if it is none.
+/// Writes the key of a URL (`http://host/path`) into `key`. Returns false if the URL is invalid.
 pub(crate) fn of_url(url: &str, sites: &SiteTable, key: &mut Vec<u8>) -> bool {
     let Some((_, Target { scheme: Some(scheme), authority: Some(authority), path_and_query })) =
         Target::parse("GET", url)
@@ -118,12 +120,12 @@ fn begin(scheme: Scheme, key: &mut Vec<u8>) {
     }
 }
 
-/// The scheme of a key.
+/// Returns the scheme of a key.
 pub(crate) fn scheme(key: &[u8]) -> Scheme {
     if key.first() == Some(&HTTPS) { Scheme::Https } else { Scheme::Http }
 }
 
-/// The URL that a primary key is of.
+/// Returns the URL of a primary key.
 pub(crate) fn as_url(primary: &[u8]) -> String {
     let scheme = match scheme(primary) {
         Scheme::Http => "http",
@@ -133,42 +135,43 @@ pub(crate) fn as_url(primary: &[u8]) -> String {
     format!("{scheme}://{authority}{url}")
 }
 
-/// The authority in a key, in its normal form.
+/// Returns the authority in a key, in its normal form.
 pub(crate) fn authority(key: &[u8]) -> &[u8] {
     let from = usize::from(scheme(key) == Scheme::Https);
     &key[from..memchr::memchr(0, key).unwrap_or(key.len())]
 }
 
-/// Path and query of a primary key.
+/// Returns the path and query of a primary key.
 pub(crate) fn path(key: &[u8]) -> &[u8] {
     &key[host_of(key).len()..]
 }
 
-/// Path and query of any key: a NUL ends them where it is that of a variant or a note.
+/// Returns the path and query of any key: in a variant's or a hit-for-miss entry's key a NUL ends them.
 pub(crate) fn url(key: &[u8]) -> &[u8] {
     let rest = path(key);
     &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]
 }
 
-/// The part of any key that all variants share.
+/// Returns the part of any key that all variants share.
 pub(crate) fn primary(key: &[u8]) -> &[u8] {
     &key[..host_of(key).len() + url(key).len()]
 }
 
-/// The seed of [`place`]: any number that is no store's seed by design.
+/// Seed of [`place`]: a constant that no store uses as its seed by design.
 const PLACE_SEED: u64 = 0x706c_6163_6573;
 
-/// The hash of the host and the path of any key, without scheme and port. A purge names a page by this hash, under
-/// whatever scheme and port the page is stored. Only hashes of addresses and tags are compared with it.
+/// Returns the hash of the host and path of any key, without scheme and port. A purge names a page by this
+/// hash, under whatever scheme and port the page is stored. Only hashes of addresses and tags are compared
+/// with it.
 pub(crate) fn place(key: &[u8]) -> Hash {
     Hash::seeded(url(key), Hash::seeded(host_and_port(key).0, PLACE_SEED).word())
 }
 
-/// The host in a key, and the port that its authority has, if it has one.
+/// Returns the host in a key, and the port in its authority, if any.
 pub(crate) fn host_and_port(key: &[u8]) -> (&[u8], Option<u16>) {
     let authority = authority(key);
     match memchr::memrchr(b':', authority) {
-        // The last colon of an address of IPv6 is inside its brackets.
+        // The last colon of an IPv6 address is inside its brackets.
         Some(at) if !authority[at..].contains(&b']') => {
             let port = std::str::from_utf8(&authority[at + 1..]).ok().and_then(|port| port.parse().ok());
             (&authority[..at], port)
@@ -177,8 +180,8 @@ pub(crate) fn host_and_port(key: &[u8]) -> (&[u8], Option<u16>) {
     }
 }
 
-/// The keys of a page under both schemes: with the port in `primary`, with each of `ports`, and with none. `primary` is
-/// first.
+/// Returns the keys of a page under both schemes: with the port in `primary`, with each of `ports`, and
+/// without a port. `primary` comes first.
 pub(crate) fn forms(primary: &[u8], ports: &[u16]) -> Vec<Vec<u8>> {
     let (host, port) = host_and_port(primary);
     let mut forms = vec![primary.to_vec()];
@@ -201,26 +204,26 @@ pub(crate) fn forms(primary: &[u8], ports: &[u16]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// The URLs of a page under both schemes, `url` first, for accelerators that purge exactly the URL that they are told.
-/// Empty if `url` is no URL.
+/// Returns the URLs of a page under both schemes, `url` first, for accelerators that purge exactly the URL
+/// that they are sent. Empty if `url` is invalid.
 pub fn urls_of_page(url: &str) -> Vec<String> {
     let mut key = Vec::new();
     let is_url = of_url(url, &SiteTable::default(), &mut key);
     let mut urls: Vec<_> =
         if is_url { forms(&key, &[]).iter().map(|form| as_url(form)).collect() } else { Vec::new() };
-    // The first URL stays as it was written: its query is for the sites' rules.
+    // The first URL stays as written, because the sites' rules apply to its query later.
     if let Some(first) = urls.first_mut() {
         url.clone_into(first);
     }
     urls
 }
 
-/// The part of a key that names scheme and host, with the NUL that ends it.
+/// Returns the part of a key that names scheme and host, with the NUL that ends it.
 pub(crate) fn host_of(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(0, key).map_or(0, |at| at + 1)]
 }
 
-/// What references in the answer to a request are relative to; `None` if it names no host or no path.
+/// Returns the base of references in a request's answer; `None` if the request names no host or no path.
 pub(crate) fn base_of<'a>(head: &RequestHead<'a, '_>) -> Option<Base<'a>> {
     let (_, target) = Target::parse(head.method, head.target)?;
     let path_and_query = target.path_and_query;
@@ -236,41 +239,44 @@ fn append_path(path_and_query: &str, rules: &SiteRules, key: &mut Vec<u8>) {
     query::append(path_and_query.as_bytes(), rules, key);
 }
 
-/// Makes a primary key that of the variant for a request: `spec` names the headers, `generation` is the sequence number
-/// of the record that holds the spec. A purge drops that record, and the next one has another number: variants stored
-/// under the old number are not found any more.
+/// Extends a primary key to the key of a request's variant. `spec` names the headers; `generation` is the
+/// sequence number of the record that holds the spec. A purge drops that record, and the next one has another
+/// number, so variants stored under the old number are not found any more.
 pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], fields: &impl SelectingFields) {
     key.push(0);
     key.extend_from_slice(&generation.to_le_bytes());
     secondary_key(spec, fields, key);
 }
 
-/// Ends the key of a twin together with its coding's number, with which neither a variant's key ends nor a note's.
+/// Marks the end of an encoded variant's key, together with the coding's number. No key of a variant by
+/// `Vary` or of a hit-for-miss entry ends so.
 const TWIN: u8 = b'C';
-/// What a twin's key has behind that of its object: a NUL, a sequence number, and those two.
+/// Bytes that an encoded variant's key appends to its object's: a NUL, a sequence number, and these two.
 const TWIN_BYTES: usize = 1 + size_of::<u64>() + 2;
 
-/// Makes the key of an object that of its content in a coding: `sequence` is the object's, so that what was made of the
-/// one before is not found any more.
+/// Extends the key of an object to the key of its content in a coding. `sequence` is the object's, so that
+/// encoded variants of an earlier object are not found any more.
 pub(crate) fn append_twin(key: &mut Vec<u8>, sequence: u64, coding: Coding) {
     key.push(0);
     key.extend_from_slice(&sequence.to_le_bytes());
     key.extend_from_slice(&[TWIN, coding as u8]);
 }
 
-/// Whether a key is that of a twin.
+/// Returns whether a key is an encoded variant's.
 pub(crate) fn is_twins(key: &[u8]) -> bool {
     let end = key.len().checked_sub(TWIN_BYTES).map_or(&[][..], |from| &key[from..]);
     matches!(end, [0, .., TWIN, 1..=4])
 }
 
-/// Ends the key of a block together with a byte that is in no header's value, and in no twin's key.
+/// Marks the end of a slice's key, together with a byte that is in no header's value, and in no encoded
+/// variant's key.
 const BLOCK: u8 = b'B';
-/// What a block's key has behind that of its object: a NUL, a sequence number, the block's own, and those two.
+/// Bytes that a slice's key appends to its object's: a NUL, a sequence number, the slice's number, and these
+/// two.
 const BLOCK_BYTES: usize = 1 + size_of::<u64>() + size_of::<u32>() + 2;
 
-/// Makes the key of an object that of a block of it: `sequence` is the object's, so that blocks of the one before are not
-/// found any more.
+/// Extends the key of an object to the key of a slice of it. `sequence` is the object's, so that slices of an
+/// earlier object are not found any more.
 pub(crate) fn append_block(key: &mut Vec<u8>, sequence: u64, number: u32) {
     key.push(0);
     key.extend_from_slice(&sequence.to_le_bytes());
@@ -278,21 +284,21 @@ pub(crate) fn append_block(key: &mut Vec<u8>, sequence: u64, number: u32) {
     key.extend_from_slice(&[BLOCK, 1]);
 }
 
-/// The key of the object of a block's key.
+/// Returns the object's key within a slice's key.
 pub(crate) fn object_of_block(key: &[u8]) -> &[u8] {
     &key[..key.len().saturating_sub(BLOCK_BYTES)]
 }
 
-/// Whether a key is that of a block.
+/// Returns whether a key is a slice's.
 pub(crate) fn is_blocks(key: &[u8]) -> bool {
     let end = key.len().checked_sub(BLOCK_BYTES).map_or(&[][..], |from| &key[from..]);
     matches!(end, [0, .., BLOCK, 1])
 }
 
-/// The hash of a variant's key (`own`): as good as any, but owned by the core that owns the primary key, which is the one
-/// that writes both.
+/// Returns the hash for a variant's key (whose own hash is `own`) that belongs to the same core as the
+/// primary key, because that core writes both.
 pub(crate) fn hash_of_variant(primary: Hash, own: Hash) -> Hash {
-    // The store chooses the owner by the low half of a hash.
+    // The store chooses the owning core by the low half of a hash.
     const OWNER: u64 = 0xffff_ffff;
     Hash::from_word((own.word() & !OWNER) | (primary.word() & OWNER))
 }

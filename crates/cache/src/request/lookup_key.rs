@@ -1,18 +1,18 @@
-//! The key under which a request was looked up.
+//! Key under which a request was looked up.
 
 use engine::store::Hash;
 
 use crate::site::SiteId;
 
-/// What is known of the key that was looked up last.
+/// Properties of the key that was looked up last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LookupKey {
-    /// Its hash.
+    /// Hash of the key.
     pub(crate) hash: Hash,
-    /// Length of the part of it which is the same for all variants.
+    /// Length of the part of the key that all variants share.
     pub(crate) primary_bytes: usize,
-    /// Whose origin may be asked.
+    /// Site whose origin may be asked.
     pub(crate) site: SiteId,
-    /// Its client has shown the site a certificate, of which the origin is told.
+    /// The client has presented a certificate to the site, and the origin is told about it.
     pub(crate) is_known: bool,
 }

@@ -1,8 +1,10 @@
-//! A request that could not be answered at once, kept while the origin is asked; and what the origin is sent for it.
+//! A request that could not be answered at once, kept while the origin is asked, and the head that the origin
+//! is sent.
 //!
-//! Where the data lives: the head as it came and where its fields lie, parsed once. What is sent on is an edit of it
-//! (RFC 9110 §7.6): the target and the authority as they are keyed, no field for one hop, ours appended. A site's rules
-//! change what is sent for the store as they change the key; what is passed has the target and the cookies of its client.
+//! *Memory:* the client's head with the positions of its fields, parsed once. The origin's head is an edited
+//! copy of it (RFC 9110 §7.6): target and authority in the form of the key, no hop-by-hop fields, our fields
+//! appended. A site's rules change a fetch for the store as they change the key; a passed request keeps the
+//! target and the cookies of its client.
 
 pub(crate) mod active_config;
 pub(crate) mod client_auth;
@@ -33,48 +35,49 @@ use crate::{
     site::SiteId,
 };
 
-/// A request on its way through misses and passes.
+/// A request during a miss or a pass.
 pub(crate) struct Request {
     head: Arc<KeptRequest>,
-    /// The key under which a stored answer is looked up first.
+    /// Key under which a stored answer is looked up first.
     pub(crate) key: Vec<u8>,
     /// Hash of `key`.
     pub(crate) hash: Hash,
     /// Length of the part of `key` that all variants share.
     primary_bytes: usize,
-    /// How its body is delimited.
+    /// Framing of the request's body.
     pub(crate) framing: Framing,
-    /// Who asks, for those that the origin is told by.
+    /// Client of the request, for the fields that tell the origin.
     pub(crate) visitor: Visitor,
-    /// What its client has shown of itself.
+    /// TLS authentication of the client.
     pub(crate) came: ClientAuth,
-    /// The origin is told of its client's certificate.
+    /// The origin is told about the client's certificate.
     is_known: bool,
-    /// By what it was judged, and is answered.
+    /// Configuration that the request was judged by, and is answered by.
     pub(crate) in_force: Arc<ActiveConfig>,
-    /// Whose origin is asked, by that.
+    /// Site of the request in that configuration.
     pub(crate) site: SiteId,
-    /// The block of an object that is wanted; else all of it.
+    /// The slice of an object that is wanted; `None` for the whole object.
     pub(crate) block: Option<Box<Block>>,
-    /// By which the log's records of it name each other.
+    /// Link between the log's records of this request.
     pub(crate) trace: Option<Arc<Trace>>,
-    /// Another accelerator of ours asks, for a client of its own.
+    /// The request comes from a peer, for a client of its own.
     pub(crate) is_of_peer: bool,
 }
 
-/// What is asked of the origin.
+/// Kind of answer that is wanted from the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OriginNeed {
-    /// A whole answer that can be stored: as GET, without conditions and ranges, and without what is not in the key.
+    /// A complete answer that can be stored: the request is a GET, without conditions, ranges and anything
+    /// that is not in the key.
     Storing,
-    /// The answer to this very request, for this client only.
+    /// The answer to exactly this request, for this client only.
     Passing,
-    /// Likewise; or that the origin speaks WebSocket from then on.
+    /// The answer to exactly this request, or a switch to WebSocket.
     Switching,
 }
 
 impl Request {
-    /// `head` and its length as the parser gave them.
+    /// Creates the request from the parser's `head` and its length.
     pub(crate) fn new(
         (head, head_bytes): (&RequestHead<'_, '_>, usize),
         key: &[u8],
@@ -102,7 +105,7 @@ impl Request {
         }
     }
 
-    /// The same request under the key of another variant.
+    /// Returns the same request under the key of another variant.
     pub(crate) fn under(&self, key: &[u8], hash: Hash) -> Self {
         let Self {
             head,
@@ -134,61 +137,61 @@ impl Request {
         }
     }
 
-    /// The request for a block of its object, under the block's key.
+    /// Returns the request for a slice of its object, under the slice's key.
     pub(crate) fn of_block(&self, key: &[u8], hash: Hash, block: Block) -> Self {
         Self { block: Some(Box::new(block)), ..self.under(key, hash) }
     }
 
-    /// The part of the key that all variants of the target share; a key by itself.
+    /// Returns the part of the key that all variants of the target share, which is a key by itself.
     pub(crate) fn primary(&self) -> &[u8] {
         &self.key[..self.primary_bytes]
     }
 
-    /// As it was looked up first.
+    /// Returns the key of the first lookup.
     pub(crate) fn keyed(&self) -> LookupKey {
         let Self { hash, primary_bytes, site, is_known, .. } = *self;
         LookupKey { hash, primary_bytes, site, is_known }
     }
 
-    /// The head.
+    /// Returns the head of the request.
     pub(crate) fn head(&self) -> RequestHead<'_, '_> {
         self.head.head()
     }
 
-    /// Bytes of the head as the client sent it.
+    /// Returns the length of the head as the client sent it.
     pub(crate) fn head_bytes(&self) -> usize {
         self.head.head_bytes()
     }
 
-    /// How many more servers may forward it, where its method counts them and it says so (RFC 9110 §7.6.2). `TRACE`,
-    /// which counts them too, is not forwarded at all.
+    /// Returns how many more servers may forward the request, if its method is OPTIONS and it says so (RFC
+    /// 9110 §7.6.2). `TRACE`, which has the same field, is never forwarded.
     pub(crate) fn max_forwards(&self) -> Option<u64> {
         let head = self.head();
         let said = (head.method == "OPTIONS").then(|| head.known(KnownHeader::MaxForwards))??;
         std::str::from_utf8(said).ok().filter(|said| said.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()
     }
 
-    /// Whether its origin is told of its client's certificate.
+    /// Returns whether the origin is told about the client's certificate.
     pub(crate) fn is_of_certificate(&self) -> bool {
         self.is_known
     }
 
-    /// The client whose account the request is charged to.
+    /// Returns the client whose account the request is charged to.
     pub(crate) fn client_key(&self) -> ClientKey {
         self.visitor.client(&self.in_force.config.shared_networks)
     }
 
-    /// The client for which this request's exchanges with an origin count.
+    /// Returns the client that this request's exchanges with an origin are charged to.
     pub(crate) fn client(&self) -> Client {
         Client::at(self.visitor.address, self.client_key())
     }
 
-    /// A body follows.
+    /// Returns whether the request has a body.
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
-    /// The client asks for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+    /// Returns whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
         let head = self.head();
         head.version == Version::Http11
@@ -197,12 +200,12 @@ impl Request {
                 .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
-    /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).
+    /// Writes the head of a fetch for the store, with lines for our own conditions.
     pub(crate) fn for_store(&self, conditions: &[u8], manner: Manner<'_>) -> Vec<u8> {
         with_lines(self.for_origin(OriginNeed::Storing, manner), conditions)
     }
 
-    /// The head as the origin gets it where a WebSocket is wanted, with a key where its client has none.
+    /// Writes the head of a request for a WebSocket, with a key if the client sent none.
     pub(crate) fn for_switch(&self, nonce: Option<&str>, manner: Manner<'_>) -> Vec<u8> {
         let head = self.for_origin(OriginNeed::Switching, manner);
         match nonce {
@@ -211,7 +214,7 @@ impl Request {
         }
     }
 
-    /// The head as the origin of its site gets it.
+    /// Writes the head for the site's origin.
     pub(crate) fn for_origin(&self, wanted: OriginNeed, manner: Manner<'_>) -> Vec<u8> {
         let rules = manner.rules;
         let head = self.head();
@@ -242,7 +245,7 @@ impl Request {
         out
     }
 
-    /// Appends the fields that frame the body and say what becomes of the connection.
+    /// Appends the fields that frame the body and control the connection.
     fn append_framing(&self, out: &mut Vec<u8>, wanted: OriginNeed) {
         if wanted == OriginNeed::Switching {
             out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
@@ -258,14 +261,14 @@ impl Request {
                 Framing::None | Framing::UntilClose => {}
             }
             if self.has_body() {
-                // The exchange ends its connection: see `Exchange::is_last`.
+                // The connection ends with this exchange: see `is_last` in `origin::http1`.
                 out.extend_from_slice(b"Connection: close\r\n");
             }
         }
     }
 }
 
-/// A head with more field lines.
+/// Appends field lines to a head.
 fn with_lines(mut head: Vec<u8>, lines: &[u8]) -> Vec<u8> {
     head.truncate(head.len() - b"\r\n".len());
     head.extend_from_slice(lines);
@@ -325,7 +328,7 @@ mod tests {
     const OWN: &str = "Via: 1.1 us\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\
                        X-Forwarded-Host: a\r\nForwarded: for=127.0.0.1;host=\"a\";proto=http\r\n\r\n";
 
-    /// The same for another host, over another scheme.
+    /// Returns the expected head for another host and scheme.
     fn own(host: &str, scheme: &str) -> String {
         OWN.replace("Host: a\r", &format!("Host: {host}\r"))
             .replace("host=\"a\"", &format!("host=\"{host}\""))

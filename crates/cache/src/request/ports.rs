@@ -1,17 +1,17 @@
-//! The ports in keys other than those of the schemes: a page may be stored under each of them.
+//! Ports in keys other than the schemes' default ports: a page may be stored under each of them.
 //!
-//! A purge drops a page under each of these ports at once. *Bound:* [`PORTS_MAX`]. With more ports, or where a file has
-//! objects of an earlier run, a purge is also entered into every core's table, by host and path
+//! A purge drops a page under each of these ports at once. *Bound:* [`PORTS_MAX`]. With more ports, or if a
+//! file has objects of an earlier run, a purge is also entered into every core's table, by host and path
 //! ([`place`](crate::request::key::place)).
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
 use crate::request::key;
 
-/// How many ports are remembered.
+/// Most ports that are remembered.
 const PORTS_MAX: usize = 8;
 
-/// The ports that were seen in keys, for all cores; 0: a free entry.
+/// Ports that were seen in keys, for all cores; 0 for a free entry.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     seen: [AtomicU16; PORTS_MAX],
@@ -20,7 +20,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Makes the table for a store in which there may be objects already.
+    /// Creates the table for a store that may already have objects.
     pub(crate) fn of_earlier_objects() -> Self {
         Self { are_more: AtomicBool::new(true), ..Self::default() }
     }
@@ -37,7 +37,7 @@ impl Ports {
         self.are_more.store(true, Relaxed);
     }
 
-    /// The ports that were seen.
+    /// Returns the ports that were seen.
     pub(crate) fn seen(&self) -> Vec<u16> {
         self.seen.iter().map(|port| port.load(Relaxed)).filter(|port| *port != 0).collect()
     }

@@ -1,17 +1,17 @@
-//! What a site's rules make of a query: parameters that count for nothing are left out, the others sorted.
+//! Application of a site's rules to a query: ignored parameters are left out, the others sorted.
 //!
-//! Nothing is decoded: a parameter is what stands between two `&`, its name what stands before its first `=`. It is done
-//! where a key is made of an address and nowhere else, and what is keyed is what the origin is sent. It allocates nothing
-//! but room in the key.
+//! Nothing is decoded: a parameter is the text between two `&`, and its name the text before its first `=`.
+//! The rules are applied where an address becomes a key and nowhere else, and a fetch sends the origin what
+//! is in the key. Only the key's buffer may grow; nothing else is allocated.
 
 use smallvec::SmallVec;
 
 use crate::config::SiteRules;
 
-/// Parameters that are sorted; a query in which more are left keeps their order.
+/// Most parameters that are sorted; a query with more keeps their order.
 const SORTED_MAX: usize = 128;
 
-/// Appends an address's path and query by a site's rules.
+/// Appends an address's path and query, by a site's rules.
 #[inline]
 pub(crate) fn append(path_and_query: &[u8], rules: &SiteRules, out: &mut Vec<u8>) {
     match memchr::memchr(b'?', path_and_query).filter(|_| rules.change_queries()) {
@@ -23,7 +23,7 @@ pub(crate) fn append(path_and_query: &[u8], rules: &SiteRules, out: &mut Vec<u8>
     }
 }
 
-/// Brings path and query behind `from` under a site's rules.
+/// Applies a site's rules to the path and query after `from`.
 pub(crate) fn apply(rules: &SiteRules, from: usize, key: &mut Vec<u8>) {
     let path_and_query = key.split_off(from);
     append(&path_and_query, rules, key);
@@ -52,7 +52,7 @@ fn append_query(query: &[u8], rules: &SiteRules, out: &mut Vec<u8>) {
         sorted.push((at, parameter));
     }
     if is_sorted {
-        // Their places tell those of one name apart: it is as a stable sort, which would allocate.
+        // Positions break ties between equal names, as a stable sort would, which allocates.
         sorted.sort_unstable_by(|(at, a), (other_at, b)| (name(a), at).cmp(&(name(b), other_at)));
         sorted.iter().enumerate().for_each(|(at, (_, parameter))| put(parameter, at));
     } else {
@@ -63,7 +63,7 @@ fn append_query(query: &[u8], rules: &SiteRules, out: &mut Vec<u8>) {
     }
 }
 
-/// The name of a parameter.
+/// Returns the name of a parameter.
 fn name(parameter: &[u8]) -> &[u8] {
     &parameter[..memchr::memchr(b'=', parameter).unwrap_or(parameter.len())]
 }
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// By `split`, `retain` and a stable sort.
+    /// The slow twin: `split`, `retain` and a stable sort.
     fn twin(rules: &SiteRules, address: &str) -> String {
         let Some((path, query)) = address.split_once('?') else { return address.to_owned() };
         let name = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_owned();

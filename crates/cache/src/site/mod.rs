@@ -1,12 +1,13 @@
-//! Sites: which origin a request is for.
+//! Sites: the choice of the origin for a request.
 //!
 //! ```text
 //!  host ─ SiteTable::of_host ─▶ SiteId ─┬─▶ rules (SiteTable)
 //!                                   └─▶ Group: which member ─▶ Member of all cores, Upstream of this core (Pool)
 //! ```
-//! *recv* says which; from there on the request carries the site's number, and that by which it was numbered
-//! ([`active_config`](crate::request::active_config)). What talks to a server (permits, connections, addresses, how it fares) is that server's:
-//! sites and origins with the same one, by the same rules, share that; and so do a configuration and the one before it.
+//! *recv* determines the site. From there on the request carries the site's number, and the configuration in
+//! which it is numbered ([`active_config`](crate::request::active_config)). Permits, connections, addresses
+//! and health belong to a server: sites and origins with the same server and the same rules share them, and
+//! so do a configuration and the one before it.
 
 mod table;
 
@@ -25,38 +26,38 @@ use crate::{
     origin::{Group, Member, Names, SetUpError},
 };
 
-/// The sites of a configuration, as all cores share them.
+/// The sites of a configuration, shared by all cores.
 pub(crate) struct Sites {
-    /// Which site a host is of, and their rules.
+    /// Table of hosts and rules.
     pub(crate) table: Arc<SiteTable>,
-    /// The servers of all origins, each once.
+    /// Servers of all origins, without duplicates.
     pub(crate) members: Members,
     groups: HashMap<OfGroup, Arc<Group>>,
     of_sites: Box<[OfSite]>,
 }
 
-/// By what a server's connections are told from another's: where it is, how it is treated, and as which host.
+/// Identity of a server's connections: its address, its rules, and the host that it is sent.
 type OfMember = (Server, ServerRules, Option<Box<str>>);
-/// Likewise an origin.
+/// Identity of an origin.
 type OfGroup = (Option<Origin>, OriginRules, Option<Box<str>>);
 
-/// The servers of all origins.
+/// Servers of all origins.
 #[derive(Default)]
 pub(crate) struct Members {
-    /// In the order in which they are configured.
+    /// Servers in the order of the configuration.
     pub(crate) all: Vec<Arc<Member>>,
     places: HashMap<OfMember, usize>,
 }
 
-/// What all cores know of one site.
+/// State of one site that all cores share.
 struct OfSite {
     group: Arc<Group>,
-    /// Who signs its clients' certificates.
+    /// Authorities that sign its clients' certificates.
     authorities: Option<AuthoritiesId>,
     told: Arc<SiteHints>,
 }
 
-/// What was said of a site, once, as long as it has the same hosts.
+/// Hints about a site that were logged, kept while the site has the same hosts.
 struct SiteHints {
     of_shared_pages: AtomicBool,
     unfresh: Majority,
@@ -72,7 +73,7 @@ impl Members {
         self.places.get(key).map(|at| &self.all[*at])
     }
 
-    /// Enters a server, as it was `before` if it was there.
+    /// Adds a server, with its state in `before` if it was there.
     fn add(
         &mut self,
         before: Option<&Sites>,
@@ -93,11 +94,13 @@ impl Members {
 }
 
 impl Sites {
-    /// Those of a configuration, for so many cores; `table` and `authorities`, by sites, are made of the same. What is as it
-    /// was `before` is the same. `names` has new ones looked up.
+    /// Builds the sites of a configuration, for a number of cores. `table` and `authorities`, indexed by
+    /// sites, must be built from the same configuration. Parts that are unchanged since `before` are shared
+    /// with it. `names` resolves new names.
     ///
     /// # Errors
-    /// There is no thread to look names up with, or TLS with a server cannot be spoken.
+    /// [`SetUpError`] if the thread that resolves names cannot be started, or TLS with a server cannot be set
+    /// up.
     pub(crate) fn new(
         config: &Config,
         table: Arc<SiteTable>,
@@ -142,33 +145,35 @@ impl Sites {
         Some(Arc::clone(&self.of_sites[site].told))
     }
 
-    /// The rules of a site.
+    /// Returns the rules of a site.
     #[inline]
     pub(crate) fn rules(&self, site: SiteId) -> &SiteRules {
         self.table.rules(site)
     }
 
-    /// Who signs the certificates of a site's clients, where it asks for some.
+    /// Returns the authorities that sign the certificates of a site's clients, if the site requests some.
     pub(crate) fn authorities(&self, site: SiteId) -> Option<AuthoritiesId> {
         self.of_sites[site.index()].authorities
     }
 
-    /// A site's origin.
+    /// Returns a site's origin.
     pub(crate) fn group(&self, site: SiteId) -> &Arc<Group> {
         &self.of_sites[site.index()].group
     }
 
-    /// The flag that the log has told of pages that differ between a site's visitors ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
+    /// Returns the flag that the log has warned of pages that differ between a site's visitors
+    /// ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
     pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
         &self.of_sites[site.index()].told.of_shared_pages
     }
 
-    /// Whether a site's answers say how long they are fresh.
+    /// Returns the statistics on whether a site's answers state their freshness.
     pub(crate) fn unfresh(&self, site: SiteId) -> &Majority {
         &self.of_sites[site.index()].told.unfresh
     }
 
-    /// The site's requests for pages that an origin answers, and those that go there because of a cookie alone.
+    /// Returns the statistics on a site's requests for pages that an origin answers, and on those that go
+    /// there only because of a cookie.
     pub(crate) fn by_cookie(&self, site: SiteId) -> &Majority {
         &self.of_sites[site.index()].told.by_cookie
     }

@@ -1,8 +1,9 @@
-//! Which site a host is of, and its rules: made at the start, and only read.
+//! Table of sites: the site of a host, and its rules. It is built at the start, and then only read.
 //!
-//! A host is looked up as it stands in a key, in lower case and without its port: by its whole name, then by what it ends
-//! with, from the longest end on. *Bounds:* [`SITES_MAX`] sites; names longer than [`HOST_BYTES_MAX`] are nobody's, and
-//! no longer end is looked up than there is, so a host of dots costs little.
+//! A host is looked up in the form of a key, in lower case and without its port: first by its whole name,
+//! then by its suffixes, from the longest on. *Bounds:* [`SITES_MAX`] sites. Names longer than
+//! [`HOST_BYTES_MAX`] belong to no site, and no suffix is looked up that is longer than the longest
+//! configured one, so a host of many dots costs little.
 
 use std::collections::HashMap;
 
@@ -13,59 +14,60 @@ use crate::{
     policy::RuleResult,
 };
 
-/// Bytes of a host's name (RFC 1035 §2.3.4).
+/// Most bytes of a host's name (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 255;
 
-/// Which site.
+/// Number of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SiteId(u16);
 
 impl SiteId {
-    /// What no site names.
+    /// The default site, for hosts that no other site names.
     pub(crate) const DEFAULT: Self = Self(0);
 
-    /// Its place among the sites, of which the default one is the first.
+    /// Returns the index among the sites, of which the default one is the first.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// Why sites cannot be told apart.
+/// Error in the sites' definitions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SitesError {
-    /// Two are for the same host.
+    /// Two sites have the same host.
     #[error("two sites are for the host {0}")]
     Twice(String),
-    /// More than there may be.
+    /// There are too many sites, hosts or path rules.
     #[error("there are more than 1000 sites, or one has more than 64 hosts or rules for paths")]
     TooMany,
 }
 
-/// Sites by hosts, or by their ends.
+/// Sites by host, or by suffix.
 type Hosts = HashMap<Box<[u8]>, SiteId>;
 
 /// The sites of a configuration.
 #[derive(Debug)]
 pub(crate) struct SiteTable {
     exactly: Hosts,
-    /// By the end of the name, with its first dot.
+    /// Sites by the suffix of the name, with its first dot.
     below: Hosts,
-    /// The longest of these.
+    /// Length of the longest suffix.
     end_bytes_max: usize,
-    /// The default ones first.
+    /// Rules by site, those of the default site first.
     rules: Box<[SiteRules]>,
-    /// The hosts that each site names, for people.
+    /// Hosts that each site names, for operators.
     names: Box<[String]>,
-    /// Fields in which origins are told of their clients' certificates, of all sites: no client can send one to any.
+    /// Fields that tell origins about their clients' certificates, of all sites; a client can send none of
+    /// them to any site.
     certificate_fields: Box<[Box<str>]>,
-    /// Hosts that no site names have an origin.
+    /// The default site has an origin.
     has_default: bool,
-    /// No request is decided by rules: there are none.
+    /// There are no rules that could decide a request.
     decides_nothing: bool,
 }
 
 impl Default for SiteTable {
-    /// One site for all hosts, without rules.
+    /// Returns a table with one site for all hosts, without rules.
     fn default() -> Self {
         Self {
             exactly: Hosts::new(),
@@ -81,8 +83,10 @@ impl Default for SiteTable {
 }
 
 impl SiteTable {
+    /// Builds the table for a configuration.
+    ///
     /// # Errors
-    /// Two sites are for the same host, or there are too many.
+    /// [`SitesError::Twice`] if two sites have the same host; [`SitesError::TooMany`] if there are too many.
     pub(crate) fn of(config: &Config) -> Result<Self, SitesError> {
         let (mut exactly, mut below) = (Hosts::new(), Hosts::new());
         if config.sites.len() > SITES_MAX || config.rules.paths.len() > PATHS_MAX {
@@ -123,14 +127,14 @@ impl SiteTable {
         })
     }
 
-    /// The site of a host, which is in lower case and without a port.
+    /// Returns the site of a host, which must be in lower case and without a port.
     #[inline]
     pub(crate) fn of_host(&self, host: &[u8]) -> SiteId {
         if self.rules.len() == 1 { SiteId::DEFAULT } else { self.look_up(host) }
     }
 
     fn look_up(&self, host: &[u8]) -> SiteId {
-        // A dot at the end says that the name is whole (RFC 1034 §3.1).
+        // A dot at the end marks a fully qualified name (RFC 1034 §3.1).
         let host = host.strip_suffix(b".").unwrap_or(host);
         if host.len() > HOST_BYTES_MAX {
             return SiteId::DEFAULT;
@@ -143,13 +147,13 @@ impl SiteTable {
         ends.filter_map(|end| self.below.get(end)).copied().next().unwrap_or(SiteId::DEFAULT)
     }
 
-    /// The rules of a site.
+    /// Returns the rules of a site.
     #[inline]
     pub(crate) fn rules(&self, site: SiteId) -> &SiteRules {
         &self.rules[site.index()]
     }
 
-    /// The hosts that the site of a host names, whose letters may be of any case; empty for the default one.
+    /// Returns the hosts that the site of a host names, ignoring case; empty for the default site.
     pub(crate) fn names_for(&self, host: &[u8]) -> &str {
         if self.rules.len() <= 1 {
             return "";
@@ -161,22 +165,22 @@ impl SiteTable {
         self.names(self.of_host(lower))
     }
 
-    /// Those of the site at a place.
+    /// Returns the hosts that the site at an index names.
     pub(crate) fn names_at(&self, place: usize) -> &str {
         self.names.get(place).map_or("", String::as_str)
     }
 
-    /// The hosts that a site names; empty for the default one.
+    /// Returns the hosts that a site names; empty for the default site.
     pub(crate) fn names(&self, site: SiteId) -> &str {
         &self.names[site.index()]
     }
 
-    /// Fields that no client can send to any site's origin.
+    /// Returns the fields that no client can send to any site's origin.
     pub(crate) fn certificate_fields(&self) -> &[Box<str>] {
         &self.certificate_fields
     }
 
-    /// What the rules of its site make of a request for a path (with its query, as it is keyed).
+    /// Evaluates the rules of a request's site for a path (with its query, as in the key).
     #[inline]
     pub(crate) fn ruled(
         &self,
@@ -243,7 +247,7 @@ mod tests {
         assert!(table(&vec![&[][..]; SITES_MAX]).is_ok());
     }
 
-    /// All names are compared, one by one.
+    /// The slow twin: compares all names one by one.
     fn twin(sites: &[Vec<String>], host: &str) -> u16 {
         let host = host.strip_suffix('.').unwrap_or(host);
         let all =

@@ -1,5 +1,6 @@
-//! Exchanges whose client leaves, and exchanges in which request and answer go on at the same time. The sockets are
-//! real. The loop is the test's own: a test counts its turns where something must happen at once.
+//! Tests of exchanges whose client leaves, and of exchanges in which request and answer go on at the same
+//! time. The sockets are real. The loop is the test's own, and the tests count its turns where something must
+//! happen at once.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,12 +20,12 @@ use crate::{
     request::client_ip::Peer,
 };
 
-/// Turns of the loop that count as "at once": more than one, because a busy kernel hands a FIN over late.
+/// Turns of the loop that still count as "at once": many, because a busy kernel may deliver a FIN late.
 const TURNS_AT_ONCE: usize = 20_000;
-/// Turns of the loop after which a test takes it that something does not happen.
+/// Turns of the loop after which a test concludes that something does not happen.
 const TURNS_NEVER: usize = 500;
 
-/// An accelerator in this thread, and its origin.
+/// An accelerator on this thread, and its origin.
 struct Scene {
     origin: TcpListener,
     clients: TcpListener,
@@ -46,7 +47,7 @@ impl Scene {
         Self { origin, clients, _inbox }
     }
 
-    /// Connects a client, which the accelerator serves from now on.
+    /// Connects a client and starts to serve it.
     async fn client(&self) -> TcpStream {
         let address: SocketAddr = self.clients.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("connected");
@@ -64,7 +65,8 @@ impl Scene {
         client
     }
 
-    /// Takes the next request at the origin: returns its connection, and the request up to the end of its head.
+    /// Accepts the next request at the origin. Returns its connection, and the request up to the end of its
+    /// head.
     async fn asked(&self) -> (TcpStream, String) {
         let (mut stream, _) = self.origin.accept().await.expect("asked");
         let head = until(&mut stream, "\r\n\r\n").await;
@@ -80,13 +82,13 @@ fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// Counts the turns of the loop until `is_so` holds; `None`: it does not hold within `most`.
+/// Counts the turns of the loop until `is_so` holds; `None` if it does not hold within `most` turns.
 async fn turns_until(most: usize, mut is_so: impl FnMut() -> bool) -> Option<usize> {
     for turn in 0..most {
         if is_so() {
             return Some(turn);
         }
-        // The loop looks at the sockets before the test goes on.
+        // The loop polls the sockets before the test goes on.
         tokio::task::yield_now().await;
     }
     None
@@ -142,8 +144,8 @@ fn post(path: &str, more: &str) -> String {
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n";
 
-/// The origin's connection ends as soon as the client has gone, although the origin says nothing: for misses and
-/// passes, for answers in chunks and until the end of the connection, with and without `no-store`.
+/// The origin's connection ends as soon as the client has gone, although the origin says nothing: for misses
+/// and passes, for chunked answers and answers that end with the connection, with and without `no-store`.
 #[test]
 fn event_streams_end_at_their_clients_fin() {
     run(async {
@@ -163,7 +165,7 @@ fn event_streams_end_at_their_clients_fin() {
             let turns = turns_until(TURNS_AT_ONCE, || has_ended(&origin)).await;
             assert_at_once(turns, &format!("{request}{more}"));
         }
-        // Nothing but the head has come when the client resets or closes its connection.
+        // Only the head has been sent when the client resets or closes its connection.
         for is_reset in [true, false] {
             let mut client = scene.client().await;
             send(&mut client, &get("/silent", "")).await;
@@ -289,8 +291,8 @@ fn stored_fetches_go_on_without_their_clients() {
     });
 }
 
-/// The client that a fetch was begun for has gone. A second client waits for the answer, which turns out to be
-/// shareable: the fetch goes on.
+/// A fetch goes on after the client that began it has gone, if a second client waits for the answer and the
+/// answer turns out to be shareable.
 #[test]
 fn shared_fetches_go_on_for_who_waits() {
     run(async {
@@ -322,7 +324,7 @@ fn sites_may_end_all_exchanges_at_a_fin() {
     });
 }
 
-/// Bytes that a client sends behind a request that is being answered are its next requests.
+/// Bytes that a client sends behind a request under way are read as its next requests.
 #[test]
 fn requests_behind_a_slow_one_are_answered() {
     run(async {
@@ -345,8 +347,8 @@ fn requests_behind_a_slow_one_are_answered() {
     });
 }
 
-/// Many requests come together with the end of a chunked body. The answer arrives all the same: no more of them is kept
-/// than one read takes.
+/// Many requests that arrive together with the end of a chunked body do not lose the answer. No more of them
+/// is buffered than one read takes.
 #[test]
 fn much_behind_a_chunked_body_is_not_lost() {
     run(async {
@@ -376,8 +378,8 @@ fn much_behind_a_chunked_body_is_not_lost() {
     });
 }
 
-/// Client and origin take turns: each sends a piece when the other's piece has come. The request's body is in chunks,
-/// or of a told length.
+/// Client and origin alternate: each sends a piece once the other's piece has arrived. The request's body is
+/// chunked, or has a declared length.
 #[test]
 fn both_ways_at_once_over_http1() {
     run(async {
@@ -406,7 +408,8 @@ fn both_ways_at_once_over_http1() {
     });
 }
 
-/// A body larger than the sockets' buffers goes up and comes down at the same time: neither side waits for the other.
+/// A body larger than the sockets' buffers is uploaded and downloaded at the same time: neither side blocks
+/// the other.
 #[test]
 fn large_bodies_go_both_ways_at_once() {
     const BYTES: usize = 32 << 20;
@@ -471,8 +474,8 @@ fn both_ways_at_once_over_http2() {
     });
 }
 
-/// An origin that has answered and reads no more does not keep the answer from the client. A client that leaves ends
-/// both directions.
+/// An origin that has answered and reads no more does not delay the answer. A client that leaves ends both
+/// directions.
 #[test]
 fn the_rest_of_a_request_ends_with_its_answer() {
     run(async {
@@ -496,7 +499,7 @@ fn the_rest_of_a_request_ends_with_its_answer() {
     });
 }
 
-/// Opens `count` requests on a connection of HTTP/2, and returns the answers to come.
+/// Opens `count` requests on an HTTP/2 connection, and returns the futures of their answers.
 async fn slow_streams(client: TcpStream, count: usize, head: &str) -> Vec<h2::client::ResponseFuture> {
     let (sender, connection) = h2::client::handshake(client).await.expect("a connection");
     tokio::spawn(connection);
@@ -540,7 +543,7 @@ fn one_client_leaves_room(tasks: usize, bytes: usize, head: usize) {
                 origins.push(stream);
             }
             assert!((8..100).contains(&origins.len()), "{} are answered by tasks", origins.len());
-            // The other client asks over HTTP/1, then over HTTP/2.
+            // The other client sends a request over HTTP/1, then over HTTP/2.
             let mut other = scene.client().await;
             send(&mut other, &post("/mine", "Content-Length: 0\r\n")).await;
             let (mut origin, head) = scene.asked().await;

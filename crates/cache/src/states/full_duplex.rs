@@ -1,17 +1,17 @@
-//! *onward*: the rest of a request's body, sent to the origin while the answer comes back (full duplex, RFC 9113 §8.1,
-//! RFC 9112 §9.5).
+//! *onward*: sends the rest of a request's body to the origin while the answer comes back (full duplex, RFC
+//! 9113 §8.1, RFC 9112 §9.5).
 //!
 //! ```text
 //!   client ── poll_body ──▶ RequestHalf ──▶ origin          polled by the sender of the answer, while that waits
 //!   client ◀── Sink ◀── Cursor ◀── pump ◀── origin
 //! ```
-//! An origin may begin its answer before it has the whole request, as gRPC's bidirectional streams do, and waits for
-//! the rest. The rest goes on until the answer has ended; bytes that have not come by then are not sent on.
+//! An origin may begin its answer before it has the whole request, as with gRPC's bidirectional streams, and
+//! wait for the rest. The rest is forwarded until the answer has ended; bytes that arrive later are dropped.
 //!
-//! *Bounds:* one piece of the body at a time ([`READ_BYTES`](crate::deliver::downstream::READ_BYTES)), charged to the memory
-//! that clients make us [hold](crate::client::limits::client_budget); the limit on the size of the whole body. The pace of the body is not
-//! checked any more, because the client may wait for the answer. An exchange on which the origin sends nothing for
-//! `pipe_idle_time_max` ends.
+//! *Bounds:* one piece of the body at a time ([`READ_BYTES`](crate::deliver::downstream::READ_BYTES)),
+//! charged to the memory that [clients hold](crate::client::limits::client_budget); and the size limit of the
+//! whole body. The rate of the body is not checked any more, because the client may wait for the answer. An
+//! exchange on which the origin sends nothing for `pipe_idle_time_max` ends.
 
 use std::{
     sync::Arc,
@@ -32,22 +32,22 @@ use crate::{
     request::Request,
 };
 
-/// The client's side of a body that is sent on.
+/// Client's side of a body that is forwarded.
 pub(crate) trait BodySource {
-    /// Appends the bytes that come next to `into`; waits for at least one. False: the body is complete.
+    /// Appends the next bytes to `into`; waits for at least one. Returns false when the body is complete.
     fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, BodyError>>;
 
-    /// Trailer lines as they came, once the body is complete.
+    /// Returns the trailer lines as received, once the body is complete.
     fn trailers(&self) -> &[u8];
 }
 
-/// The way to the origin of the rest of a request's body.
+/// Forwarding of the rest of a request's body to the origin.
 pub(crate) struct Onward {
     half: RequestHalf,
     request: Arc<Request>,
     piece: Vec<u8>,
     held: ClientMemoryGuard,
-    /// The origin has all of the body, or takes no more of it.
+    /// The origin has the whole body, or takes no more of it.
     is_over: bool,
 }
 
@@ -57,10 +57,11 @@ impl Onward {
         Self { half, request, piece: Vec::new(), held: ClientMemoryGuard::nothing(), is_over: false }
     }
 
-    /// Sends the body's bytes on as they come. Ready when nothing more is to be sent, and at once from then on.
+    /// Forwards the body's bytes as they arrive. Ready when there is nothing more to send, and in each later
+    /// call.
     ///
     /// # Errors
-    /// [`BodyError`]: the client is gone, or its body breaks a rule.
+    /// [`BodyError`] if the client is gone, or its body breaks a rule.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -74,7 +75,7 @@ impl Onward {
                     return if is_held { Poll::Pending } else { Poll::Ready(Err(BodyError::Gone)) };
                 }
                 Poll::Ready(Ok(is_ended)) => self.is_over = is_ended,
-                // The origin has answered and reads no more; or it has gone, which its answer shows.
+                // The origin has answered and reads no more, or it is gone, which its answer shows.
                 Poll::Ready(Err(_)) => self.is_over = true,
             }
             if self.is_over {
@@ -97,7 +98,7 @@ impl Onward {
     }
 }
 
-/// The trailers that the origin is sent: none unless the body is in chunks.
+/// Returns the trailers for the origin; none unless the body is chunked.
 pub(crate) fn last(request: &Request, trailers: &[u8], is_chunked: bool) -> Vec<u8> {
     if !is_chunked {
         return Vec::new();

@@ -1,13 +1,14 @@
-//! What the origin says to a HEAD that was passed, beside what is stored (RFC 9111 §4.3.5).
+//! Validation of a stored response by the answer to a passed HEAD (RFC 9111 §4.3.5).
 //!
 //! ```text
 //!  HEAD ─ pass ─▶ origin ─ 200 ─▶ validators, length ──Message::Heard──▶ owner: the same as stored? ─ no ─▶ stale from now on
 //! ```
-//! HEAD is answered from what GET stored, and where that is stale, the origin is asked as for GET. Passed as it is goes only
-//! what the origin alone can judge (`If-Match`), or what asks that nothing of it is stored. Its answer says whether what is
-//! stored is still current. Where it is not, the next who asks has the origin asked. Where it is, the stored head stays as it
-//! is, although a younger one could be made: what is passed carries its client's cookies and fields that are in no key, and by
-//! them a client could choose what all others get.
+//! HEAD is answered from the stored answer to GET; if that is stale, the origin is asked as for GET. HEAD is
+//! passed only if it has a condition that only the origin can judge (`If-Match`), or asks for `no-store`. The
+//! origin's answer shows whether the stored response is still current. If not, the next request makes a
+//! fetch. If it is, the stored head is kept, although a newer one could be built: a passed request carries
+//! its client's cookies and fields that are in no key, and with them a client could choose what all others
+//! get.
 
 use std::sync::Arc;
 
@@ -26,11 +27,12 @@ use crate::{
     states::hit,
 };
 
-/// What is younger stays fresh, whatever is heard of it. By fields that are in no key a client could have the origin say
-/// something else each time; so it makes one hit in that time a fetch, and not each.
+/// Age in seconds below which a stored answer stays fresh, whatever a HEAD shows. With fields that are in no
+/// key a client could make the origin answer differently each time; so the client can turn one hit in this
+/// time into a fetch, and not every hit.
 const AGE_S_MIN: u64 = 10;
 
-/// Has what is stored compared with the answer to a request that was passed, if that says something of it.
+/// Compares the stored response with the answer to a passed request, if that answer allows a comparison.
 pub(crate) fn hear(request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
     if request.head().method == "HEAD" && answer.status == 200 {
         with_core_of(request, |core| compare(core, request, answer));
@@ -38,7 +40,8 @@ pub(crate) fn hear(request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
 }
 
 fn compare(core: &Core, request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
-    // Who goes past the store for who he is, or by his path, may be told what is stored for nobody.
+    // A request that bypasses the store because of its visitor or its path may get an answer that is stored
+    // for no client.
     let facts = core.facts_of(request);
     let is_passed =
         matches!(policy::recv(&facts), Recv::Pass(PassReason::Precondition | PassReason::NoStore));
@@ -64,7 +67,7 @@ fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-/// Makes stale what is stored for a request, if it is not what the origin has. Runs on the owner's core.
+/// Makes the response stored for a request stale, if it differs from the origin's. Runs on the owner's core.
 pub(crate) fn judge(core: &Core, heard: &HeadAnswer) {
     let HeadAnswer { request, .. } = heard;
     let core = &*core.of_request(request);
@@ -98,7 +101,7 @@ pub(crate) fn judge(core: &Core, heard: &HeadAnswer) {
     let new = NewHead { head: &head, extra: &extra, meta: meta.pack(), expires_s };
     match core.shard_mut().replace_head(hash, &key, new) {
         Ok(true) => core.count(Counter::HeardStale),
-        // It is gone by now.
+        // The object has been removed meanwhile.
         Ok(false) => {}
         Err(refused) => {
             core.count(Counter::of_refusal(refused));
@@ -107,7 +110,7 @@ pub(crate) fn judge(core: &Core, heard: &HeadAnswer) {
     }
 }
 
-/// Whether all validators that were heard, and the length, are those of what is stored.
+/// Returns whether all validators of the origin's answer, and its length, match the stored response.
 fn is_current(heard: &HeadAnswer, meta: &StoredMeta, head: &[u8], bytes: u64) -> bool {
     let stored = meta.validators(head);
     let is_tag = |said: &[u8]| {

@@ -1,8 +1,9 @@
-//! The hit path allocates nothing: counted on the loop's own thread, with a real client on a real socket.
+//! Test that the hit path allocates nothing, counted on the loop's own thread, with a real client on a real
+//! socket.
 //!
-//! The core runs on the test's thread, because allocations are counted by thread. The client is another thread. (Reads
-//! and writes a hit are counted from outside, by strace, in `tests/tests/it/syscalls.rs`. That no lock is taken is the
-//! lints' to see to: `Mutex` and `RwLock` are not to be named in this crate.)
+//! The core runs on the test's thread, because allocations are counted per thread. The client is another
+//! thread. (Reads and writes per hit are counted from outside, by strace, in `tests/tests/it/syscalls.rs`.
+//! Lints ensure that no lock is taken: they forbid `Mutex` and `RwLock` in this crate.)
 #![allow(clippy::disallowed_methods, reason = "a client that blocks")]
 
 use std::{
@@ -55,7 +56,7 @@ fn store(path: &str, body: &[u8], tail: &[u8]) {
     );
 }
 
-/// The host of what is stored under a path, which a site's has a port before.
+/// Returns the host for a path; a site's path begins with a port.
 fn host_before(path: &str) -> &'static str {
     if path.starts_with(':') { "x.site" } else { "site" }
 }
@@ -68,7 +69,7 @@ fn meta(head: &[u8], body: &[u8], status: u16) -> StoredMeta {
     let now_s = clock::unix_s();
     let is_spec = status == 0;
     StoredMeta {
-        // Age and ttl have as many digits at the test's end as at its beginning, however slow the machine is.
+        // Age and ttl keep their number of digits during the test, however slow the machine is.
         born_s: now_s - 2000,
         date_s: now_s - 2000,
         origin_ms: 200,
@@ -103,14 +104,14 @@ fn insert(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], meta: S
     });
 }
 
-/// Stores an answer and its twin.
+/// Stores an answer and its encoded variant.
 fn store_coded(path: &str, body: &[u8], coded: &[u8]) {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
     let meta = StoredMeta { flags: Flags::MAY_BE_CODED.with(Flags::NO_SET_COOKIE), ..meta(head, body, 200) };
     store_with_twin(path, head, body, meta, (Coding::Gzip, coded));
 }
 
-/// Stores an answer that its origin sent in a coding, and the twin that is decoded.
+/// Stores an answer that its origin sent encoded, and its decoded variant.
 fn store_decoded(path: &str, coded: &[u8], body: &[u8]) {
     let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
     let meta = StoredMeta {
@@ -140,7 +141,7 @@ fn store_with_twin(
     insert(twin, &key, &[], content, &[], of_twin);
 }
 
-/// Stores an answer that varies by Accept-Encoding, as it is for `gzip`.
+/// Stores the variant for `gzip` of an answer that varies by Accept-Encoding.
 fn store_variant(path: &str, body: &[u8]) {
     let mut key = Vec::new();
     assert!(key::of_url(&format!("http://{}{path}", host_before(path)), &SiteTable::default(), &mut key));
@@ -158,8 +159,8 @@ fn store_variant(path: &str, body: &[u8]) {
     put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
 }
 
-/// Sends `request` `times` times and reads as many answers, each of which must begin with `status` and be
-/// `answer_bytes` long (the length is learnt from the first).
+/// Sends `request` `times` times and reads as many answers, each of which must begin with `status` and be as
+/// long as the first.
 fn ask(stream: &mut TcpStream, request: &[u8], at_once: usize, times: usize, status: &str) {
     let batch = request.repeat(at_once);
     let mut buffer = vec![0; 1 << 20];
@@ -183,7 +184,7 @@ fn ask(stream: &mut TcpStream, request: &[u8], at_once: usize, times: usize, sta
     }
 }
 
-/// Length of the first answer, if it is whole.
+/// Returns the length of the first answer, if it is complete.
 fn whole_answer(bytes: &[u8], is_head: bool, status: &str) -> Option<usize> {
     let text = String::from_utf8_lossy(bytes);
     let head = text.find("\r\n\r\n")? + 4;
@@ -243,7 +244,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a site's rules have to do with, and find nothing to keep a hit back for.
+/// Requests to which a site's rules apply without preventing a hit.
 fn cases_of_a_site() -> Vec<Case> {
     let head = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\nHost: X.site:81\r\n{more}\r\n");
     let cookies = "Cookie: _ga=GA1.2.3; consent=yes; theme=night\r\n";
@@ -320,8 +321,8 @@ fn hits_without_allocations(scribe: Option<Scribe>) {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut allocations = Allocations::new().expect("the counting allocator");
-        // Before a purge, after one that is about others, and after bans: one that is remembered, one that is asked each
-        // time.
+        // Before a purge; after one of other objects; and after two bans: one whose result is remembered, and
+        // one that is evaluated each time.
         let ban = |text: &str| What::Ban(Ban::parse(text.as_bytes(), &[]).expect("an expression"));
         for (number, purges) in [
             vec![],
@@ -386,14 +387,14 @@ async fn measure(
     case: &Case,
     allocations: &mut Allocations,
 ) -> allocations::Counts {
-    // A `Notify` is the one signal whose receipt neither allocates nor frees.
+    // A `Notify` is the only signal whose receipt neither allocates nor frees.
     let told = Arc::new(tokio::sync::Notify::new());
     let tell = Arc::clone(&told);
     let (go, told_to_go) = std::sync::mpsc::channel();
     let (stop, told_to_stop) = std::sync::mpsc::channel::<()>();
     let (request, at_once, status) = (case.request.clone(), case.at_once, case.status);
     let client = std::thread::spawn(move || {
-        // A client that fails tells so too: the test must not wait for ever.
+        // A client that fails signals, too, so that the test does not wait for ever.
         let _failed = TellOnPanic(Arc::clone(&tell));
         let mut stream = TcpStream::connect(address).expect("a connection");
         ask(&mut stream, request.as_bytes(), at_once, WARM_UP / at_once * at_once, status);
@@ -410,7 +411,7 @@ async fn measure(
         http1::serve(Transport::plain(stream), Watch::new(), peer, Vec::new(), &member).await
     });
     told.notified().await;
-    // Errors of sending mean that the client has failed; joining it says how.
+    // A failed send means that the client has failed; joining it shows how.
     let _ = go.send(());
     allocations.mark().expect("this thread");
     told.notified().await;

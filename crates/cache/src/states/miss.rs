@@ -1,4 +1,5 @@
-//! *miss*: one fetch for all who want the same; look again where that turned out to be another variant.
+//! *miss*: one fetch for all requests for the same object, and a new lookup if that turned out to be another
+//! variant.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ use crate::{
     },
 };
 
-/// *miss*: what a fetch brings, one's own or somebody else's; or where to look instead.
+/// *miss*: answers with the result of a fetch, this request's own or another's, or looks up again.
 pub(crate) async fn miss(
     request: &Arc<Request>,
     anew: bool,
@@ -42,7 +43,7 @@ pub(crate) async fn miss(
     let Some(start) = fetch::ask(request, anew, alone, client).await else { return Step::Gone };
     match start {
         FetchOutcome::Body { response, cursor, collapsed } => {
-            // Who joined may have asked after a purge that it began before.
+            // A request that joined a fetch may have come after a purge that the fetch began before.
             let misfit = || {
                 with_core_of(request, |core| {
                     let (facts, cookies) = (core.facts_of(request), core.config.cookies);
@@ -53,13 +54,13 @@ pub(crate) async fn miss(
             };
             let misfit = if collapsed { misfit() } else { None };
             if misfit == Some(Misfit::Stale) {
-                // The request would wait for the next answer in vain, too.
+                // Waiting for the next fetch would be in vain, too.
                 let look = Look { alone: true, ..Look::of(Trust::Fresh, None) };
                 return look_again(request, anew, fwd, look);
             }
             if misfit.is_none() && is_far_behind(request, &response) {
-                // A pass has the origin send the range alone. The answer that has begun is given up with its
-                // connection.
+                // A pass makes the origin send only the range. The answer that has begun is dropped, and its
+                // connection closed.
                 with_core(|core| core.count(Counter::WideRanges));
                 return Step::Then(State::Pass(Some(RANGE_ALONE)));
             }
@@ -88,24 +89,24 @@ pub(crate) async fn miss(
             with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
             return look_again(request, anew, fwd, Look::of(Trust::StandIn, None));
         }
-        // (The last two are said of blocks alone.)
+        // (The last two occur only for slices.)
         FetchOutcome::Alone | FetchOutcome::OtherVersion | FetchOutcome::NoBlock => {
             return Step::Then(State::Pass(None));
         }
         FetchOutcome::Failed(error) => return Step::Then(State::OriginFailed(error)),
     }
-    // It may be stored by now, perhaps under the key of a variant.
+    // The object may be stored by now, perhaps under the key of a variant.
     look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
 }
 
-/// The detail in Cache-Status of a range that the origin was asked for by itself, because the whole is not stored.
+/// Detail in Cache-Status for a range that was fetched by itself, because the whole is not stored.
 pub(crate) const RANGE_ALONE: &str = "range-alone";
 
-/// Bytes of an answer that may be read and dropped to reach a range in it.
+/// Most bytes of an answer that are read and dropped to reach a range in it.
 const SKIPPED_BYTES_MAX: u64 = slice::BLOCK_BYTES;
 
-/// Returns whether a request asks for a range so far into an answer which is not stored that all bytes before it would
-/// be read for nothing.
+/// Returns whether a request asks for a range so far into an answer which is not stored that too many bytes
+/// before it would be read for nothing.
 fn is_far_behind(request: &Request, response: &Response) -> bool {
     if response.is_stored() || request.is_of_peer || request.block.is_some() {
         return false;
@@ -116,13 +117,14 @@ fn is_far_behind(request: &Request, response: &Response) -> bool {
     matches!(verdict, Verdict::Partial { first, .. } if first > SKIPPED_BYTES_MAX)
 }
 
-/// Shows what is stored although it is stale, where that is allowed if the origin fails: it is not to be asked.
+/// Serves a stale object if it is allowed when the origin fails, because the origin is not to be asked.
 pub(crate) fn stand_in(request: &Arc<Request>, fwd: Fwd) -> Step {
     look_again(request, false, fwd, Look::of(Trust::StandIn, None))
 }
 
-/// Whether an answer that is being stored has a coding that the client does not accept, and which may be undone. What is
-/// stored for others and not for this client, because it has cookies, it would not find.
+/// Returns whether an answer that is being stored has a coding that the client does not accept, and that may
+/// be removed. Returns false for an answer that this client may not share because of its cookies: a new
+/// lookup would not find it.
 fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
     let flags = response.meta.flags;
     let is_shared = || {
@@ -139,12 +141,13 @@ fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
         && is_shared()
 }
 
-/// Bytes of the longest content that is decoded.
+/// Returns the length of the longest content that is decoded.
 fn bytes_max() -> u64 {
     with_core(|core| core.config.compress.bytes_max)
 }
 
-/// *decode*: waits until the object that was found has been decoded, and looks again. `is_last`: it has done so before.
+/// *decode*: waits until the object has been decoded, and looks up again. `is_last`: the request has already
+/// waited once.
 pub(crate) async fn decode(request: &Arc<Request>, undecoded: DecodeFirst, fwd: Fwd, is_last: bool) -> Step {
     let DecodeFirst { trust, said, set_cookie, refresh } = undecoded;
     let as_sent = !encoded_variants::decode(request).await || is_last;
@@ -162,16 +165,16 @@ pub(crate) async fn decode(request: &Arc<Request>, undecoded: DecodeFirst, fwd: 
     }
 }
 
-/// How a request looks once more.
+/// Parameters of a second lookup.
 struct Look {
     trust: Trust,
-    /// What Cache-Status says, where it is known already.
+    /// Value for Cache-Status, if known already.
     said: Option<CacheStatus>,
-    /// What is not decoded by now is sent as its origin sent it.
+    /// An object that is still not decoded is sent as its origin sent it.
     as_sent: bool,
-    /// `Set-Cookie` lines that the answer gets beside those of its head.
+    /// `Set-Cookie` lines that the answer gets in addition to its head.
     set_cookie: Vec<u8>,
-    /// The request waits for no other request's fetch, if it is a miss again.
+    /// The request joins no other request's fetch if it misses again.
     alone: bool,
 }
 
@@ -181,7 +184,8 @@ impl Look {
     }
 }
 
-/// Looks a request up once more, as the hit path does. What the origin was asked about is no hit, whoever has the bytes.
+/// Looks a request up again, as the hit path does. After the origin was asked this is not reported as a hit,
+/// even if the store has the bytes.
 fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step {
     let Look { trust, said, as_sent, set_cookie, alone: is_alone } = look;
     with_core_of(request, |core| {
@@ -226,7 +230,7 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
     })
 }
 
-/// What Cache-Status says of a stored answer about which the origin was asked (RFC 9211 §2.2, §2.3).
+/// Returns the Cache-Status of a stored answer about which the origin was asked (RFC 9211 §2.2, §2.3).
 fn after_asking(status: CacheStatus, fwd: Fwd, trust: Trust) -> CacheStatus {
     match trust {
         Trust::Fresh => status,
@@ -235,8 +239,8 @@ fn after_asking(status: CacheStatus, fwd: Fwd, trust: Trust) -> CacheStatus {
     }
 }
 
-/// The answer that a response from the origin is to one request. Conditions and ranges that were kept from the origin
-/// are applied here; what was passed took its own there.
+/// Builds the answer to one request from an origin's response. Conditions and ranges that were not forwarded
+/// are applied here; for a passed request the origin has applied them.
 pub(crate) fn of_response(
     request: &Request,
     response: Arc<Response>,
@@ -261,14 +265,14 @@ pub(crate) fn of_response(
     };
     let has_content = head.method != "HEAD" && !is_bodiless(response.meta.status);
     let (lines, length, range) = match verdict {
-        // As a hit would answer.
+        // Answers as a hit does.
         Verdict::Unsatisfiable { complete } => return Err(Fault::RangeNotSatisfiable { complete }),
         Verdict::NotModified => (Lines::NotModified, Length::None, None),
         Verdict::Partial { first, last, complete } => {
             (Lines::Partial, Length::Part { first, last, complete }, Some((first, Some(last + 1))))
         }
         Verdict::Whole if is_bodiless(response.meta.status) => (Lines::All, Length::None, None),
-        // Of what is still arriving, several ranges are all of it.
+        // Several ranges of a response that is still arriving are answered with the whole.
         Verdict::Whole | Verdict::Several { .. } => match response.length {
             Some(bytes) => (Lines::All, Length::Exact(bytes), Some((0, Some(bytes)))),
             None => (Lines::All, Length::Unknown, Some((0, None))),
@@ -305,7 +309,8 @@ pub(crate) fn of_response(
     })
 }
 
-/// The coding that the client has of a response, which may be sent in it, or without the one that it came in.
+/// Returns the coding of a response that the client already has, if the response may be sent encoded or
+/// decoded.
 fn coding_had(response: &Response, headers: &Headers<'_, '_>) -> Option<Coding> {
     if !response.meta.is_negotiated() {
         return None;

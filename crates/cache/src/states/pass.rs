@@ -1,11 +1,11 @@
-//! *pass*: a request that goes to the origin past the store, with its body, and an answer for its client only; and one that asks for
-//! a WebSocket.
+//! *pass*: sends a request with its body to the origin, without the store, and the answer to its client only.
+//! Also the request for a WebSocket.
 
 use std::{sync::Arc, time::Duration};
 
 use engine::cores::clock;
 use wire::http1::{
-    framing::{Answered, Framing},
+    framing::{Framing, RequestKind},
     known::KnownHeader,
 };
 
@@ -41,10 +41,12 @@ use crate::{
     },
 };
 
-/// How long a client may send nothing of its request's body before the exchange gives its place to others.
+/// Time for which a client may send nothing of its request's body before the exchange gives its slot to other
+/// requests.
 const UPLOAD_SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// *pass*: this very request goes to the origin, and its answer to this client only. `None`: the client is gone.
+/// *pass*: sends exactly this request to the origin, and the answer to this client only. `None` if the client
+/// is gone.
 pub(crate) async fn pass(
     request: &Arc<Request>,
     fwd: Fwd,
@@ -70,7 +72,7 @@ pub(crate) async fn pass(
         head: &head,
         wanted: OriginNeed::Passing,
         client: request.client(),
-        answered: Answered::of_method(method),
+        answered: RequestKind::of_method(method),
         is_idempotent: is_idempotent(method),
         why: "pass",
         trace: request.trace.as_ref(),
@@ -101,8 +103,8 @@ pub(crate) async fn pass(
     Some(arrived_for(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
 }
 
-/// Returns whether the tag in `If-Range`, although it ends like one of ours, is the tag of the stored object, and so
-/// the origin's own.
+/// Returns whether the tag in `If-Range` is the stored object's own, and so the origin's, although it ends in
+/// one of our suffixes.
 fn has_range_tag(core: &Core, request: &Request) -> bool {
     let head = request.head();
     let Some(said) = head.known(KnownHeader::IfRange).filter(|_| is_part_marked(&head.headers)) else {
@@ -117,7 +119,7 @@ fn has_range_tag(core: &Core, request: &Request) -> bool {
     meta.etag_of(&stored) == Some(said)
 }
 
-/// *pipe*: the same, for a request that asks for a WebSocket.
+/// *pipe*: passes a request for a WebSocket to the origin.
 pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream) -> Option<Step> {
     with_core(|core| core.count(Counter::Passes));
     let nonce = match websocket_handshake::nonce_of(request) {
@@ -131,7 +133,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
         head: &head,
         wanted: OriginNeed::Switching,
         client: request.client(),
-        answered: Answered::of_method("GET"),
+        answered: RequestKind::of_method("GET"),
         is_idempotent: false,
         why: "pipe",
         trace: request.trace.as_ref(),
@@ -154,7 +156,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     }
 }
 
-/// What may stand in for what others ask for does so, while the origin cannot be reached.
+/// Handles a failed pass. While the origin is unreachable, stored answers are served to other requests.
 fn failed(request: &Request, error: OriginError) -> Step {
     if error.is_unreachable() {
         with_core_of(request, |core| core.sites.group(request.site).failed(clock::monotonic_ms()));
@@ -162,7 +164,7 @@ fn failed(request: &Request, error: OriginError) -> Step {
     Step::Then(State::OriginFailed(error))
 }
 
-/// What becomes of the answer to a request that was passed.
+/// Handles the answer to a passed request.
 async fn arrived_for(
     request: &Arc<Request>,
     arrived: Box<AnswerHead>,
@@ -184,17 +186,17 @@ async fn arrived_for(
     }
 }
 
-/// RFC 9110 §9.2.2; what is not known may be anything.
+/// Returns whether a method is idempotent (RFC 9110 §9.2.2); unknown methods are not.
 fn is_idempotent(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE")
 }
 
-/// A request's body on its way to the origin, a buffer at a time: whoever is slower holds the other back.
+/// Upload of a request's body to the origin, one buffer at a time: the slower side holds up the other.
 struct Upload<'a, D> {
     request: &'a Request,
     client: &'a mut D,
     limits: &'a Limits,
-    /// Some of it was taken from the client.
+    /// Some of the body was taken from the client.
     has_begun: bool,
 }
 
@@ -241,7 +243,7 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
             let part = if more { Part::Bytes(&piece) } else { Part::End(&trailers) };
             let handed = exchange.send_body(part, is_chunked, limits).await.map_err(SendError::Origin)?;
             piece.clear();
-            // The last part may cross with the answer to the whole.
+            // The last part may cross with the answer to the whole request.
             if handed == SendResult::Answered || !more {
                 return Ok(handed);
             }

@@ -1,20 +1,20 @@
-//! *pipe*: a WebSocket (RFC 6455) through to its origin.
+//! *pipe*: a WebSocket (RFC 6455) between a client and its origin.
 //!
 //! ```text
 //!   request ─▶ switch: a connection of its own, the request with its Upgrade ─▶ 101 ─▶ bytes both ways ─▶ the end of either
 //!                                                       │ any other answer
 //!                                                       ▼ is the request's, as one that was passed
 //! ```
-//! Nothing of what the client sends behind its request goes on before the origin has said 101: until then it would be
-//! another request to it. WebSocket is the only protocol that is asked for; `h2c` among others would be a way past every
-//! rule here.
+//! Bytes that the client sends behind its request are held back until the origin has answered 101: until then
+//! it would take them for another request. WebSocket is the only protocol that may be switched to; `h2c`, for
+//! one, would be a way around every rule here.
 //!
-//! Where the data lives: what one side sends is read into the scratch of the thread, where the other takes it; what it does
-//! not take waits in the lane, and nothing more is read on that side meanwhile. *Bounds:* a lane holds what one read
-//! brought ([`READ_BYTES`], or a stream's window of HTTP/2), and both count among what clients make us
-//! [hold](crate::client::limits::client_budget); pipes are counted among the origin's lasting answers, and one for which there is no room there is
-//! answered 503; one on which nothing moves for `pipe_idle_time_max`, or whose reader takes nothing for
-//! `send_stall_max`, ends. A drain ends them: whoever was connected connects anew.
+//! *Memory:* bytes of one side are read into the thread's scratch buffer and written to the other side. Bytes
+//! that it does not take wait in the lane, and that side is not read meanwhile. *Bounds:* a lane holds the
+//! bytes of one read ([`READ_BYTES`], or an HTTP/2 stream's window), and both lanes are charged to the memory
+//! that [clients hold](crate::client::limits::client_budget). Pipes count among the origin's lasting answers;
+//! one for which there is no room is answered 503. A pipe ends if nothing moves for `pipe_idle_time_max`, or
+//! its client takes nothing for `send_stall_max`. A drain ends all pipes; their clients connect again.
 
 use std::{
     cell::RefCell,
@@ -40,18 +40,18 @@ use crate::{
     origin::{Line, Permit},
 };
 
-/// Read at once of one side.
+/// Bytes read at once from one side.
 const READ_BYTES: usize = 16 << 10;
-/// Reads of one turn; then it is the others'.
+/// Most reads in one turn of the loop, after which other tasks run.
 const TURN_READS_MAX: usize = 16;
-/// How often it is looked whether a pipe has idled for too long, or a drain ends it.
+/// Interval of the checks for an idle pipe, and for a drain.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// Whether a request asks for a WebSocket (RFC 6455 §4.1).
+/// Returns whether a request asks for a WebSocket (RFC 6455 §4.1).
 #[inline]
 pub(crate) fn is_asked_for(head: &RequestHead<'_, '_>) -> bool {
     head.headers.has(KnownHeader::Upgrade) && asks(head)
@@ -67,45 +67,45 @@ fn asks(head: &RequestHead<'_, '_>) -> bool {
         && head.headers("connection").any(is_upgrade)
 }
 
-/// What an origin has switched to another protocol.
+/// A connection that an origin has switched to another protocol.
 pub(crate) struct Pipe {
     pub(crate) line: Line,
     pub(crate) permit: Permit,
-    /// The head of its 101: a status line and field lines, without those for one hop.
+    /// Head of the 101 response: a status line and field lines, without hop-by-hop fields.
     pub(crate) head: Vec<u8>,
-    /// What came behind it.
+    /// Bytes that came after the head.
     pub(crate) early: Vec<u8>,
 }
 
-/// The client's side.
+/// Client's side of a pipe.
 pub(crate) trait Duplex: Send {
-    /// Appends what came, waits for at least one byte; 0: nothing follows.
+    /// Appends received bytes; waits for at least one. 0 means the end.
     fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, SinkError>>;
 
     /// Sends as many bytes as the client takes; waits for at least one.
     fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, SinkError>>;
 
-    /// Waits until what was taken is on its way.
+    /// Waits until the bytes taken so far are flushed.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>>;
 }
 
-/// How a pipe ended.
+/// Reason for the end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// A side has said that nothing follows, or a drain did; all that came before was passed on.
+    /// A side has closed, or a drain ended the pipe; all bytes before were forwarded.
     Closed,
     /// A side is gone.
     Gone,
-    /// Nothing moved for too long.
+    /// No byte moved for too long.
     Idle,
     /// The client did not read.
     Stalled,
-    /// The client would have made us hold more than it may.
+    /// The client has used up its memory budget.
     Full,
 }
 
 impl End {
-    /// What the log says of it, where it is not what its sides wanted.
+    /// Returns the log's word for an end that neither side wanted.
     pub(crate) const fn word(self) -> Option<&'static str> {
         match self {
             Self::Closed => None,
@@ -117,14 +117,14 @@ impl End {
     }
 }
 
-/// Bytes on their way in one direction.
+/// Bytes under way in one direction.
 struct Lane {
     waiting: Vec<u8>,
     at: usize,
     held: ClientMemoryGuard,
-    /// Nothing follows them.
+    /// The sending side has closed.
     is_ended: bool,
-    /// When some of them went on last.
+    /// Time at which bytes moved last.
     moved: Instant,
 }
 
@@ -138,7 +138,7 @@ impl Lane {
         self.at == self.waiting.len()
     }
 
-    /// Some of them went on; memory that is not needed goes back.
+    /// Accounts for forwarded bytes, and frees memory that is not needed any more.
     fn passed(&mut self, bytes: usize) {
         self.at += bytes;
         self.moved = clock::now();
@@ -148,7 +148,7 @@ impl Lane {
         }
     }
 
-    /// What one side brought and the other did not take at once.
+    /// Keeps bytes that the other side did not take at once.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), End> {
         self.waiting.extend_from_slice(bytes);
         self.count()
@@ -160,7 +160,7 @@ impl Lane {
 }
 
 impl Pipe {
-    /// Passes bytes on until one side ends; `early` is what the client has sent behind its request.
+    /// Forwards bytes until one side ends; `early` holds the bytes that the client sent behind its request.
     pub(crate) async fn run(self, early: Vec<u8>, client: &mut impl Duplex) -> End {
         let Self { line, permit: _permit, early: answered, head: _ } = self;
         let _open = OpenPipe::new();
@@ -183,7 +183,7 @@ impl Pipe {
         })
         .await;
         count(end);
-        // It may have gone before.
+        // The origin may have gone before.
         let _ = flow.origin.shutdown().await;
         end
     }
@@ -191,7 +191,7 @@ impl Pipe {
 
 fn count(end: End) {
     let counter = match end {
-        // Who opened too much was counted there.
+        // A full budget is counted where it is exceeded.
         End::Closed | End::Full => return,
         End::Gone => Counter::PipesBroken,
         End::Idle => Counter::PipesIdle,
@@ -200,7 +200,7 @@ fn count(end: End) {
     with_core(|core| core.count(counter));
 }
 
-/// Both directions.
+/// Both directions of a pipe.
 struct Flow {
     origin: Line,
     up: Lane,
@@ -208,7 +208,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// Passes on what there is.
+    /// Forwards the available bytes.
     fn poll(&mut self, cx: &mut Context<'_>, client: &mut impl Duplex) -> Poll<End> {
         for _ in 0..TURN_READS_MAX {
             let down = self.poll_down(cx, client);
@@ -223,7 +223,7 @@ impl Flow {
         Poll::Pending
     }
 
-    /// The end, once one side has said so and the other has all that came before.
+    /// Ends the pipe once one side has closed and the other has all bytes from before.
     fn poll_end(&mut self, cx: &mut Context<'_>, client: &mut impl Duplex) -> Poll<End> {
         let is_over = |lane: &Lane| lane.is_ended && lane.is_empty();
         let is_end = is_over(&self.down) || is_over(&self.up) && self.down.is_empty();
@@ -233,7 +233,7 @@ impl Flow {
         Poll::Ready(End::Closed)
     }
 
-    /// From the origin to the client, a step; whether there may be another.
+    /// Forwards one step from the origin to the client. Returns whether another step may follow.
     fn poll_down(&mut self, cx: &mut Context<'_>, client: &mut impl Duplex) -> Result<bool, End> {
         let lane = &mut self.down;
         if !lane.is_empty() {
@@ -272,7 +272,7 @@ impl Flow {
         })
     }
 
-    /// From the client to the origin, likewise.
+    /// Forwards one step from the client to the origin. Returns whether another step may follow.
     fn poll_up(&mut self, cx: &mut Context<'_>, client: &mut impl Duplex) -> Result<bool, End> {
         let lane = &mut self.up;
         if lane.is_empty() {
@@ -299,7 +299,7 @@ impl Flow {
         }
     }
 
-    /// Whether it has to end although neither side does.
+    /// Returns the reason for which the pipe must end although neither side has closed.
     fn look(&self, idle_max: Duration, stall_max: Duration) -> Option<End> {
         let now = clock::now();
         if with_core(|core| core.draining.get()) {
@@ -313,7 +313,7 @@ impl Flow {
     }
 }
 
-/// A pipe that is counted while it lasts.
+/// Guard that counts an open pipe.
 struct OpenPipe;
 
 impl OpenPipe {

@@ -1,11 +1,11 @@
-//! *purge*: dropping an object with all its variants, wherever it is; and what is purged by a tag, softly, or all of it
-//! ([`invalidations`](crate::purging::invalidations)).
+//! *purge*: drops an object with all its variants, on whichever core it is; and purges by tag, soft purges,
+//! and purges of everything ([`invalidations`](crate::purging::invalidations)).
 
 use std::sync::atomic::Ordering;
 
 use engine::store::Hash;
 use tokio::{sync::oneshot, time::Instant};
-use wire::{filter::Quoted, http1::url::Scheme};
+use wire::{filter::QuotedValue, http1::url::Scheme};
 
 use crate::{
     core::{Core, CoreBusy, Message, RING_PAUSE, RING_WAIT_MAX, UnlinkOutcome, with_core, with_core_of},
@@ -25,15 +25,15 @@ use crate::{
     states::synth::{synth, text},
 };
 
-/// The scheme of `Authorization` that carries a token (RFC 6750).
+/// Scheme of `Authorization` that carries a token (RFC 6750).
 const BEARER: &[u8] = b"bearer ";
 const UNAVAILABLE: &str = "503 Service Unavailable";
 const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
 
 const NOT_EVERYWHERE: &str = "Not purged everywhere: a core has too much to do. Try again.\n";
 
-/// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks and who says the
-/// token: behind a proxy on this machine every stranger comes from loopback.
+/// *purge*: drops what a request asks for. On the visitors' port only listed networks and holders of the
+/// token may purge: behind a proxy on this machine every stranger comes from loopback.
 pub(crate) async fn purge(request: &Request) -> Answer<'static> {
     if !with_core_of(request, |core| may_purge(core, request)) {
         with_core(|core| core.count(Counter::PurgesForbidden));
@@ -64,8 +64,8 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
     }
 }
 
-/// Carries out a purge in a task of its own: some who purge write their request and are gone, as older versions of
-/// Magento. That the other accelerators were not told of it is said before anything else.
+/// Carries out a purge in a task of its own, because some senders write their request and close, such as
+/// older versions of Magento. A failed broadcast to the other accelerators takes precedence in the answer.
 async fn carried_out(
     purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + Send + 'static,
 ) -> Answer<'static> {
@@ -79,25 +79,26 @@ async fn carried_out(
     }
 }
 
-/// Tells the other accelerators, where there are any; returns when they will hear of it.
+/// Broadcasts a purge to the other accelerators, if there are any; returns when they are certain to receive
+/// it.
 ///
 /// # Errors
-/// Why they will not.
+/// The reason for which they will not.
 async fn told_abroad(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
     let abroad = with_core(|core| core.among.abroad.clone());
     let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
     abroad.tell(what, is_soft).await
 }
 
-/// What a request asks to have purged.
+/// A purge, as a request asks for it.
 struct PurgeOrder {
-    /// And whether softly; `None`: the object under its address.
+    /// Objects to purge, and whether softly; `None` for the object under the request's address.
     what: Option<(What, bool)>,
-    /// The same, as others are told it; `None`: there are none.
+    /// Broadcast form of the purge; `None` without other accelerators.
     told: Option<Invalidate>,
 }
 
-/// Whether the sender of a request may purge. A token that is wrong is worse than none.
+/// Returns whether the sender of a request may purge. A wrong token is refused even where no token is needed.
 fn may_purge(core: &Core, request: &Request) -> bool {
     let head = request.head();
     if let Some(token) = &core.config.purge_token {
@@ -128,10 +129,10 @@ fn warn_of_token(core: &Core, request: &Request) {
     }
 }
 
-/// What a request asks to have purged.
+/// Reads the purge that a request asks for.
 ///
 /// # Errors
-/// What its sender is told.
+/// The text of the answer to the sender.
 fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     let head = request.head();
     let PurgeTarget { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
@@ -145,8 +146,8 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
             Some((What::Tags(tags.collect()), is_soft))
         }
         Purge::Tagged(pattern) => {
-            // Whoever sends what is no pattern at all has made a mistake, and is told where.
-            let text = format!("req.url ~ {}", Quoted(pattern));
+            // A sender of an invalid pattern has made a mistake, and the answer shows where.
+            let text = format!("req.url ~ {}", QuotedValue(pattern));
             Ban::parse(text.as_bytes(), &core.config.tags).map_err(|fault| {
                 format!("Nothing was purged: {fault}.\n\n{}\n", fault.marked(text.as_bytes()))
             })?;
@@ -163,12 +164,13 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     Ok(PurgeOrder { what, told })
 }
 
-/// A purge as it is told to others, whose hashes are not ours.
+/// Converts a purge to the form of a broadcast, because other accelerators have other hashes.
 fn as_told(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match what {
         Purge::Address => Invalidate::Url(key::as_url(primary)),
-        // Tags are compared byte by byte, and told as text: one that is none is about all that has tags.
+        // Tags are compared byte by byte, but broadcast as text. If one is not UTF-8, everything with tags is
+        // purged.
         Purge::Tags(tags) if tags.iter().any(|tag| str::from_utf8(tag).is_err()) => Invalidate::Tagged,
         Purge::Tags(tags) => Invalidate::Tags(tags.iter().map(|tag| text(tag)).collect()),
         Purge::Tagged(_) => Invalidate::Tagged,
@@ -209,12 +211,12 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
     }
 }
 
-/// Asks the core that owns an object to drop it. With `lasting`, the object does not come back after a crash either
-/// when this returns (at a start that still reads the file, this waits until the file has been read); without, nothing
-/// waits for the disk.
+/// Asks the core that owns an object to drop it. With `lasting`, the function returns once the object will
+/// not come back even after a crash (at a start that still reads the file, it waits until the file has been
+/// read). Without, nothing waits for the disk.
 ///
 /// # Errors
-/// The ring to that core stayed full for [`RING_WAIT_MAX`].
+/// [`CoreBusy`] if the ring to that core stayed full for [`RING_WAIT_MAX`].
 pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<UnlinkOutcome, CoreBusy> {
     let hash = with_core(|core| core.store.hash(&key));
     let (done, answer) = oneshot::channel();
@@ -255,10 +257,10 @@ pub(crate) fn unlink(
     hit_for_miss::forget(core, key);
     let under_way = core.in_flight.borrow_mut().forget(key);
     let mut shard = core.shard_mut();
-    // The file has not been read yet: if it has the object, that is dropped too.
+    // The file has not been read yet: if it has the object, that is dropped, too.
     let is_warming = shard.is_warming();
     let was_there = shard.unlink(hash, key) || under_way || is_warming;
-    // The client that purges may be gone: the object is dropped all the same.
+    // The requesting client may be gone; the object is dropped all the same.
     if !lasting {
         if core.peers.is_some() {
             core.changed_here.set(hash, true);
@@ -284,7 +286,7 @@ mod tests {
     use super::*;
     use crate::{core::test_core, request::key, site::SiteTable};
 
-    /// A key that the other core owns.
+    /// Returns a key that the other core owns.
     fn of_the_other() -> Vec<u8> {
         let mut key = Vec::new();
         (0..)
@@ -318,7 +320,7 @@ mod tests {
 
         let mut told = Vec::new();
         let other = async {
-            // It has asked, and waits.
+            // The task has sent its message, and waits.
             tokio::time::sleep(RING_PAUSE).await;
             while !told.iter().any(|told| matches!(told, Message::Unlink { key: of, .. } if *of == key)) {
                 inboxes[1].try_recv_batch(&mut told);

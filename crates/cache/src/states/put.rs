@@ -1,4 +1,4 @@
-//! An answer that is stored whole, from whichever core has it: what POST brought, where that is what GET would bring.
+//! Stores a complete answer from any core: the answer to a POST that is also the answer to a later GET.
 
 use engine::store::{BodyLength, NewObject};
 
@@ -10,7 +10,8 @@ use crate::{
     request::Request,
 };
 
-/// Stores an answer under a request's address. What cannot be told to its owner just now is not stored; GET fetches it.
+/// Stores an answer under a request's address. If its owner cannot be reached now, it is not stored; a later
+/// GET fetches it.
 pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_s: u32, body: &[u8]) {
     let key = request.primary().to_vec();
     core.book.ports.note(&key);
@@ -31,10 +32,10 @@ pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_
     }
 }
 
-/// On the owner's core.
+/// Stores the answer. Runs on the owner's core.
 pub(crate) fn store(core: &Core, put: &StoreRequest) {
     let StoreRequest { hash, key, head, extra, meta, body, expires_s } = put;
-    // A fetch under way began before the change, and its answer is of then.
+    // A fetch under way began before the change, so its answer is outdated.
     core.in_flight.borrow_mut().forget(key);
     if StoredMeta::unpack(meta).is_none_or(|meta| core.invalidations.has_walked_past(meta.bans)) {
         return;

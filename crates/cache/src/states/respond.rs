@@ -1,4 +1,4 @@
-//! Requests that are not hits: from state to state until there is an answer.
+//! Requests that are not hits: passes a request from state to state until there is an answer.
 //!
 //! ```text
 //!            ┌──────────────────────── hit::answer ───────────────────────┐
@@ -8,8 +8,9 @@
 //!            ▼               ▼                ▼             ▼             ▼
 //!          Answer          Answer           Answer        Answer        Answer        ──▶ http1::deliver
 //! ```
-//! Beside them: `Blocks` and `MultipartRanges` answer from what is stored in blocks, `Decode` goes back to `hit::answer` once what it
-//! found has been decoded, `ToHttps` sends elsewhere, and `Pipe` is a WebSocket, which ends in no answer but in bytes both ways.
+//! Besides these, `Blocks` and `MultipartRanges` answer from stored slices, `Decode` goes back to
+//! `hit::answer` once the object has been decoded, `ToHttps` redirects, and `Pipe` is a WebSocket, which ends
+//! in bytes both ways instead of an answer.
 //!
 //! The states know neither each other nor the client: each is a function from a request to a [`Step`].
 
@@ -45,20 +46,20 @@ use crate::{
     },
 };
 
-/// What Cache-Status says of an object on the file of which no more parts could be read just then.
+/// Detail in Cache-Status for an object on the file when no more parts could be read at that time.
 const PARTS_BUSY: &str = "parts-busy";
 
-/// How often a request looks again after another fetch turned out not to fit it; then it is passed.
+/// Most lookups of a request whose joined fetches turn out not to fit it; after that it is passed.
 const LOOKS_MAX: usize = 3;
 
-/// What a request comes to.
+/// Final result of a request.
 pub(crate) enum Response {
     Answer(Box<Answer<'static>>),
     /// A WebSocket.
     Pipe(Box<Pipe>),
 }
 
-/// Answers a request that was not a hit; `None`: its client is gone.
+/// Answers a request that was not a hit; `None` if its client is gone.
 pub(crate) async fn respond(
     request: &Arc<Request>,
     state: State,
@@ -120,7 +121,7 @@ pub(crate) async fn respond(
                         };
                         let mut answer = Answer { body, ..answer };
                         if !was_stored {
-                            // Its head was there, and not what is wanted of its content (RFC 9211 §2.2).
+                            // The head was stored, but not the wanted part of the content (RFC 9211 §2.2).
                             let fwd = if is_miss { fwd } else { Fwd::Partial };
                             is_miss = true;
                             answer.cache_status = Some(CacheStatus { stored: true, ..CacheStatus::fwd(fwd) });
@@ -156,7 +157,7 @@ pub(crate) async fn respond(
         };
         match step {
             Step::Answer(answer) => {
-                // What the store had after all was counted as the hit that it is.
+                // An object that the store had after all was counted as a hit.
                 if is_miss && !answer.is_hit() {
                     with_core(|core| {
                         core.count(Counter::Misses);
@@ -179,12 +180,13 @@ pub(crate) async fn respond(
     }
 }
 
-/// Whether an origin is asked for it.
+/// Returns whether a state asks an origin.
 const fn costs_work(state: &State) -> bool {
     matches!(state, State::Miss { only_if_cached: false, .. } | State::Pass(_) | State::Pipe)
 }
 
-/// The state that a request goes on to, if its class of visitors may cost the origin as much.
+/// Returns the next state of a request: the given one if the budget of the client's class allows its cost to
+/// the origin.
 fn allowed(request: &Request, state: State) -> State {
     if !costs_work(&state) {
         return state;
@@ -196,7 +198,7 @@ fn allowed(request: &Request, state: State) -> State {
     }
 }
 
-/// Says in Cache-Status what a client may have hoped for and we do not do: no other protocol than HTTP is forwarded.
+/// Notes in Cache-Status that an upgrade was not forwarded: no other protocol than HTTP is.
 fn say_what_is_not_done(request: &Request, answer: &mut Answer<'static>) {
     if let Some(CacheStatus { outcome: Outcome::Fwd(_), detail, .. }) = &mut answer.cache_status
         && request.head().headers.has(KnownHeader::Upgrade)

@@ -1,4 +1,4 @@
-//! The states that a request passes through, as values: which one comes next, and with what.
+//! States that a request passes through, as values: the next state, and its parameters.
 
 use std::sync::Arc;
 
@@ -12,105 +12,106 @@ use crate::{
     states::pipe::Pipe,
 };
 
-/// What of the store answers a request.
+/// Freshness that a stored object needs to answer a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// What is fresh, or may be shown while it is fetched anew.
+    /// Objects that are fresh, or that may be served while they are refreshed.
     Fresh,
-    /// What the origin has validated or sent just now, too.
+    /// Objects as for `Fresh`, and those that the origin has validated or sent just now.
     Validated,
-    /// What may be shown because the origin fails, too (RFC 5861 §4).
+    /// Objects as for `Fresh`, and those that may be served because the origin fails (RFC 5861 §4).
     StandIn,
 }
 
-/// What a request that is not answered within its turn goes on to.
+/// Next state of a request that is not answered within its turn of the loop.
 pub(crate) enum State {
-    /// To the origin, for the store.
+    /// Fetch from the origin, for the store.
     Miss {
-        /// What is stored must not be used.
+        /// No stored object may be used.
         anew: bool,
-        /// It was not storable the last time: nobody waits for what comes.
+        /// The last answer was not storable, so no other request waits for this fetch.
         alone: bool,
-        /// The client wants nothing from the origin (RFC 9111 §5.2.1.7).
+        /// The client does not want the origin to be asked (RFC 9111 §5.2.1.7).
         only_if_cached: bool,
     },
-    /// To the origin, past the store; with a word for Cache-Status.
+    /// Pass to the origin, without the store; with a detail for Cache-Status.
     Pass(Option<&'static str>),
-    /// To the origin, for a WebSocket.
+    /// Pass to the origin, for a WebSocket.
     Pipe,
-    /// It is on the file, in parts.
+    /// Send an object that is on the file, in parts.
     Parts(Box<PartsOnFile>),
-    /// It is in blocks.
+    /// Send an object that is stored in slices.
     Blocks(Box<FoundInBlocks>),
-    /// It is stored in a coding that the client does not accept, and has to be decoded first.
+    /// Decode an object first, because the client does not accept its coding.
     Decode(Box<DecodeFirst>),
-    /// Its origin is not to be asked for such a visitor now: what is stored is shown although it is stale, else this.
+    /// The budget forbids asking the origin for this client now: a stale object is served, or else this
+    /// error.
     HeldBack(Fault),
-    /// The client wants the object dropped.
+    /// Drop the object, on the client's request.
     Purge,
-    /// The client is to come by https.
+    /// Redirect the client to https.
     ToHttps,
-    /// An authority asks for this, before it gives a certificate.
+    /// Answer an ACME authority with this text, before it issues a certificate.
     Challenge(Arc<str>),
-    /// We answer by ourselves.
+    /// Answer with an error page of ours.
     Synth(Fault),
-    /// The origin failed.
+    /// Answer for an origin that failed.
     OriginFailed(OriginError),
 }
 
 /// An object whose body is on the file in parts.
 pub(crate) struct PartsOnFile {
-    /// The answer, but for its body.
+    /// Answer without its body.
     pub(crate) answer: Answer<'static>,
-    /// The body.
+    /// Body of the answer.
     pub(crate) parts: InParts,
-    /// The client wants nothing from the origin, should a part be missing.
+    /// The client does not want the origin to be asked, even if a part is missing.
     pub(crate) only_if_cached: bool,
 }
 
-/// An object whose body is in blocks.
+/// An object whose body is stored in slices.
 pub(crate) struct FoundInBlocks {
-    /// The answer, but for its body.
+    /// Answer without its body.
     pub(crate) answer: Answer<'static>,
-    /// The body.
+    /// Body of the answer.
     pub(crate) blocks: InBlocks,
-    /// More of its ranges are wanted than the first.
+    /// Plan for several ranges, if more than one is wanted.
     pub(crate) several: Option<Plan>,
-    /// The client wants nothing from the origin.
+    /// The client does not want the origin to be asked.
     pub(crate) only_if_cached: bool,
 }
 
-/// An object that is to be looked up once more when it has been decoded.
+/// An object to look up again once it has been decoded.
 pub(crate) struct DecodeFirst {
-    /// As it was looked up.
+    /// Trust of the first lookup.
     pub(crate) trust: Trust,
-    /// What Cache-Status says of it, where that is not what it says of a hit.
+    /// Value for Cache-Status, if it is not that of a hit.
     pub(crate) said: Option<CacheStatus>,
-    /// `Set-Cookie` lines of the 304 that validated it, for this client alone.
+    /// `Set-Cookie` lines of the 304 that validated the object, for this client only.
     pub(crate) set_cookie: Vec<u8>,
-    /// It is stale, and to be fetched anew beside (RFC 5861 §3).
+    /// Key of an object that is stale and must be refreshed in the background (RFC 5861 §3).
     pub(crate) refresh: Option<LookupKey>,
 }
 
-/// What is known of a request that is not a hit.
+/// State of a request that is not a hit.
 pub(crate) struct Slow {
     pub(crate) keyed: LookupKey,
-    /// How it goes on.
+    /// Next state.
     pub(crate) state: State,
-    /// What Cache-Status says of it (RFC 9211).
+    /// Reason for Cache-Status (RFC 9211).
     pub(crate) fwd: Fwd,
 }
 
-/// What a state came to.
+/// Result of a state.
 pub(crate) enum Step {
-    /// The answer.
+    /// Final answer.
     Answer(Box<Answer<'static>>),
     /// A WebSocket, open to the origin.
     Pipe(Box<Pipe>),
     /// The client is gone.
     Gone,
-    /// Another state.
+    /// Go on with another state.
     Then(State),
-    /// Another state, under another key: that of a variant, or of one no longer.
+    /// Go on with another state, under another key: a variant's, or the primary one again.
     Under(Arc<Request>, State),
 }

@@ -1,4 +1,4 @@
-//! *synth* and *backend_error*: answers of our own, which say what failed and on whose side.
+//! *synth* and *backend_error*: error pages of our own, which say what failed and on whose side.
 
 use engine::cores::clock;
 use wire::http1::{head::Version, known::KnownHeader, url::Target};
@@ -11,7 +11,7 @@ use crate::{
     request::Request,
 };
 
-/// *backend_error*: says what failed on the origin's side.
+/// *backend_error*: builds the error page for a failure on the origin's side.
 pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'static> {
     let fault = match error {
         OriginError::Unresolved(_) | OriginError::ResolveTimeout(_) => Fault::OriginUnresolved,
@@ -40,15 +40,15 @@ pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'s
     page(Some(request), fault, Some(error))
 }
 
-/// *synth*: an answer of our own to a request, or to what is none.
+/// *synth*: builds the error page for a request, or for bytes that are not a request.
 pub(crate) fn synth(request: Option<&Request>, fault: Fault) -> Answer<'static> {
     page(request, fault, None)
 }
 
 fn page(request: Option<&Request>, fault: Fault, error: Option<&OriginError>) -> Answer<'static> {
     let id = with_core(Core::request_id);
-    // One line a failure, to be found by the number on the page. A client can make us fail as often as it likes: what
-    // is its own fault is told to it, and to whoever asks for such detail.
+    // One log line per failure, found by the number on the page. A client can cause failures as often as it
+    // likes, so those that are its own fault are logged at debug level only.
     let code = fault.words().code;
     let error = error.map(tracing::field::display);
     let client = request.map(|request| tracing::field::display(request.visitor.address));
@@ -74,7 +74,7 @@ fn page(request: Option<&Request>, fault: Fault, error: Option<&OriginError>) ->
     Answer { reason: Some(code), ..of_our_own(head, page.body) }
 }
 
-/// An answer with nothing but a line of text.
+/// Builds an answer with a line of text.
 pub(crate) fn text(status: &str, line: &str) -> Answer<'static> {
     let mut head = Vec::with_capacity(128);
     for part in ["HTTP/1.1 ", status, "\r\nContent-Type: text/plain; charset=utf-8\r\n"] {
@@ -84,8 +84,9 @@ pub(crate) fn text(status: &str, line: &str) -> Answer<'static> {
     of_our_own(head, line.into())
 }
 
-/// Sends who came by http to https: with the port of ours where a port was asked for, because then the visitor is nearer
-/// to us than to a standard port. Methods with content are to be repeated as they are (RFC 9110 §15.4.9).
+/// Redirects an http request to https. If the request names a port, the redirect names our TLS port, because
+/// the visitor then connects to us and not to a standard port. Methods with content are to be repeated
+/// unchanged (RFC 9110 §15.4.9).
 pub(crate) fn to_https(request: &Request) -> Answer<'static> {
     let asked = request.head();
     let target = Target::parse(asked.method, asked.target).map_or("/", |(_, target)| target.path_and_query);
@@ -106,7 +107,8 @@ pub(crate) fn to_https(request: &Request) -> Answer<'static> {
     of_our_own(head, Vec::new())
 }
 
-/// The answer to OPTIONS that may not be forwarded any more (RFC 9110 §7.6.2): what we do ourselves.
+/// Builds the answer to OPTIONS that may not be forwarded any more (RFC 9110 §7.6.2): the methods that we
+/// support.
 pub(crate) fn last_hop() -> Answer<'static> {
     let mut head = b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n".to_vec();
     append_date(&mut head);

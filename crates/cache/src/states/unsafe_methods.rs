@@ -1,4 +1,4 @@
-//! What a successful unsafe request makes obsolete (RFC 9111 §4.4).
+//! Invalidation of stored responses by a successful unsafe request (RFC 9111 §4.4).
 
 use wire::http1::head::ResponseHead;
 
@@ -10,13 +10,13 @@ use crate::{
     states::purge::unlink_at_owner,
 };
 
-/// Drops what is stored for the target of a request that changed something there, and for what its answer names. What
-/// is dropped need not outlast a crash of this machine: nobody waits for the disk.
+/// Drops the objects stored for the target of a request that changed something there, and for the URLs that
+/// its answer names. The drop need not survive a crash, so nothing waits for the disk.
 pub(crate) async fn invalidate_after(request: &Request, answer: &ResponseHead<'_, '_>) {
     for key in keys(request, answer) {
         match unlink_at_owner(key, false).await {
             Ok(unlinked) if unlinked.was_there => with_core(|core| core.count(Counter::Invalidations)),
-            // Counted where it was refused.
+            // A refusal is counted where it happens.
             Ok(_) | Err(_) => {}
         }
     }

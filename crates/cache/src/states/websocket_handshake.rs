@@ -1,5 +1,5 @@
-//! The handshake of a WebSocket (RFC 6455 §4), as far as it is ours: over HTTP/2 a client says no key (RFC 8441 §5.1), and
-//! its origin of HTTP/1 has to be asked with one.
+//! WebSocket handshake (RFC 6455 §4), as far as it is ours: over HTTP/2 a client sends no key (RFC 8441
+//! §5.1), but its HTTP/1 origin needs one.
 
 use std::io;
 
@@ -19,13 +19,13 @@ use crate::{
     },
 };
 
-/// What the origin appends to the key before it answers with the hash (RFC 6455 §1.3).
+/// Constant that the origin appends to the key before it hashes it (RFC 6455 §1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The key to ask with, where the client has none of its own.
+/// Generates the key for the origin, if the client sent none.
 ///
 /// # Errors
-/// There is no randomness to be had.
+/// Returns the system's error if there are no random numbers.
 pub(crate) fn nonce_of(request: &Request) -> io::Result<Option<String>> {
     if request.head().header("sec-websocket-key").is_some() {
         return Ok(None);
@@ -34,12 +34,13 @@ pub(crate) fn nonce_of(request: &Request) -> io::Result<Option<String>> {
     Ok(Some(BASE64.encode(words.map(u64::to_be_bytes).concat())))
 }
 
-/// What an origin answers a key with.
+/// Returns the origin's expected answer to a key.
 fn accept_of(key: &str) -> String {
     BASE64.encode(Sha1::new().chain_update(key).chain_update(GUID).finalize())
 }
 
-/// What an origin that has switched comes to: a pipe, if it is a WebSocket and there is room for one.
+/// Builds a pipe from a connection that has switched protocols, if it is a WebSocket and there is room for a
+/// pipe.
 pub(crate) fn open(switched: UpgradedConnection, nonce: Option<&str>) -> Step {
     let UpgradedConnection { line, mut permit, head, early } = switched;
     let head = head.head();
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_key_is_answered_as_the_rfc_has_it() {
-        // RFC 6455 §1.3.
+        // Example of RFC 6455 §1.3.
         assert_eq!(accept_of("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }

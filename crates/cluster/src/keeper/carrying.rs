@@ -1,4 +1,4 @@
-//! What the stream says: from where on it is read, whether anything is missing in it, and carrying it out.
+//! PurgeSelection the stream says: from where on it is read, whether anything is missing in it, and carrying it out.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use tokio::{
 
 use super::{ClusterTask, Fault};
 use crate::{
-    NotCarried,
+    ExecuteError,
     client::Common,
     counts::count,
     open,
     position::Position,
-    record::{Purge, Record, Says, What},
+    record::{Purge, PurgeSelection, Record, RecordContent},
     wish,
 };
 
@@ -30,7 +30,8 @@ impl ClusterTask {
     /// Tells the stream that we are here; where that is.
     pub(super) async fn write_here(&mut self, common: &Common) -> Result<u64, Fault> {
         let id = format!("{}-{}", common.instance, common.next_number());
-        let record = Record { id, by: common.config.name.to_string(), to: String::new(), says: Says::Here };
+        let record =
+            Record { id, by: common.config.name.to_string(), to: String::new(), says: RecordContent::Here };
         let until = Instant::now() + self.patience();
         let told = wish::tell(common, &record, until).await;
         told.map(|place| place.sequence).map_err(|refused| Fault::Cannot(refused.to_string()))
@@ -111,13 +112,13 @@ impl ClusterTask {
         };
         let is_done = self.carried_out.borrow_mut().remove(&record.id);
         let purge = match record.says {
-            Says::Here => None,
-            Says::Purge(_) if is_done && !self.server.carries_own_again() => None,
-            Says::Purge(purge) => Some(purge),
-            Says::Unknown { is_soft, why } => {
+            RecordContent::Here => None,
+            RecordContent::Purge(_) if is_done && !self.server.carries_own_again() => None,
+            RecordContent::Purge(purge) => Some(purge),
+            RecordContent::Unknown { is_soft, why } => {
                 tracing::warn!(by = record.by, why, "unknown purge record: all objects are purged");
                 count(&self.common.counts.unknown);
-                Some(Purge { what: What::All, is_soft })
+                Some(Purge { what: PurgeSelection::All, is_soft })
             }
         };
         let (server, file, common) = (Arc::clone(&self.server), self.file.clone(), Arc::clone(&self.common));
@@ -134,16 +135,16 @@ impl ClusterTask {
                     {
                         tracing::warn!(%error, "cannot save the purge position");
                     }
-                    Ok::<_, NotCarried>(())
+                    Ok::<_, ExecuteError>(())
                 });
                 match done.await {
                     Ok(Ok(())) => break,
-                    Ok(Err(NotCarried::NotUnderstood(why))) => {
+                    Ok(Err(ExecuteError::NotUnderstood(why))) => {
                         tracing::warn!(why, "unknown purge record: all objects are purged");
                         count(&common.counts.unknown);
-                        purge = purge.map(|purge| Purge { what: What::All, ..purge });
+                        purge = purge.map(|purge| Purge { what: PurgeSelection::All, ..purge });
                     }
-                    Ok(Err(NotCarried::NotNow(why))) => {
+                    Ok(Err(ExecuteError::NotNow(why))) => {
                         tracing::warn!(why, "cannot apply a purge; trying again");
                         count(&common.counts.not_carried);
                         sleep(AGAIN).await;

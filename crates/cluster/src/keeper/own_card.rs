@@ -10,7 +10,7 @@ use super::{ClusterTask, Fault};
 use crate::{
     card::Heartbeat,
     counts::count,
-    lease::{Lapsed, Lease},
+    lease::{Lease, LeaseExpiry},
     view::with_margin,
 };
 
@@ -18,7 +18,7 @@ use crate::{
 const SENT_MAX: usize = 64;
 
 /// A card that is known to be taken.
-pub(super) struct Taken {
+pub(super) struct AcceptedHeartbeat {
     pub(super) revision: u64,
     sent_boot_ms: u64,
 }
@@ -59,7 +59,7 @@ impl ClusterTask {
     pub(super) fn put(
         &mut self,
         bucket: &kv::Store,
-    ) -> Result<impl Future<Output = Result<Taken, Fault>> + use<>, Fault> {
+    ) -> Result<impl Future<Output = Result<AcceptedHeartbeat, Fault>> + use<>, Fault> {
         if let Some(position) = self.position {
             (self.card.generation, self.card.applied) = (position.generation, position.applied);
         }
@@ -76,7 +76,7 @@ impl ClusterTask {
         let (bytes, revision, patience) = (self.card.to_bytes(), self.revision, self.patience());
         Ok(async move {
             match timeout(patience, bucket.update(name, bytes.into(), revision)).await {
-                Ok(Ok(revision)) => Ok(Taken { revision, sent_boot_ms }),
+                Ok(Ok(revision)) => Ok(AcceptedHeartbeat { revision, sent_boot_ms }),
                 Ok(Err(error)) => Err(Fault::of("the bucket cannot be written", &error)),
                 Err(_) => {
                     let why = "the bucket does not answer: too few of its servers may be up, or the way there is cut";
@@ -87,12 +87,12 @@ impl ClusterTask {
     }
 
     /// Our card is in the bucket.
-    pub(super) fn taken(&mut self, taken: &Taken) -> Result<(), Fault> {
+    pub(super) fn taken(&mut self, taken: &AcceptedHeartbeat) -> Result<(), Fault> {
         count(&self.common.counts.renewals);
         self.revision = self.revision.max(taken.revision);
         match &mut self.lease {
             Some(lease) => {
-                lease.renewed(taken.sent_boot_ms, clock::boot_ms()).map_err(|Lapsed| Fault::Lapsed)
+                lease.renewed(taken.sent_boot_ms, clock::boot_ms()).map_err(|LeaseExpiry| Fault::Lapsed)
             }
             None => {
                 self.lease = Some(Lease::begin(self.lease_ms(), taken.sent_boot_ms));

@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use super::{
-    Ask, Hears, NotShared, Reply, VALUE_BYTES_MAX, Vault, VaultConfig,
-    seal::{NotOurs, Opened, Sealed, Sealer},
+    OnChange, Reply, VALUE_BYTES_MAX, Vault, VaultConfig, VaultError, VaultRequest,
+    seal::{PlainValue, SealError, Sealer, SealingSecret},
 };
 use crate::{
     INSTANCES_MAX, client::Common, counts::count, keeper::Fault, lease::Lease, open, view::with_margin,
@@ -52,7 +52,7 @@ struct Holder {
 }
 
 /// Our turn.
-struct Held {
+struct HeldLease {
     lease: Lease,
     revision: u64,
     renewals: u64,
@@ -60,7 +60,7 @@ struct Held {
 }
 
 /// A write that all who are there are to hear of.
-struct Shown {
+struct UnconfirmedWrite {
     revision: u64,
     until: Instant,
     reply: Reply<()>,
@@ -71,8 +71,8 @@ pub(crate) struct VaultTask {
     common: Arc<Common>,
     config: VaultConfig,
     sealer: Sealer,
-    hears: Hears,
-    asked: mpsc::Receiver<Ask>,
+    hears: OnChange,
+    asked: mpsc::Receiver<VaultRequest>,
     /// The revision of each value, or of its removal.
     known: BTreeMap<String, u64>,
     /// Those that we cannot open, and have said so.
@@ -86,15 +86,15 @@ pub(crate) struct VaultTask {
     confirmed: BTreeMap<String, u64>,
     /// What we have.
     own_confirmed: u64,
-    held: Option<Held>,
+    held: Option<HeldLease>,
     /// Another's turn: its revision, and when we first saw that.
     other: Option<(u64, u64)>,
-    shown: Vec<Shown>,
+    shown: Vec<UnconfirmedWrite>,
 }
 
 impl VaultTask {
     /// One that has not begun, and the way to it. `None`: the secrets cannot be used.
-    pub(crate) fn new(common: Arc<Common>, config: VaultConfig, hears: Hears) -> Option<(Vault, Self)> {
+    pub(crate) fn new(common: Arc<Common>, config: VaultConfig, hears: OnChange) -> Option<(Vault, Self)> {
         let sealer = Sealer::new(&config.secrets, config.bucket.as_str()).ok()?;
         let (vault, asked) = Vault::open();
         let keeper = Self {
@@ -127,7 +127,7 @@ impl VaultTask {
                 None => self.common.state.borrow().words.clone(),
                 Some(context) => tokio::select! {
                     ended = self.session(&context) => match ended {
-                        Ok(Over) => return,
+                        Ok(TaskEnd) => return,
                         Err(fault) => fault.words(self.common.config.name.as_str()),
                     },
                     changed = open.changed() => match changed {
@@ -144,7 +144,7 @@ impl VaultTask {
             loop {
                 tokio::select! {
                     ask = self.asked.recv() => match ask {
-                        Some(ask) => refuse(ask, &NotShared::CutOff(why.clone())),
+                        Some(ask) => refuse(ask, &VaultError::CutOff(why.clone())),
                         None => return,
                     },
                     changed = open.changed() => match changed {
@@ -186,7 +186,7 @@ impl VaultTask {
     }
 
     /// Until the bucket is of no use, or nobody asks.
-    async fn session(&mut self, context: &Context) -> Result<Over, Fault> {
+    async fn session(&mut self, context: &Context) -> Result<TaskEnd, Fault> {
         let bucket = open::vault(context, &self.common.config, &self.config.bucket).await?;
         let keys = self.within("what instances share cannot be listed", bucket.keys()).await?;
         let there: BTreeSet<String> =
@@ -213,7 +213,7 @@ impl VaultTask {
                 }
                 ask = self.asked.recv() => match ask {
                     Some(ask) => self.answer(&bucket, ask).await?,
-                    None => return Ok(Over),
+                    None => return Ok(TaskEnd),
                 },
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     self.renew(&bucket).await?;
@@ -254,20 +254,20 @@ impl VaultTask {
             return Ok(());
         }
         match self.sealer.open(&entry.key, &entry.value) {
-            Ok((Opened { is_confirmed, value }, by)) => {
+            Ok((PlainValue { is_confirmed, value }, by)) => {
                 self.foreign.remove(&entry.key);
                 // Only what was there at our start: instances that have the secrets in another order would never end.
                 let is_found = self.found.as_mut().is_some_and(|found| found.remove(&entry.key));
-                if is_found && by == Sealed::ByOther {
+                if is_found && by == SealingSecret::ByOther {
                     self.to_seal.insert(entry.key.clone());
                 }
                 (self.hears)(&entry.key, Some(&value));
                 if is_confirmed { self.confirm(bucket, entry.revision).await } else { Ok(()) }
             }
-            Err(NotOurs) => {
+            Err(SealError) => {
                 count(&self.common.counts.vault_foreign);
                 if self.foreign.insert(entry.key.clone()) {
-                    tracing::warn!("{}", NotShared::NotOurs(entry.key.clone()));
+                    tracing::warn!("{}", VaultError::NotOurs(entry.key.clone()));
                 }
                 Ok(())
             }
@@ -320,30 +320,34 @@ impl VaultTask {
         });
     }
 
-    async fn answer(&mut self, bucket: &kv::Store, ask: Ask) -> Result<(), Fault> {
+    async fn answer(&mut self, bucket: &kv::Store, ask: VaultRequest) -> Result<(), Fault> {
         match ask {
-            Ask::TakeTurn(reply) => {
+            VaultRequest::TakeTurn(reply) => {
                 let taken = self.take_turn(bucket).await;
                 answered(reply, taken)
             }
-            Ask::EndTurn => {
+            VaultRequest::EndTurn => {
                 self.end_turn(bucket).await;
                 Ok(())
             }
-            Ask::Read(key, reply) => {
+            VaultRequest::Read(key, reply) => {
                 let read = self.read(bucket, &key).await;
                 answered(reply, read)
             }
-            Ask::Write(key, value, shown, reply) => {
+            VaultRequest::Write(key, value, shown, reply) => {
                 match (self.write(bucket, &key, &value, shown.is_some()).await, shown) {
                     (Ok(revision), Some(at_most)) => {
-                        self.shown.push(Shown { revision, until: Instant::now() + at_most, reply });
+                        self.shown.push(UnconfirmedWrite {
+                            revision,
+                            until: Instant::now() + at_most,
+                            reply,
+                        });
                         Ok(())
                     }
                     (written, _) => answered(reply, written.map(drop)),
                 }
             }
-            Ask::Remove(key, reply) => {
+            VaultRequest::Remove(key, reply) => {
                 let removed = self.remove(bucket, &key).await;
                 answered(reply, removed)
             }
@@ -364,7 +368,7 @@ impl VaultTask {
         serde_json::to_vec(&holder).unwrap_or_default()
     }
 
-    async fn take_turn(&mut self, bucket: &kv::Store) -> Result<(), Refused> {
+    async fn take_turn(&mut self, bucket: &kv::Store) -> Result<(), AskError> {
         if self.has_turn() {
             return Ok(());
         }
@@ -382,14 +386,14 @@ impl VaultTask {
             let out_ms = with_margin(holder.lease_ms.min(longest));
             let since_ms = self.other.map_or(0, |(_, since_ms)| since_ms);
             if !is_free && self.common.now_ms().saturating_sub(since_ms) < out_ms {
-                return Err(Refused::Said(NotShared::Busy(holder.name)));
+                return Err(AskError::Said(VaultError::Busy(holder.name)));
             }
         }
         let sent_ms = clock::boot_ms();
         let taken = self.changed(bucket, TURN, self.as_holder(0), revision).await?;
         let lease = Lease::begin(self.turn_ms(), sent_ms);
         let renew_at = Instant::now() + self.common.config.lease;
-        self.held = Some(Held { lease, revision: taken, renewals: 0, renew_at });
+        self.held = Some(HeldLease { lease, revision: taken, renewals: 0, renew_at });
         count(&self.common.counts.vault_turns);
         Ok(())
     }
@@ -421,21 +425,23 @@ impl VaultTask {
         key: &str,
         value: Vec<u8>,
         revision: u64,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, AskError> {
         match timeout(self.patience(), bucket.update(key, value.into(), revision)).await {
             Ok(Ok(revision)) => Ok(revision),
             Ok(Err(error)) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
-                Err(Refused::Said(NotShared::Changed(key.to_owned())))
+                Err(AskError::Said(VaultError::Changed(key.to_owned())))
             }
-            Ok(Err(error)) => Err(Refused::Lost(Fault::of("what instances share cannot be written", &error))),
+            Ok(Err(error)) => {
+                Err(AskError::Lost(Fault::of("what instances share cannot be written", &error)))
+            }
             Err(_) => {
                 let why = "what instances share cannot be written: too few of its servers may be up";
-                Err(Refused::Lost(Fault::Cannot(why.to_owned())))
+                Err(AskError::Lost(Fault::Cannot(why.to_owned())))
             }
         }
     }
 
-    async fn read(&mut self, bucket: &kv::Store, key: &str) -> Result<Option<Vec<u8>>, Refused> {
+    async fn read(&mut self, bucket: &kv::Store, key: &str) -> Result<Option<Vec<u8>>, AskError> {
         let entry = self.within("what instances share cannot be read", bucket.entry(key)).await?;
         let Some(entry) = entry else {
             self.known.remove(key);
@@ -443,7 +449,7 @@ impl VaultTask {
         };
         // A server that is behind has answered: what it has is not what there is.
         if self.known.get(key).is_some_and(|known| entry.revision < *known) {
-            return Err(Refused::Said(NotShared::Changed(key.to_owned())));
+            return Err(AskError::Said(VaultError::Changed(key.to_owned())));
         }
         self.note(key, entry.revision);
         if entry.operation != kv::Operation::Put {
@@ -452,7 +458,7 @@ impl VaultTask {
         let opened = self.sealer.open(key, &entry.value);
         opened
             .map(|(opened, _)| Some(opened.value))
-            .map_err(|NotOurs| Refused::Said(NotShared::NotOurs(key.to_owned())))
+            .map_err(|SealError| AskError::Said(VaultError::NotOurs(key.to_owned())))
     }
 
     async fn write(
@@ -461,16 +467,16 @@ impl VaultTask {
         key: &str,
         value: &[u8],
         is_confirmed: bool,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, AskError> {
         if !self.has_turn() {
-            return Err(Refused::Said(NotShared::NotOurTurn));
+            return Err(AskError::Said(VaultError::NotOurTurn));
         }
         if value.len() > VALUE_BYTES_MAX {
-            return Err(Refused::Said(NotShared::TooLong(key.to_owned())));
+            return Err(AskError::Said(VaultError::TooLong(key.to_owned())));
         }
-        let opened = Opened { is_confirmed, value: value.to_vec() };
+        let opened = PlainValue { is_confirmed, value: value.to_vec() };
         let sealed = self.sealer.seal(key, &opened);
-        let sealed = sealed.map_err(|NotOurs| Refused::Said(NotShared::NotOurs(key.to_owned())))?;
+        let sealed = sealed.map_err(|SealError| AskError::Said(VaultError::NotOurs(key.to_owned())))?;
         let before = self.known.get(key).copied().unwrap_or(0);
         let revision = self.changed(bucket, key, sealed, before).await?;
         self.note(key, revision);
@@ -487,8 +493,8 @@ impl VaultTask {
         let had_turn = self.has_turn();
         match self.take_turn(bucket).await {
             Ok(()) => {}
-            Err(Refused::Said(_)) => return Ok(()),
-            Err(Refused::Lost(fault)) => return Err(fault),
+            Err(AskError::Said(_)) => return Ok(()),
+            Err(AskError::Lost(fault)) => return Err(fault),
         }
         while let Some(key) = self.to_seal.first().cloned() {
             let sealed = match self.read(bucket, &key).await {
@@ -497,7 +503,7 @@ impl VaultTask {
                 Err(refused) => Err(refused),
             };
             // What cannot be opened any more, or has changed, is sealed by whoever changed it.
-            if let Err(Refused::Lost(fault)) = sealed {
+            if let Err(AskError::Lost(fault)) = sealed {
                 return Err(fault);
             }
             self.to_seal.remove(&key);
@@ -516,9 +522,9 @@ impl VaultTask {
         }
     }
 
-    async fn remove(&mut self, bucket: &kv::Store, key: &str) -> Result<(), Refused> {
+    async fn remove(&mut self, bucket: &kv::Store, key: &str) -> Result<(), AskError> {
         if !self.has_turn() {
-            return Err(Refused::Said(NotShared::NotOurTurn));
+            return Err(AskError::Said(VaultError::NotOurTurn));
         }
         let before = self.known.get(key).copied();
         let removed = bucket.purge_expect_revision(key, before);
@@ -527,37 +533,39 @@ impl VaultTask {
 }
 
 /// Nobody can ask any more.
-struct Over;
+struct TaskEnd;
 
 /// Why an ask is not done.
-enum Refused {
-    Said(NotShared),
+enum AskError {
+    Said(VaultError),
     /// The bucket has to be asked for anew.
     Lost(Fault),
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for AskError {
     fn from(fault: Fault) -> Self {
         Self::Lost(fault)
     }
 }
 
-fn answered<T>(reply: Reply<T>, outcome: Result<T, Refused>) -> Result<(), Fault> {
+fn answered<T>(reply: Reply<T>, outcome: Result<T, AskError>) -> Result<(), Fault> {
     let (said, lost) = match outcome {
         Ok(done) => (Ok(done), Ok(())),
-        Err(Refused::Said(refused)) => (Err(refused), Ok(())),
-        Err(Refused::Lost(fault)) => (Err(NotShared::CutOff(fault.words(""))), Err(fault)),
+        Err(AskError::Said(refused)) => (Err(refused), Ok(())),
+        Err(AskError::Lost(fault)) => (Err(VaultError::CutOff(fault.words(""))), Err(fault)),
     };
     // Who does not wait any more needs no answer.
     let _ = reply.try_send(said);
     lost
 }
 
-fn refuse(ask: Ask, why: &NotShared) {
-    let why = || Err(Refused::Said(why.clone()));
+fn refuse(ask: VaultRequest, why: &VaultError) {
+    let why = || Err(AskError::Said(why.clone()));
     let _ = match ask {
-        Ask::TakeTurn(reply) | Ask::Write(_, _, _, reply) | Ask::Remove(_, reply) => answered(reply, why()),
-        Ask::Read(_, reply) => answered(reply, why().map(|()| None)),
-        Ask::EndTurn => Ok(()),
+        VaultRequest::TakeTurn(reply)
+        | VaultRequest::Write(_, _, _, reply)
+        | VaultRequest::Remove(_, reply) => answered(reply, why()),
+        VaultRequest::Read(_, reply) => answered(reply, why().map(|()| None)),
+        VaultRequest::EndTurn => Ok(()),
     };
 }

@@ -41,11 +41,11 @@ pub struct VaultConfig {
 }
 
 /// Who is told of each value, and of each that is gone: on the cluster's thread, which it may not hold up.
-pub type Hears = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
+pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
 /// Why something was not shared. Nothing is lost: it is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotShared {
+pub enum VaultError {
     /// It is another instance's turn.
     #[error("it is the turn of {0}")]
     Busy(String),
@@ -67,10 +67,10 @@ pub enum NotShared {
 }
 
 /// How an ask is answered.
-type Reply<T> = blocking::SyncSender<Result<T, NotShared>>;
+type Reply<T> = blocking::SyncSender<Result<T, VaultError>>;
 
 /// What is asked of the thread.
-enum Ask {
+enum VaultRequest {
     TakeTurn(Reply<()>),
     EndTurn,
     Read(String, Reply<Option<Vec<u8>>>),
@@ -82,34 +82,34 @@ enum Ask {
 /// The way to it, for a thread that may wait.
 #[derive(Debug, Clone)]
 pub struct Vault {
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<VaultRequest>,
 }
 
 /// Our turn, until it is dropped or lost.
 #[derive(Debug)]
-pub struct Turn {
-    asks: mpsc::Sender<Ask>,
+pub struct VaultLease {
+    asks: mpsc::Sender<VaultRequest>,
 }
 
-impl Drop for Turn {
+impl Drop for VaultLease {
     fn drop(&mut self) {
         // One that is not told waits until the turn is over by itself.
-        let _ = self.asks.try_send(Ask::EndTurn);
+        let _ = self.asks.try_send(VaultRequest::EndTurn);
     }
 }
 
 impl Vault {
     /// The way there, and what comes by it.
-    fn open() -> (Self, mpsc::Receiver<Ask>) {
+    fn open() -> (Self, mpsc::Receiver<VaultRequest>) {
         let (asks, asked) = mpsc::channel(ASKS_MAX);
         (Self { asks }, asked)
     }
 
-    fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, NotShared> {
+    fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> VaultRequest) -> Result<T, VaultError> {
         let (reply, answer) = blocking::sync_channel(1);
-        let stopping = || NotShared::CutOff("it is not asked any more, or too often".to_owned());
+        let stopping = || VaultError::CutOff("it is not asked any more, or too often".to_owned());
         self.asks.try_send(ask(reply)).map_err(|_| stopping())?;
-        let silent = || NotShared::CutOff("it does not answer".to_owned());
+        let silent = || VaultError::CutOff("it does not answer".to_owned());
         answer.recv_timeout(ANSWER_WITHIN).unwrap_or_else(|_| Err(silent()))
     }
 
@@ -117,40 +117,40 @@ impl Vault {
     ///
     /// # Errors
     /// It is another's, or nobody can say.
-    pub fn take_turn(&self) -> Result<Turn, NotShared> {
-        self.ask(Ask::TakeTurn)?;
-        Ok(Turn { asks: self.asks.clone() })
+    pub fn take_turn(&self) -> Result<VaultLease, VaultError> {
+        self.ask(VaultRequest::TakeTurn)?;
+        Ok(VaultLease { asks: self.asks.clone() })
     }
 
     /// What is there now; `None`: nothing. Blocks.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn read(&self, key: &str) -> Result<Option<Vec<u8>>, NotShared> {
-        self.ask(|reply| Ask::Read(key.to_owned(), reply))
+    pub fn read(&self, key: &str) -> Result<Option<Vec<u8>>, VaultError> {
+        self.ask(|reply| VaultRequest::Read(key.to_owned(), reply))
     }
 
     /// Writes, in our turn, what was last read or heard of anew. Blocks.
     ///
     /// # Errors
     /// It is not there.
-    pub fn write(&self, key: &str, value: &[u8]) -> Result<(), NotShared> {
-        self.ask(|reply| Ask::Write(key.to_owned(), value.to_vec(), None, reply))
+    pub fn write(&self, key: &str, value: &[u8]) -> Result<(), VaultError> {
+        self.ask(|reply| VaultRequest::Write(key.to_owned(), value.to_vec(), None, reply))
     }
 
     /// The same, and waits until all who are there have heard of it, but no longer than that.
     ///
     /// # Errors
     /// It is not there. That somebody has not said that it heard of it is none.
-    pub fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), NotShared> {
-        self.ask(|reply| Ask::Write(key.to_owned(), value.to_vec(), Some(at_most), reply))
+    pub fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), VaultError> {
+        self.ask(|reply| VaultRequest::Write(key.to_owned(), value.to_vec(), Some(at_most), reply))
     }
 
     /// Removes, in our turn. Blocks.
     ///
     /// # Errors
     /// It may be there still.
-    pub fn remove(&self, key: &str) -> Result<(), NotShared> {
-        self.ask(|reply| Ask::Remove(key.to_owned(), reply))
+    pub fn remove(&self, key: &str) -> Result<(), VaultError> {
+        self.ask(|reply| VaultRequest::Remove(key.to_owned(), reply))
     }
 }

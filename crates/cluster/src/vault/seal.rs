@@ -39,7 +39,7 @@ impl fmt::Debug for Secrets {
 
 /// A value, and what its writer wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Opened {
+pub(super) struct PlainValue {
     /// Whoever has heard of it says so.
     pub(super) is_confirmed: bool,
     pub(super) value: Vec<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Opened {
 
 /// By which of the secrets a value was sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sealed {
+pub(super) enum SealingSecret {
     /// By the one that seals.
     ByFirst,
     /// By one that only opens.
@@ -62,15 +62,15 @@ pub(super) struct Sealer {
 
 /// It cannot be sealed or opened: another secret, another place, or not one of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotOurs;
+pub(super) struct SealError;
 
 impl Sealer {
-    pub(super) fn new(secrets: &Secrets, bucket: &str) -> Result<Self, NotOurs> {
+    pub(super) fn new(secrets: &Secrets, bucket: &str) -> Result<Self, SealError> {
         let key = |secret: &Vec<u8>| {
             let drawn = Salt::new(HKDF_SHA256, &[]).extract(secret);
             let mut key = [0; 32];
             let filled = drawn.expand(&[PURPOSE], &AES_256_GCM).and_then(|drawn| drawn.fill(&mut key));
-            filled.and_then(|()| RandomizedNonceKey::new(&AES_256_GCM, &key)).map_err(|_| NotOurs)
+            filled.and_then(|()| RandomizedNonceKey::new(&AES_256_GCM, &key)).map_err(|_| SealError)
         };
         Ok(Self { keys: secrets.0.iter().map(key).collect::<Result<_, _>>()?, bucket: bucket.to_owned() })
     }
@@ -79,18 +79,18 @@ impl Sealer {
         Aad::from([self.bucket.as_bytes(), b"\0", key.as_bytes()].concat())
     }
 
-    pub(super) fn seal(&self, key: &str, opened: &Opened) -> Result<Vec<u8>, NotOurs> {
+    pub(super) fn seal(&self, key: &str, opened: &PlainValue) -> Result<Vec<u8>, SealError> {
         let mut content = Vec::with_capacity(opened.value.len() + 64);
         content.push(u8::from(opened.is_confirmed));
         content.extend_from_slice(&opened.value);
         let nonce =
-            self.keys[0].seal_in_place_append_tag(self.place(key), &mut content).map_err(|_| NotOurs)?;
+            self.keys[0].seal_in_place_append_tag(self.place(key), &mut content).map_err(|_| SealError)?;
         Ok([&[VERSION][..], nonce.as_ref(), &content].concat())
     }
 
-    pub(super) fn open(&self, key: &str, sealed: &[u8]) -> Result<(Opened, Sealed), NotOurs> {
-        let (&[VERSION], rest) = sealed.split_first_chunk().ok_or(NotOurs)? else { return Err(NotOurs) };
-        let (nonce, content) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(NotOurs)?;
+    pub(super) fn open(&self, key: &str, sealed: &[u8]) -> Result<(PlainValue, SealingSecret), SealError> {
+        let (&[VERSION], rest) = sealed.split_first_chunk().ok_or(SealError)? else { return Err(SealError) };
+        let (nonce, content) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(SealError)?;
         self.keys
             .iter()
             .enumerate()
@@ -98,10 +98,10 @@ impl Sealer {
                 let mut content = content.to_vec();
                 let opened = with.open_in_place(nonce.into(), self.place(key), &mut content).ok()?;
                 let (mark, value) = opened.split_first()?;
-                let opened = Opened { is_confirmed: *mark == 1, value: value.to_vec() };
-                Some((opened, if place == 0 { Sealed::ByFirst } else { Sealed::ByOther }))
+                let opened = PlainValue { is_confirmed: *mark == 1, value: value.to_vec() };
+                Some((opened, if place == 0 { SealingSecret::ByFirst } else { SealingSecret::ByOther }))
             })
-            .ok_or(NotOurs)
+            .ok_or(SealError)
     }
 }
 
@@ -122,32 +122,32 @@ mod tests {
             value in prop::collection::vec(any::<u8>(), 0..300), is_confirmed: bool, at: prop::sample::Index, bit in 0_u8..8,
         ) {
             let ours = sealer(&["secret"], "b");
-            let opened = Opened { is_confirmed, value };
+            let opened = PlainValue { is_confirmed, value };
             let sealed = ours.seal("k", &opened).expect("sealed");
-            prop_assert_eq!(ours.open("k", &sealed), Ok((opened.clone(), Sealed::ByFirst)));
+            prop_assert_eq!(ours.open("k", &sealed), Ok((opened.clone(), SealingSecret::ByFirst)));
             prop_assert_ne!(ours.seal("k", &opened).expect("sealed"), sealed.clone(), "each with a nonce of its own");
             for other in [ours.open("l", &sealed), sealer(&["secret"], "c").open("k", &sealed), sealer(&["Secret"], "b").open("k", &sealed)] {
-                prop_assert_eq!(other, Err(NotOurs));
+                prop_assert_eq!(other, Err(SealError));
             }
             let mut damaged = sealed.clone();
             let at = at.index(damaged.len());
             damaged[at] ^= 1 << bit;
-            prop_assert_eq!(ours.open("k", &damaged), Err(NotOurs));
+            prop_assert_eq!(ours.open("k", &damaged), Err(SealError));
             for end in 0..sealed.len() {
-                prop_assert_eq!(ours.open("k", &sealed[..end]), Err(NotOurs));
+                prop_assert_eq!(ours.open("k", &sealed[..end]), Err(SealError));
             }
         }
     }
 
     #[test]
     fn a36_a_secret_is_changed_while_both_are_known() {
-        let opened = Opened { is_confirmed: false, value: b"PRIVATE KEY".to_vec() };
+        let opened = PlainValue { is_confirmed: false, value: b"PRIVATE KEY".to_vec() };
         let before = sealer(&["old"], "b").seal("k", &opened).expect("sealed");
         let during = sealer(&["new", "old"], "b");
-        assert_eq!(during.open("k", &before), Ok((opened.clone(), Sealed::ByOther)));
+        assert_eq!(during.open("k", &before), Ok((opened.clone(), SealingSecret::ByOther)));
         let after = during.seal("k", &opened).expect("sealed");
-        assert_eq!(sealer(&["new"], "b").open("k", &after), Ok((opened, Sealed::ByFirst)));
-        assert_eq!(sealer(&["old"], "b").open("k", &after), Err(NotOurs));
+        assert_eq!(sealer(&["new"], "b").open("k", &after), Ok((opened, SealingSecret::ByFirst)));
+        assert_eq!(sealer(&["old"], "b").open("k", &after), Err(SealError));
         assert!(!after.windows(7).any(|window| window == b"PRIVATE"));
     }
 }

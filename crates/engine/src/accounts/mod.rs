@@ -48,7 +48,7 @@ use std::{
 pub use key::ClientKey;
 use ledger::Ledger;
 
-use crate::share::Common;
+use crate::share::CommonPart;
 
 /// The part of a sum that a client alone does not get: it is there for the first who come beside it.
 pub const RESERVE_PARTS: usize = 16;
@@ -78,7 +78,7 @@ pub struct Category(pub usize);
 /// What all clients may hold in a category.
 #[derive(Debug)]
 pub struct Limit {
-    common: Arc<Common>,
+    common: Arc<CommonPart>,
     total: usize,
     cores: usize,
 }
@@ -90,7 +90,7 @@ impl Limit {
     }
 
     /// Of so many cores, of which each has its part and takes from `common` what it needs.
-    pub fn of_cores(common: Arc<Common>, total: usize, cores: usize) -> Self {
+    pub fn of_cores(common: Arc<CommonPart>, total: usize, cores: usize) -> Self {
         Self { common, total, cores }
     }
 

@@ -252,7 +252,7 @@ fn who_is_gone_is_forgotten() {
 /// Two cores, one sum: what one takes of the common half the other's limit is less.
 #[test]
 fn cores_share_a_sum() {
-    let common = Arc::new(Common::default());
+    let common = Arc::new(CommonPart::default());
     let [one, two] = [(); 2].map(|()| Accounts::new(vec![Limit::of_cores(Arc::clone(&common), TOTAL, 2)]));
     let mut greedy = Greedy::new(&one, "192.0.2.1", 1000);
     greedy.turn();

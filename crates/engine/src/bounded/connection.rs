@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{Bounds, Phase, Place, places::End};
+use super::{Bounds, ConnectionSlot, Phase, places::CloseReason};
 use crate::cores::clock;
 
 /// Bytes of one read. Who reads makes its buffer twice as large when it is filled: hyper's grew to 400 KiB a connection.
@@ -26,7 +26,7 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 /// A connection and its place among them; dropping it gives the place back.
 pub struct Connection {
     stream: TcpStream,
-    place: Place,
+    place: ConnectionSlot,
     alarm: Pin<Box<Sleep>>,
     /// When the alarm rings, by the monotonic clock.
     rings_ms: u64,
@@ -39,7 +39,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, place: Place) -> Self {
+    pub(super) fn new(stream: TcpStream, place: ConnectionSlot) -> Self {
         let first = place.shared.with(|places| places.bounds().head_time_max);
         let first_ms = u64::try_from(first.as_millis()).unwrap_or(u64::MAX);
         let rings_ms = clock::monotonic_ms().saturating_add(first_ms);
@@ -56,7 +56,7 @@ impl Connection {
 
     /// Its place.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ConnectionSlot {
         &self.place
     }
 
@@ -86,9 +86,10 @@ impl Connection {
         }
     }
 
-    fn end(&self, end: End) -> io::Error {
-        if end == End::WithWords && !self.has_unsent {
-            let words = self.place.shared.with(|places: &mut super::Places| late_words(places.bounds()));
+    fn end(&self, end: CloseReason) -> io::Error {
+        if end == CloseReason::WithWords && !self.has_unsent {
+            let words =
+                self.place.shared.with(|places: &mut super::ConnectionSlots| late_words(places.bounds()));
             // Nothing else is on its way to the peer, so these few bytes are taken, or the peer is gone.
             _ = self.stream.try_write(words);
         }

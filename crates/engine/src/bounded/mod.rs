@@ -2,15 +2,15 @@
 //! small servers beside the loops (admin, monitoring, pages).
 //!
 //! ```text
-//!  socket ──accept──▶ Places: room? ── yes ─▶ Connection (AsyncRead, AsyncWrite) ──▶ whoever knows what the bytes mean
-//!                        │ no: somebody who only waits goes first            Place ◀── says: the head is whole, it is
+//!  socket ──accept──▶ ConnectionSlots: room? ── yes ─▶ Connection (AsyncRead, AsyncWrite) ──▶ whoever knows what the bytes mean
+//!                        │ no: somebody who only waits goes first            ConnectionSlot ◀── says: the head is whole, it is
 //!                        └ nobody does: the accept waits                               answered, it is answered no more
 //! ```
 //! *Which thread:* whichever polls; nothing here is on a loop's path. *Bounds:* [`Bounds`]: places in all, places of
 //! one address, a time for each thing that a peer may be waited for. *What is counted:* [`Counts`], one for each bound.
 //!
 //! Bytes have no meaning here. That a question begins is seen (a byte comes from who was idle); that its head is whole,
-//! and that it is answered, the caller says through its [`Place`].
+//! and that it is answered, the caller says through its [`ConnectionSlot`].
 
 mod bounds;
 mod connection;
@@ -25,7 +25,7 @@ use std::{
 
 use tokio::{net::TcpListener, sync::Notify};
 
-use self::places::{Entrance, Places, Ticket};
+use self::places::{AcceptDecision, ConnectionSlots, SlotId};
 pub use self::{
     bounds::{Bounds, Counts},
     connection::Connection,
@@ -44,20 +44,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 type Lock<T> = std::sync::Mutex<T>;
 
 /// What listener, connections and handles have in common.
-struct Shared {
+struct ListenerState {
     name: &'static str,
-    places: Lock<Places>,
+    places: Lock<ConnectionSlots>,
     /// Somebody left, or only waits, while places were short.
     freed: Notify,
 }
 
-impl Shared {
-    fn with<T>(&self, change: impl FnOnce(&mut Places) -> T) -> T {
+impl ListenerState {
+    fn with<T>(&self, change: impl FnOnce(&mut ConnectionSlots) -> T) -> T {
         change(&mut self.places.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ListenerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
     }
@@ -66,20 +66,21 @@ impl fmt::Debug for Shared {
 /// A listening socket with places.
 pub struct Listener {
     socket: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerState>,
     /// Accepted, and not yet in.
     waiting: Option<(tokio::net::TcpStream, SocketAddr)>,
 }
 
 impl Listener {
-    /// Places on a socket that listens; `name` is the label that its numbers have. To be called within a runtime.
+    /// ConnectionSlots on a socket that listens; `name` is the label that its numbers have. To be called within a runtime.
     ///
     /// # Errors
     /// What the system says of the socket.
     pub fn new(name: &'static str, socket: std::net::TcpListener, bounds: Bounds) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let socket = TcpListener::from_std(socket)?;
-        let shared = Shared { name, places: Lock::new(Places::new(bounds)), freed: Notify::new() };
+        let shared =
+            ListenerState { name, places: Lock::new(ConnectionSlots::new(bounds)), freed: Notify::new() };
         Ok(Self { socket, shared: Arc::new(shared), waiting: None })
     }
 
@@ -121,17 +122,17 @@ impl Listener {
                 entrance
             });
             match entrance {
-                Entrance::Taken(ticket) => {
+                AcceptDecision::Taken(ticket) => {
                     // Without it the second packet of an answer waits for the first one's acknowledgement.
                     _ = stream.set_nodelay(true);
-                    let place = Place { shared: Arc::clone(&self.shared), ticket };
+                    let place = ConnectionSlot { shared: Arc::clone(&self.shared), ticket };
                     return (Connection::new(stream, place), address);
                 }
-                Entrance::Refused => {
+                AcceptDecision::Refused => {
                     // A socket that is new takes these few bytes, or its peer is gone.
                     _ = stream.try_write(self.shared.with(|places| places.bounds().refused_words));
                 }
-                Entrance::Full => {
+                AcceptDecision::Full => {
                     self.waiting = Some((stream, address));
                     self.shared.freed.notified().await;
                 }
@@ -142,12 +143,12 @@ impl Listener {
 
 /// A connection's place, for whoever knows what its bytes mean. Outliving the connection, it does nothing.
 #[derive(Debug, Clone)]
-pub struct Place {
-    shared: Arc<Shared>,
-    ticket: Ticket,
+pub struct ConnectionSlot {
+    shared: Arc<ListenerState>,
+    ticket: SlotId,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// A question's head is whole, and a body follows.
     pub fn receiving(&self) {
         self.wait(Phase::Body);
@@ -160,7 +161,7 @@ impl Place {
         }
     }
 
-    /// A question is whole, and being answered: until [`Place::answered`] nothing is expected of the peer but to take
+    /// A question is whole, and being answered: until [`ConnectionSlot::answered`] nothing is expected of the peer but to take
     /// what is sent.
     pub fn working(&self) {
         self.wait(Phase::Working);
@@ -202,7 +203,7 @@ impl Place {
 
 /// What a listener counts.
 #[derive(Debug, Clone)]
-pub struct Counters(Arc<Shared>);
+pub struct Counters(Arc<ListenerState>);
 
 impl Counters {
     /// The numbers as they are now.

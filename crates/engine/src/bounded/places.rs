@@ -17,7 +17,7 @@ use std::{
 use super::{Bounds, Counts, Phase};
 use crate::{
     heap::HeapTrimmer,
-    share::{Common, Share},
+    share::{CommonPart, Share},
 };
 
 /// What a connection to pages needs, about: its task, its buffers, what it asked for.
@@ -27,9 +27,9 @@ const CHARGED_BYTES: usize = 16 << 10;
 
 /// Whether one may come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entrance {
+pub(super) enum AcceptDecision {
     /// At this place.
-    Taken(Ticket),
+    Taken(SlotId),
     /// Not before somebody leaves or is idle.
     Full,
     /// Its address has all the places that it may have, and is being answered at each.
@@ -38,14 +38,14 @@ pub(super) enum Entrance {
 
 /// A place and which of its holders is meant: handles outlive a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct SlotId {
     at: usize,
     serial: u64,
 }
 
 /// Why a connection must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum CloseReason {
     /// Its place is wanted by another, or its time is up; nothing was begun, or nothing can be said any more.
     Silent,
     /// The same, with a head begun.
@@ -74,7 +74,7 @@ struct Holder {
 
 /// All places.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     bounds: Bounds,
     holders: Vec<Option<Holder>>,
     vacant: Vec<usize>,
@@ -92,11 +92,11 @@ pub(super) struct Places {
     memory: Option<Share>,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(bounds: Bounds) -> Self {
         let most = bounds.places_max.saturating_mul(CHARGED_BYTES);
         let memory =
-            bounds.client_budget.as_ref().map(|budget| Share::new(Common::within(Some(budget)), most, 1));
+            bounds.client_budget.as_ref().map(|budget| Share::new(CommonPart::within(Some(budget)), most, 1));
         Self {
             memory,
             bounds,
@@ -116,16 +116,16 @@ impl Places {
     }
 
     /// Looks for a place, and makes one if somebody can be sent away for it.
-    pub(super) fn enter(&mut self, address: IpAddr, now_ms: u64) -> Entrance {
+    pub(super) fn enter(&mut self, address: IpAddr, now_ms: u64) -> AcceptDecision {
         if !self.has_share(address) {
-            return Entrance::Refused;
+            return AcceptDecision::Refused;
         }
         if !self.has_room() && !self.evict(None) {
             if !self.is_short {
                 self.counts.waited += 1;
             }
             self.is_short = true;
-            return Entrance::Full;
+            return AcceptDecision::Full;
         }
         self.is_short = false;
         self.serial += 1;
@@ -152,10 +152,10 @@ impl Places {
             self.holders[at] = Some(holder);
         }
         self.check();
-        Entrance::Taken(Ticket { at, serial: self.serial })
+        AcceptDecision::Taken(SlotId { at, serial: self.serial })
     }
 
-    /// Places with a connection, those of evicted ones included.
+    /// ConnectionSlots with a connection, those of evicted ones included.
     fn places_taken(&self) -> usize {
         self.holders.len() - self.vacant.len()
     }
@@ -167,7 +167,7 @@ impl Places {
     }
 
     /// A connection has ended.
-    pub(super) fn leave(&mut self, ticket: Ticket) {
+    pub(super) fn leave(&mut self, ticket: SlotId) {
         if self.holder(ticket).is_none() {
             return;
         }
@@ -181,7 +181,7 @@ impl Places {
         self.check();
     }
 
-    /// Places were taken or left: what they need now.
+    /// ConnectionSlots were taken or left: what they need now.
     pub(super) fn note_memory(&mut self, now_ms: u64) {
         let taken = self.places_taken();
         self.tide.uses(taken * PLACE_BYTES, now_ms);
@@ -191,7 +191,7 @@ impl Places {
     }
 
     /// From now on it waits for this.
-    pub(super) fn wait(&mut self, ticket: Ticket, phase: Phase, now_ms: u64) {
+    pub(super) fn wait(&mut self, ticket: SlotId, phase: Phase, now_ms: u64) {
         if let Some(holder) = self.holder(ticket) {
             holder.has_asked |= phase == Phase::Idle;
             holder.phase = phase;
@@ -205,7 +205,7 @@ impl Places {
 
     /// Who asks is behind a proxy, which says so: until the answer is given the place counts as theirs. False if they
     /// have their places.
-    pub(super) fn asked_by(&mut self, ticket: Ticket, address: IpAddr) -> bool {
+    pub(super) fn asked_by(&mut self, ticket: SlotId, address: IpAddr) -> bool {
         let address = network(address);
         let Some(holder) = self.holder(ticket) else { return true };
         if holder.is_evicted || holder.address == address {
@@ -220,7 +220,7 @@ impl Places {
     }
 
     /// Counts a place as another's.
-    fn move_to(&mut self, ticket: Ticket, to: IpAddr) {
+    fn move_to(&mut self, ticket: SlotId, to: IpAddr) {
         let Some(holder) = self.holder(ticket) else { return };
         if holder.is_evicted || holder.address == to {
             return;
@@ -260,19 +260,19 @@ impl Places {
         }
     }
 
-    pub(super) fn phase(&mut self, ticket: Ticket) -> Option<Phase> {
+    pub(super) fn phase(&mut self, ticket: SlotId) -> Option<Phase> {
         self.holder(ticket).map(|holder| holder.phase)
     }
 
     /// Its head is longer than it may be.
-    pub(super) fn long_head(&mut self, ticket: Ticket) {
+    pub(super) fn long_head(&mut self, ticket: SlotId) {
         if self.holder(ticket).is_some() {
             self.counts.long_heads += 1;
         }
     }
 
     /// Something waits to be taken by the peer, or has been taken.
-    pub(super) fn unsent(&mut self, ticket: Ticket, since_ms: Option<u64>) {
+    pub(super) fn unsent(&mut self, ticket: SlotId, since_ms: Option<u64>) {
         if let Some(holder) = self.holder(ticket) {
             holder.unsent_since_ms = match since_ms {
                 Some(now_ms) => holder.unsent_since_ms.or(Some(now_ms)),
@@ -283,19 +283,28 @@ impl Places {
     }
 
     /// All that there was to send is taken.
-    pub(super) fn taken(&mut self, ticket: Ticket) {
+    pub(super) fn taken(&mut self, ticket: SlotId) {
         if let Some(holder) = self.holder(ticket) {
             holder.behind_since_ms = None;
         }
     }
 
     /// Whether it must end now; else when it must be looked at again, if ever. `waker` is for when it must end before.
-    pub(super) fn look(&mut self, ticket: Ticket, now_ms: u64, waker: &Waker) -> Result<Option<u64>, End> {
+    pub(super) fn look(
+        &mut self,
+        ticket: SlotId,
+        now_ms: u64,
+        waker: &Waker,
+    ) -> Result<Option<u64>, CloseReason> {
         let Bounds { idle_time_max, head_time_max, body_time_max, stall_time_max, answer_time_max, .. } =
             self.bounds;
         let Some(holder) = self.holder(ticket) else { return Ok(None) };
         if holder.is_evicted {
-            return Err(if holder.phase == Phase::Head { End::WithWords } else { End::Silent });
+            return Err(if holder.phase == Phase::Head {
+                CloseReason::WithWords
+            } else {
+                CloseReason::Silent
+            });
         }
         if !holder.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             holder.waker = Some(waker.clone());
@@ -318,17 +327,17 @@ impl Places {
         let phase = holder.phase;
         if stalls_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.counts.stalled += 1;
-            return Err(End::Silent);
+            return Err(CloseReason::Silent);
         }
         if answered_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             self.counts.slow_answers += 1;
-            return Err(End::Silent);
+            return Err(CloseReason::Silent);
         }
         if waits_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             let (counter, end) = match phase {
-                Phase::Head => (&mut self.counts.slow_heads, End::WithWords),
-                Phase::Body => (&mut self.counts.slow_bodies, End::Silent),
-                _ => (&mut self.counts.idle_ended, End::Silent),
+                Phase::Head => (&mut self.counts.slow_heads, CloseReason::WithWords),
+                Phase::Body => (&mut self.counts.slow_bodies, CloseReason::Silent),
+                _ => (&mut self.counts.idle_ended, CloseReason::Silent),
             };
             *counter += 1;
             return Err(end);
@@ -374,7 +383,7 @@ impl Places {
         (self.bounds.places_per_address_max > 0 && !address.is_loopback()).then_some(address)
     }
 
-    fn holder(&mut self, ticket: Ticket) -> Option<&mut Holder> {
+    fn holder(&mut self, ticket: SlotId) -> Option<&mut Holder> {
         self.holders.get_mut(ticket.at)?.as_mut().filter(|holder| holder.serial == ticket.serial)
     }
 
@@ -424,64 +433,64 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn enter(places: &mut Places, address: IpAddr, now_ms: u64) -> Ticket {
+    fn enter(places: &mut ConnectionSlots, address: IpAddr, now_ms: u64) -> SlotId {
         match places.enter(address, now_ms) {
-            Entrance::Taken(ticket) => ticket,
+            AcceptDecision::Taken(ticket) => ticket,
             other => panic!("{other:?}"),
         }
     }
 
-    fn look(places: &mut Places, ticket: Ticket, now_ms: u64) -> Result<Option<u64>, End> {
+    fn look(places: &mut ConnectionSlots, ticket: SlotId, now_ms: u64) -> Result<Option<u64>, CloseReason> {
         places.look(ticket, now_ms, Waker::noop())
     }
 
     #[test]
     fn who_idles_longest_goes_first_then_the_oldest_head_then_the_oldest_body_and_nobody_who_works() {
-        let mut places = Places::new(bounds(5, 0));
-        let all: Vec<Ticket> = (0..5).map(|n| enter(&mut places, from(n), u64::from(n))).collect();
+        let mut places = ConnectionSlots::new(bounds(5, 0));
+        let all: Vec<SlotId> = (0..5).map(|n| enter(&mut places, from(n), u64::from(n))).collect();
         let [old_head, young_head, working, body, idle] = all[..] else { panic!("five") };
         places.wait(old_head, Phase::Head, 10);
         places.wait(young_head, Phase::Head, 11);
         places.wait(working, Phase::Working, 5);
         places.wait(body, Phase::Body, 6);
         for (gone, end) in [
-            (idle, End::Silent),
-            (old_head, End::WithWords),
-            (young_head, End::WithWords),
-            (body, End::Silent),
+            (idle, CloseReason::Silent),
+            (old_head, CloseReason::WithWords),
+            (young_head, CloseReason::WithWords),
+            (body, CloseReason::Silent),
         ] {
             let newcomer = enter(&mut places, from(9), 20);
             places.wait(newcomer, Phase::Working, 20);
             assert_eq!(look(&mut places, gone, 21), Err(end));
         }
-        assert_eq!(places.enter(from(9), 21), Entrance::Full);
-        assert_eq!(places.enter(from(9), 21), Entrance::Full);
+        assert_eq!(places.enter(from(9), 21), AcceptDecision::Full);
+        assert_eq!(places.enter(from(9), 21), AcceptDecision::Full);
         let Counts { idle_evicted, heads_evicted, bodies_evicted, waited, .. } = places.counts;
         assert_eq!((idle_evicted, heads_evicted, bodies_evicted, waited), (1, 2, 1, 1));
         // Whoever is answered and asks nothing more can go.
         places.wait(working, Phase::Idle, 22);
         enter(&mut places, from(9), 23);
-        assert_eq!(look(&mut places, working, 23), Err(End::Silent));
+        assert_eq!(look(&mut places, working, 23), Err(CloseReason::Silent));
     }
 
     #[test]
     fn what_is_being_sent_is_not_cut_for_another_but_for_a_stall() {
-        let mut places = Places::new(bounds(1, 0));
+        let mut places = ConnectionSlots::new(bounds(1, 0));
         let slow = enter(&mut places, from(1), 0);
         places.unsent(slow, Some(0));
-        assert_eq!(places.enter(from(2), 1), Entrance::Full);
+        assert_eq!(places.enter(from(2), 1), AcceptDecision::Full);
         places.unsent(slow, Some(250));
         assert_eq!(look(&mut places, slow, 299), Ok(Some(300)), "the stall began with the first refusal");
         places.unsent(slow, None);
         places.unsent(slow, Some(299));
         assert_eq!(look(&mut places, slow, 300), Ok(Some(599)));
-        assert_eq!(look(&mut places, slow, 599), Err(End::Silent));
+        assert_eq!(look(&mut places, slow, 599), Err(CloseReason::Silent));
         assert_eq!(places.counts.stalled, 1);
     }
 
     #[test]
     fn who_takes_a_little_now_and_then_has_a_time_for_all_of_it() {
-        let mut places = Places::new(bounds(1, 0));
+        let mut places = ConnectionSlots::new(bounds(1, 0));
         let slow = enter(&mut places, from(1), 0);
         places.wait(slow, Phase::Working, 0);
         for now_ms in [100, 300, 500] {
@@ -494,7 +503,7 @@ mod tests {
         places.wait(slow, Phase::Idle, 600);
         places.unsent(slow, None);
         places.unsent(slow, Some(790));
-        assert_eq!(look(&mut places, slow, 800), Err(End::Silent));
+        assert_eq!(look(&mut places, slow, 800), Err(CloseReason::Silent));
         assert_eq!((places.counts.stalled, places.counts.slow_answers), (0, 1));
         places.taken(slow);
         places.unsent(slow, None);
@@ -504,8 +513,8 @@ mod tests {
     #[test]
     fn behind_a_proxy_a_place_is_the_askers_until_the_answer_is_given() {
         let proxy = IpAddr::from([127, 0, 0, 1]);
-        let mut places = Places::new(bounds(10, 2));
-        let all: Vec<Ticket> = (0..4).map(|_| enter(&mut places, proxy, 0)).collect();
+        let mut places = ConnectionSlots::new(bounds(10, 2));
+        let all: Vec<SlotId> = (0..4).map(|_| enter(&mut places, proxy, 0)).collect();
         for &ticket in &all[..2] {
             places.wait(ticket, Phase::Working, 0);
             assert!(places.asked_by(ticket, from(1)) && places.asked_by(ticket, from(1)));
@@ -513,7 +522,7 @@ mod tests {
         places.wait(all[2], Phase::Body, 0);
         assert!(!places.asked_by(all[2], from(1)), "it has its places");
         assert!(places.asked_by(all[2], from(2)), "and another has not");
-        assert_eq!(places.enter(from(1), 1), Entrance::Refused, "nor may it come by itself");
+        assert_eq!(places.enter(from(1), 1), AcceptDecision::Refused, "nor may it come by itself");
         places.wait(all[0], Phase::Idle, 2);
         assert!(places.asked_by(all[3], from(1)));
         places.leave(all[1]);
@@ -524,7 +533,7 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_time() {
-        let mut places = Places::new(bounds(3, 0));
+        let mut places = ConnectionSlots::new(bounds(3, 0));
         let one = enter(&mut places, from(1), 0);
         assert_eq!(look(&mut places, one, 0), Ok(Some(100)), "who never asked anything has less time");
         places.wait(one, Phase::Head, 10);
@@ -534,21 +543,21 @@ mod tests {
         places.wait(one, Phase::Working, 600);
         assert_eq!(look(&mut places, one, 1_000_000), Ok(None));
         places.wait(one, Phase::Idle, 1_000_000);
-        assert_eq!(look(&mut places, one, 1_001_000), Err(End::Silent));
+        assert_eq!(look(&mut places, one, 1_001_000), Err(CloseReason::Silent));
         let two = enter(&mut places, from(1), 0);
         places.wait(two, Phase::Head, 0);
-        assert_eq!(look(&mut places, two, 100), Err(End::WithWords));
+        assert_eq!(look(&mut places, two, 100), Err(CloseReason::WithWords));
         places.wait(two, Phase::Body, 0);
-        assert_eq!(look(&mut places, two, 500), Err(End::Silent));
+        assert_eq!(look(&mut places, two, 500), Err(CloseReason::Silent));
         let three = enter(&mut places, from(1), 0);
-        assert_eq!(look(&mut places, three, 100), Err(End::Silent));
+        assert_eq!(look(&mut places, three, 100), Err(CloseReason::Silent));
         let Counts { idle_ended, slow_heads, slow_bodies, .. } = places.counts;
         assert_eq!((idle_ended, slow_heads, slow_bodies), (2, 1, 1));
     }
 
     #[test]
     fn an_address_has_its_places_and_loopback_has_no_bound() {
-        let mut places = Places::new(bounds(10, 2));
+        let mut places = ConnectionSlots::new(bounds(10, 2));
         let v6 = |text: &str| text.parse::<IpAddr>().expect("an address");
         let first = enter(&mut places, v6("2001:db8::1"), 0);
         let second = enter(&mut places, v6("2001:db8::2"), 1);
@@ -556,16 +565,19 @@ mod tests {
         // The third of one /64 takes the place of its own idle one, not of another's.
         let other = enter(&mut places, v6("2001:db8:0:1::1"), 0);
         let third = enter(&mut places, v6("2001:db8::3"), 2);
-        assert_eq!(look(&mut places, second, 2), Err(End::Silent));
+        assert_eq!(look(&mut places, second, 2), Err(CloseReason::Silent));
         assert!(look(&mut places, other, 2).is_ok());
         places.wait(third, Phase::Working, 2);
-        assert_eq!(places.enter(v6("2001:db8::4"), 3), Entrance::Refused);
+        assert_eq!(places.enter(v6("2001:db8::4"), 3), AcceptDecision::Refused);
         places.leave(first);
         enter(&mut places, v6("2001:db8::4"), 4);
         // An evicted one that leaves late gives back nothing twice.
         places.leave(second);
         places.leave(second);
-        assert_eq!(places.enter(v6("2001:db8::5"), 5), Entrance::Taken(Ticket { at: second.at, serial: 6 }));
+        assert_eq!(
+            places.enter(v6("2001:db8::5"), 5),
+            AcceptDecision::Taken(SlotId { at: second.at, serial: 6 })
+        );
         for _ in 0..7 {
             let here = enter(&mut places, v6("::ffff:127.0.0.1"), 6);
             places.wait(here, Phase::Working, 6);
@@ -575,7 +587,7 @@ mod tests {
 
     #[test]
     fn a_ticket_of_who_is_gone_moves_nothing() {
-        let mut places = Places::new(bounds(1, 0));
+        let mut places = ConnectionSlots::new(bounds(1, 0));
         let gone = enter(&mut places, from(1), 0);
         places.leave(gone);
         let here = enter(&mut places, from(2), 0);

@@ -19,7 +19,7 @@ pub const STEPS_A_ROUND: u32 = 2;
 
 /// The work behind of one loop.
 #[derive(Debug)]
-pub struct Behind {
+pub struct BackgroundBudget {
     /// Who waits for the next round.
     next: Semaphore,
     /// Steps that this round may still have. Atomic, because tasks that are spawned must be free to move, and never
@@ -27,13 +27,13 @@ pub struct Behind {
     left: AtomicU32,
 }
 
-impl Default for Behind {
+impl Default for BackgroundBudget {
     fn default() -> Self {
         Self { next: Semaphore::new(1), left: AtomicU32::new(STEPS_A_ROUND) }
     }
 }
 
-impl Behind {
+impl BackgroundBudget {
     /// Waits until a step may be made; whether it had to.
     pub async fn turn(&self) -> bool {
         let left = self.left.load(Relaxed);
@@ -45,7 +45,7 @@ impl Behind {
         // It is never closed; and who is dropped while it waits leaves the queue.
         let turn = self.next.acquire().await;
         if self.left.load(Relaxed) == 0 {
-            // Behind what the sockets have by now.
+            // BackgroundBudget what the sockets have by now.
             tokio::task::yield_now().await;
             self.left.store(STEPS_A_ROUND, Relaxed);
         }
@@ -70,7 +70,7 @@ mod tests {
     async fn who_is_ready_waits_for_a_few_steps_and_not_for_all() {
         const STORING: u32 = 20;
         let local = tokio::task::LocalSet::new();
-        let behind = Rc::new(Behind::default());
+        let behind = Rc::new(BackgroundBudget::default());
         let steps = Rc::new(RefCell::new(Vec::new()));
         let is_over = Rc::new(Cell::new(false));
         for number in 0..STORING {
@@ -107,7 +107,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn who_leaves_while_it_waits_holds_nobody_up() {
-        let behind = Behind::default();
+        let behind = BackgroundBudget::default();
         let noop = &mut std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..STEPS_A_ROUND {
             assert!(!behind.turn().await, "a round has room for it");

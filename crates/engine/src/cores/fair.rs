@@ -45,7 +45,7 @@ const TURN_BITS: u32 = 8;
 /// The places of one loop. Only its thread uses them; a lock that nobody else takes is what lets tasks of any kind hold a
 /// [`Member`].
 #[derive(Debug)]
-pub struct Fair {
+pub struct TurnScheduler {
     /// So that nobody can aim at another's place.
     seed: RandomState,
     inner: Mutex<Inner>,
@@ -59,12 +59,12 @@ pub struct Fair {
 
 #[derive(Debug)]
 struct Inner {
-    places: Box<[Place]>,
+    places: Box<[AddressSlot]>,
     number: u64,
 }
 
 #[derive(Debug, Default, Clone)]
-struct Place {
+struct AddressSlot {
     connections: usize,
     /// One of them has its turn.
     is_taken: bool,
@@ -76,7 +76,7 @@ struct Place {
 /// A connection, known by its address's hash.
 #[derive(Debug)]
 pub struct Member {
-    fair: Arc<Fair>,
+    fair: Arc<TurnScheduler>,
     place: usize,
 }
 
@@ -95,9 +95,9 @@ impl Turn<'_> {
     }
 }
 
-impl Default for Fair {
+impl Default for TurnScheduler {
     fn default() -> Self {
-        let inner = Inner { places: vec![Place::default(); PLACES].into(), number: 0 };
+        let inner = Inner { places: vec![AddressSlot::default(); PLACES].into(), number: 0 };
         Self {
             seed: RandomState::new(),
             inner: inner.into(),
@@ -108,7 +108,7 @@ impl Default for Fair {
     }
 }
 
-impl Fair {
+impl TurnScheduler {
     /// A connection from this address (IPv6: of this /64) comes; it goes when what this gives is dropped.
     pub fn join(self: &Arc<Self>, address: IpAddr) -> Member {
         let hash = self.seed.hash_one(ClientKey::of(address));
@@ -201,7 +201,7 @@ impl Drop for Member {
     }
 }
 
-impl Place {
+impl AddressSlot {
     /// The next one has its turn. Nobody who comes later has one between.
     fn pass(&mut self) {
         match self.waiting.pop_front() {
@@ -279,7 +279,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn who_has_little_to_do_waits_for_one_turn_of_each_address() {
         let local = tokio::task::LocalSet::new();
-        let fair = Arc::new(Fair::default());
+        let fair = Arc::new(TurnScheduler::default());
         let turns = Rc::new(RefCell::new(Vec::new()));
         let is_over = Rc::new(Cell::new(false));
         let quiet = fair.join(address(1));
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn an_address_has_two_large_turns_in_a_tick_for_which_it_did_not_wait() {
-        let fair = Arc::new(Fair::default());
+        let fair = Arc::new(TurnScheduler::default());
         let (one, two, other) = (fair.join(address(1)), fair.join(address(1)), fair.join(address(2)));
         // The clock may tick between two lines: then it is tried again.
         let is_seen = (0..1000).any(|_| {
@@ -340,7 +340,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn who_leaves_while_it_waits_passes_on_what_it_had() {
-        let fair = Arc::new(Fair::default());
+        let fair = Arc::new(TurnScheduler::default());
         let (_other, one, two, three) =
             (fair.join(address(1)), fair.join(address(2)), fair.join(address(2)), fair.join(address(2)));
         let first = one.turn().await;
@@ -359,7 +359,7 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn among_themselves_those_of_one_address_do_not_wait() {
-        let fair = Arc::new(Fair::default());
+        let fair = Arc::new(TurnScheduler::default());
         let (one, two) = (fair.join(address(7)), fair.join(address(7)));
         let _first = one.turn().await;
         let _second = two.turn().await;

@@ -79,12 +79,12 @@ pub fn bind_all(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener
 /// How many connections each core holds: one writer each, read by all.
 #[derive(Debug)]
 pub struct Balance {
-    cores: Box<[Held]>,
+    cores: Box<[ConnectionCount]>,
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Held(AtomicUsize);
+struct ConnectionCount(AtomicUsize);
 
 /// A core may be this many connections above the least before it hands any over.
 const SLACK: usize = 8;
@@ -96,7 +96,7 @@ impl Balance {
     /// No connections on any core.
     #[must_use]
     pub fn new(cores: usize) -> Arc<Self> {
-        Arc::new(Self { cores: (0..cores).map(|_| Held::default()).collect() })
+        Arc::new(Self { cores: (0..cores).map(|_| ConnectionCount::default()).collect() })
     }
 
     /// Core `me` took a connection. Only core `me` may say so.

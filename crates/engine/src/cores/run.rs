@@ -148,12 +148,12 @@ pub enum CoreFailure {
 
 /// How a drain went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainReport {
     /// The cores whose main futures had not ended by the timeout and were cut.
     pub cut: Vec<usize>,
 }
 
-impl Drained {
+impl DrainReport {
     /// Whether everything under way had ended before the time was up.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -394,7 +394,7 @@ impl Cores {
     ///
     /// # Errors
     /// [`CoreFailure`] when a core fails or panics, has done so before, or is stuck.
-    pub fn drain(&mut self, timeout: Duration) -> Result<Drained, CoreFailure> {
+    pub fn drain(&mut self, timeout: Duration) -> Result<DrainReport, CoreFailure> {
         for shutdown in &self.control.shutdown {
             shutdown.set();
         }
@@ -407,7 +407,7 @@ impl Cores {
                 return Err(CoreFailure::Stuck { core: self.control.core(index) });
             }
         }
-        self.control.failure.get().map_or(Ok(Drained { cut }), |failure| Err(failure.clone()))
+        self.control.failure.get().map_or(Ok(DrainReport { cut }), |failure| Err(failure.clone()))
     }
 
     /// Waits until every core has ended by itself, by [`Self::drain`], or by a failure. Blocks. After a failure the

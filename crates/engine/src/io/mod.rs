@@ -12,7 +12,7 @@
 //! *Which memory:* buffers are slots of one anonymous mapping, of four sizes, aligned to pages as `O_DIRECT` wants
 //! them. *Who writes:* the helper that holds the slot; after that nobody, until the last [`Block`] is dropped. *Who
 //! waits:* tasks, and helpers in the kernel. *Bounds:* [`ReadPoolConfig`] names them: reads under way and waiting per
-//! core, bytes of buffers, the time that a task waits for a disk. A caller that hits one gets a [`Refused`] or a
+//! core, bytes of buffers, the time that a task waits for a disk. A caller that hits one gets a [`ReadRefusal`] or a
 //! [`ReadError`], which is counted, and goes on without the object (a miss, or an answer made without the store).
 //!
 //! A read that a helper has begun is not taken back: when its task gives up waiting, the read goes on and frees its
@@ -27,5 +27,5 @@ mod source;
 pub use buffers::{Block, READ_BYTES_MAX};
 pub use counters::ReadCounter;
 pub use pool::{ReadPool, ReadPoolConfig, StartError};
-pub use reads::{Completions, Extent, Message, Pending, ReadError, Reads, Refused};
+pub use reads::{Completions, Extent, Message, PendingRead, ReadError, ReadRefusal, Reads};
 pub use source::{CachedFile, Damage, DirectFile, Source};

@@ -1,7 +1,7 @@
 //! A core's side of reading: which reads are pending, which wait for a helper, which tasks are woken.
 //!
 //! *Where:* plain memory of the core. *Who writes:* the core, in [`Reads::read`] and [`Reads::settle`]. A task waits on
-//! what is behind its [`Pending`], which may cross to another core.
+//! what is behind its [`PendingRead`], which may cross to another core.
 
 use std::{
     cell::RefCell,
@@ -46,7 +46,7 @@ pub struct Extent {
 
 /// Why a read was not begun. Each is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ReadRefusal {
     /// As many reads wait as may: [`ReadPoolConfig::waiting_max`].
     #[error("too many reads wait for the disk already")]
     Queue,
@@ -131,12 +131,12 @@ pub(super) enum Kind {
 
 /// What all tasks that wait for one read share.
 #[derive(Debug, Default)]
-struct Read {
+struct SharedRead {
     outcome: OnceLock<Result<Block, ReadError>>,
     settled: Notify,
 }
 
-impl Read {
+impl SharedRead {
     fn settle(&self, outcome: Result<Block, ReadError>) {
         // A read has one outcome: the disk's or the deadline's, whichever comes first.
         let _ = self.outcome.set(outcome);
@@ -146,9 +146,9 @@ impl Read {
 
 /// A read that is under way. Dropping it gives up waiting, no more.
 #[derive(Debug)]
-pub struct Pending(Arc<Read>);
+pub struct PendingRead(Arc<SharedRead>);
 
-impl Pending {
+impl PendingRead {
     /// What was read.
     ///
     /// # Errors
@@ -167,16 +167,16 @@ impl Pending {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct OutstandingRead {
     id: u64,
     asked_ns: u64,
-    read: Arc<Read>,
+    read: Arc<SharedRead>,
 }
 
 #[derive(Debug)]
 struct State {
     /// At most `waiting_max` and what helpers have.
-    pending: HashMap<Extent, Waiting>,
+    pending: HashMap<Extent, OutstandingRead>,
     /// For a helper to be free.
     queue: VecDeque<Order>,
     /// For each helper: reads of ours that it has.
@@ -250,11 +250,11 @@ impl Reads {
     /// at most one system call wakes a helper.
     ///
     /// # Errors
-    /// [`Refused`], and nothing was begun.
+    /// [`ReadRefusal`], and nothing was begun.
     ///
     /// # Panics
     /// If the pool has no such source.
-    pub fn read(&self, extent: Extent) -> Result<Pending, Refused> {
+    pub fn read(&self, extent: Extent) -> Result<PendingRead, ReadRefusal> {
         let block = self.blocks[extent.source] as u64;
         let aligned_at = extent.at / block * block;
         let aligned_bytes = extent
@@ -263,28 +263,28 @@ impl Reads {
             .and_then(|end| end.checked_next_multiple_of(block))
             .and_then(|end| usize::try_from(end - aligned_at).ok())
             .filter(|bytes| extent.bytes > 0 && *bytes <= READ_BYTES_MAX)
-            .ok_or(Refused::Length(extent.bytes))?;
+            .ok_or(ReadRefusal::Length(extent.bytes))?;
         let state = &mut *self.state.borrow_mut();
         let free = self.free_helper(&state.under_way);
         let vacant = match state.pending.entry(extent) {
             Entry::Occupied(pending) => {
                 self.counters.add(ReadCounter::Joined, 1);
-                return Ok(Pending(Arc::clone(&pending.get().read)));
+                return Ok(PendingRead(Arc::clone(&pending.get().read)));
             }
             Entry::Vacant(vacant) => vacant,
         };
         if free.is_none() && state.queue.len() >= self.waiting_max {
             self.counters.add(ReadCounter::RefusedQueue, 1);
-            return Err(Refused::Queue);
+            return Err(ReadRefusal::Queue);
         }
         let Some(buffer) = self.buffers.take(aligned_bytes) else {
             self.counters.add(ReadCounter::RefusedBuffers, 1);
-            return Err(Refused::Buffers);
+            return Err(ReadRefusal::Buffers);
         };
         let id = state.ids;
         state.ids += 1;
-        let read = Arc::<Read>::default();
-        vacant.insert(Waiting { id, asked_ns: clock::monotonic_ns(), read: Arc::clone(&read) });
+        let read = Arc::<SharedRead>::default();
+        vacant.insert(OutstandingRead { id, asked_ns: clock::monotonic_ns(), read: Arc::clone(&read) });
         if !self.timing.is_pending.swap(true, Relaxed) {
             self.timing.began.notify_one();
         }
@@ -299,10 +299,10 @@ impl Reads {
                 self.counters.add(ReadCounter::Waiting, 1);
             }
         }
-        Ok(Pending(read))
+        Ok(PendingRead(read))
     }
 
-    /// Waits until a buffer of the largest size comes back, for a caller that was answered [`Refused::Buffers`] and can
+    /// Waits until a buffer of the largest size comes back, for a caller that was answered [`ReadRefusal::Buffers`] and can
     /// wait. The caller that has waited longest is woken first; another may still be faster. It does not end by itself
     /// after other refusals: give it a deadline.
     pub fn room(&self) -> impl Future<Output = ()> + use<> {

@@ -23,4 +23,6 @@ pub mod ring;
 mod shared;
 
 #[cfg(not(feature = "loom"))]
-pub use self::shared::{Journal, JournalReader, LEASE_MAX, Lease, OpenError, Opened, RINGS_MAX, Scribe};
+pub use self::shared::{
+    Journal, JournalAddress, JournalReader, LEASE_MAX, Lease, OpenError, RINGS_MAX, Scribe,
+};

@@ -67,7 +67,7 @@ pub struct Journal {
 
 /// Where other processes find a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opened {
+pub struct JournalAddress {
     /// The process.
     pub pid: u32,
     /// Its descriptor of the rings.
@@ -132,8 +132,8 @@ impl Journal {
 
     /// Where other processes find it.
     #[must_use]
-    pub fn opened(&self) -> Opened {
-        Opened {
+    pub fn opened(&self) -> JournalAddress {
+        JournalAddress {
             pid: std::process::id(),
             rings_fd: self.file.as_raw_fd(),
             lease_fd: self.lease_file.as_raw_fd(),
@@ -294,7 +294,7 @@ impl Lease {
     }
 }
 
-impl Opened {
+impl JournalAddress {
     /// Opens the journal of that process, and begins to read it. Its loops write from now on, if the lease is renewed.
     ///
     /// # Errors
@@ -406,12 +406,12 @@ mod tests {
         let opened = journal.opened();
         let plain = tempfile::tempfile().expect("a file");
         for wrong in [
-            Opened { token: opened.token ^ 1, ..opened },
-            Opened { rings_fd: opened.lease_fd, ..opened },
-            Opened { rings_fd: plain.as_raw_fd(), ..opened },
+            JournalAddress { token: opened.token ^ 1, ..opened },
+            JournalAddress { rings_fd: opened.lease_fd, ..opened },
+            JournalAddress { rings_fd: plain.as_raw_fd(), ..opened },
         ] {
             assert!(matches!(wrong.open(), Err(OpenError::Other)), "{wrong:?}");
         }
-        assert!(matches!(Opened { rings_fd: 10_000, ..opened }.open(), Err(OpenError::Io(_))));
+        assert!(matches!(JournalAddress { rings_fd: 10_000, ..opened }.open(), Err(OpenError::Io(_))));
     }
 }

@@ -31,7 +31,7 @@ impl fmt::Display for Fault {
 
 /// What a file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     /// Its header.
     pub header: Header,
     /// Segments never used or freed.
@@ -59,10 +59,10 @@ pub const FAULTS_MAX: usize = 100;
 ///
 /// # Errors
 /// [`OpenError`]: in use, no store, another version, cut.
-pub fn check(path: &Path) -> Result<Checked, OpenError> {
+pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     let (disk, header) = FileDisk::open_to_look(path)?;
     let failed = |source: io::Error| OpenError::Io { what: "read", path: path.into(), source };
-    let mut checked = Checked {
+    let mut checked = CheckReport {
         header,
         segments_free: 0,
         segments_sealed: 0,
@@ -87,7 +87,7 @@ pub fn check(path: &Path) -> Result<Checked, OpenError> {
     Ok(checked)
 }
 
-impl Checked {
+impl CheckReport {
     fn fault(&mut self, segment: u32, offset: u64, what: &'static str) {
         self.fault_count += 1;
         if self.faults.len() < FAULTS_MAX {

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Shared, reap::Reaper, table::NO_BUFFER};
+use super::{LogState, reap::Reaper, table::NO_BUFFER};
 
 /// Wakes a helper. Ringing costs a system call only if the helper sleeps.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl Bell {
 /// The helpers of a log; none in a test that calls the steps itself.
 #[derive(Debug)]
 pub(super) struct Helpers {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     stop: Arc<AtomicBool>,
     /// What still has to be done when all has been written.
     reaper: Option<Reaper>,
@@ -95,13 +95,13 @@ pub(super) struct Helpers {
 
 impl Helpers {
     /// Nobody: [`Helpers::turn`] does the work.
-    pub(super) fn none(shared: Arc<Shared>, reaper: Reaper) -> Self {
+    pub(super) fn none(shared: Arc<LogState>, reaper: Reaper) -> Self {
         Self { shared, stop: Arc::default(), reaper: Some(reaper), threads: Vec::new() }
     }
 
     /// # Errors
     /// If the system refuses threads.
-    pub(super) fn start(shared: Arc<Shared>, mut reaper: Reaper, interval: Duration) -> io::Result<Self> {
+    pub(super) fn start(shared: Arc<LogState>, mut reaper: Reaper, interval: Duration) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut helpers =
             Self { shared: Arc::clone(&shared), stop: Arc::clone(&stop), reaper: None, threads: Vec::new() };
@@ -190,7 +190,7 @@ impl Drop for Helpers {
     }
 }
 
-impl Shared {
+impl LogState {
     /// Writes out everything that a writer has appended.
     pub(super) fn write(&self, writer: usize) {
         let progress = &self.progress[writer];

@@ -10,7 +10,7 @@
 use std::{io, sync::atomic::Ordering::Relaxed};
 
 use super::{
-    Disk, Shared,
+    Disk, LogState,
     format::{BLOCK_BYTES, LIVES_END},
 };
 use crate::sys::{arena::Words, span::Span};
@@ -29,7 +29,7 @@ const LIVES_UNKNOWN: u64 = 1 << 16;
 ///
 /// # Errors
 /// The disk's.
-pub(super) fn begin(shared: &Shared, is_new: bool) -> io::Result<()> {
+pub(super) fn begin(shared: &LogState, is_new: bool) -> io::Result<()> {
     match marked(&*shared.disk, shared.seed) {
         Some(bound) => shared.table.start_lives_at(bound),
         None if is_new => {}
@@ -54,11 +54,11 @@ pub(super) fn marked(disk: &dyn Disk, seed: u32) -> Option<u64> {
 ///
 /// # Errors
 /// The disk's: then writers go on up to the old bound.
-pub(super) fn keep_ahead(shared: &Shared) -> io::Result<()> {
+pub(super) fn keep_ahead(shared: &LogState) -> io::Result<()> {
     if shared.table.lives_left() > LIVES_AHEAD / 2 { Ok(()) } else { extend(shared) }
 }
 
-fn extend(shared: &Shared) -> io::Result<()> {
+fn extend(shared: &LogState) -> io::Result<()> {
     let bound = shared.table.next_life() + LIVES_AHEAD;
     let block = Words::reserve(BLOCK_BYTES / size_of::<u64>(), false)?;
     Span::new(&block, 0..MARK_BYTES).write_from(&encode(bound, shared.seed));

@@ -8,7 +8,7 @@
 //! ```
 //! *Which memory:* a fixed number of buffers, 40 bytes a segment. *Who writes:* a segment has one writer. *Who waits:*
 //! helpers, for the disk; loops never. *Bounds:* bytes that wait to be written ([`Options::unwritten_bytes_max`];
-//! beyond it [`Refused::Busy`]), the file ([`Refused::Full`]).
+//! beyond it [`AppendRefusal::Busy`]), the file ([`AppendRefusal::Full`]).
 //!
 //! The log knows nothing of what its records mean. A record has a *kind*, a *hash* and a *tag* of its owner's, and may
 //! name another record that it *ends* (replaces, deletes). Whether a record is dead after a crash follows from that
@@ -41,13 +41,13 @@ use tokio::sync::Notify;
 
 pub use file::{Disk, FileDisk, FileOptions, OpenError};
 pub use format::{Header, Kind, Location, record_bytes};
-pub use open::{Options, Recovering};
-pub use progress::{NotKept, Progress, Ticket};
+pub use open::{LogRecovery, Options};
+pub use progress::{DurabilityError, Progress, Ticket};
 pub use read::{Pin, ReadError, Record, is_record, verify};
-pub use recover::{Found, Recovered};
+pub use recover::{FoundRecord, RecoveryReport};
 pub use table::SegmentState;
 pub use usage::LogUsage;
-pub use writer::{Appended, Filling, New, Refused, Writer};
+pub use writer::{AppendRefusal, AppendedRecord, NewRecord, RecordWriter, Writer};
 
 /// The header that a file made with these options would have: its segments and their size.
 ///
@@ -67,7 +67,7 @@ const REAPER_CLASS: u8 = 255;
 
 /// What all threads share.
 #[derive(Debug)]
-struct Shared {
+struct LogState {
     disk: Arc<dyn Disk>,
     /// What each checksum of this file begins with.
     seed: u32,
@@ -87,7 +87,7 @@ struct Shared {
     keep_free: usize,
 }
 
-impl Shared {
+impl LogState {
     fn ask_to_write(&self, writer: usize) {
         if let Some(bell) = self.bells.get(writer % self.bells.len().max(1)) {
             bell.ring();
@@ -113,7 +113,7 @@ impl Shared {
 /// the writers should be gone by then, because what they append later is lost.
 #[derive(Debug)]
 pub struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     helpers: Helpers,
     epoch: u64,
 }
@@ -148,12 +148,12 @@ impl Log {
 /// Reads records by their location. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
 }
 
 impl Reader {
     /// The record at `location`, with a payload of so many bytes, is live no more. Its owner says so once, and after
-    /// what ends it was appended ([`New::target`], [`Writer::delete`]) or where it need not stay dead over a crash.
+    /// what ends it was appended ([`NewRecord::target`], [`Writer::delete`]) or where it need not stay dead over a crash.
     pub fn died(&self, location: Location, payload_bytes: usize) {
         if self.shared.table.died(location, record_bytes(payload_bytes)) {
             self.shared.reap_bell.ring();
@@ -162,14 +162,14 @@ impl Reader {
 
     /// Segments in which everything is written, from the oldest life to the youngest, with their live bytes: what an
     /// owner that needs room chooses from.
-    pub fn sealed(&self) -> Vec<Sealed> {
+    pub fn sealed(&self) -> Vec<SealedSegment> {
         let table = &self.shared.table;
-        let mut sealed: Vec<Sealed> = (0..table.len())
+        let mut sealed: Vec<SealedSegment> = (0..table.len())
             .filter(|segment| table.segment(*segment).state() == SegmentState::Sealed)
             .filter_map(|segment| {
                 let of = table.segment(segment);
                 let class = of.class.load(SeqCst) as u8;
-                (class != REAPER_CLASS).then(|| Sealed {
+                (class != REAPER_CLASS).then(|| SealedSegment {
                     segment,
                     class,
                     life: of.life.load(SeqCst),
@@ -187,7 +187,7 @@ impl Reader {
     }
 
     /// Waits until a buffer or a segment becomes free, from this call on. A caller that can wait calls this before it
-    /// tries to write, and tries again when this returns ([`Refused::Busy`], [`Refused::Full`]); another caller may
+    /// tries to write, and tries again when this returns ([`AppendRefusal::Busy`], [`AppendRefusal::Full`]); another caller may
     /// have been faster.
     pub fn room(&self) -> impl Future<Output = ()> + '_ {
         self.shared.room.notified()
@@ -211,7 +211,7 @@ impl Reader {
 
 /// A segment that is whole on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedSegment {
     /// Its number.
     pub segment: u32,
     /// The class of its writer.

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    Log, REAPER_CLASS, Shared,
+    Log, LogState, REAPER_CLASS,
     buffers::Buffers,
     file::{Disk, FileDisk, FileOptions, OpenError, new_header},
     format::{Header, SEGMENTS_AT},
@@ -18,7 +18,7 @@ use super::{
     lives,
     progress::Progress,
     reap::Reaper,
-    recover::{Found, Recovered, recover},
+    recover::{FoundRecord, RecoveryReport, recover},
     table::Table,
     usage::Count,
     writer::Writer,
@@ -79,7 +79,7 @@ impl Default for Options {
 
 /// A log whose file is locked and whose records are not yet known.
 #[derive(Debug)]
-pub struct Recovering {
+pub struct LogRecovery {
     disk: Arc<dyn Disk>,
     header: Header,
     options: Options,
@@ -87,7 +87,7 @@ pub struct Recovering {
     stop: Arc<AtomicBool>,
 }
 
-impl Recovering {
+impl LogRecovery {
     /// Opens or makes the file at `path`.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Recovering {
         if self.is_new { Some(1) } else { lives::marked(&*self.disk, self.header.seed()) }
     }
 
-    /// Set, it makes [`Recovering::recover`] end soon, with [`io::ErrorKind::Interrupted`], if it is still reading.
+    /// Set, it makes [`LogRecovery::recover`] end soon, with [`io::ErrorKind::Interrupted`], if it is still reading.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
@@ -148,8 +148,12 @@ impl Recovering {
     ///
     /// # Errors
     /// If the system refuses memory or threads, or the disk refuses to be written to. What is damaged is no error: it
-    /// is in [`Recovered`].
-    pub fn recover(self, threads: usize, found: impl FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)> {
+    /// is in [`RecoveryReport`].
+    pub fn recover(
+        self,
+        threads: usize,
+        found: impl FnMut(&FoundRecord) -> bool,
+    ) -> io::Result<(Log, RecoveryReport)> {
         let interval = self.options.flush;
         let (shared, reaper, recovered) = self.prepare(threads, found)?;
         let helpers = Helpers::start(Arc::clone(&shared), reaper, interval)?;
@@ -157,11 +161,14 @@ impl Recovering {
         Ok((Log { shared, helpers, epoch }, recovered))
     }
 
-    /// As [`Recovering::recover`] without helpers: [`Log::turn`] does their work, when a test says so.
+    /// As [`LogRecovery::recover`] without helpers: [`Log::turn`] does their work, when a test says so.
     ///
     /// # Errors
-    /// As [`Recovering::recover`].
-    pub fn recover_stepped(self, found: impl FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)> {
+    /// As [`LogRecovery::recover`].
+    pub fn recover_stepped(
+        self,
+        found: impl FnMut(&FoundRecord) -> bool,
+    ) -> io::Result<(Log, RecoveryReport)> {
         let (shared, reaper, recovered) = self.prepare(1, found)?;
         let epoch = shared.table.next_life();
         Ok((Log { helpers: Helpers::none(Arc::clone(&shared), reaper), shared, epoch }, recovered))
@@ -170,11 +177,11 @@ impl Recovering {
     fn prepare(
         self,
         threads: usize,
-        found: impl FnMut(&Found) -> bool,
-    ) -> io::Result<(Arc<Shared>, Reaper, Recovered)> {
+        found: impl FnMut(&FoundRecord) -> bool,
+    ) -> io::Result<(Arc<LogState>, Reaper, RecoveryReport)> {
         let Self { disk, header, options, is_new, stop } = self;
         let segment_bytes = header.segment_bytes as usize;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogState {
             disk,
             seed: header.seed(),
             table: Table::new(header.segments, segment_bytes, SEGMENTS_AT),
@@ -197,8 +204,11 @@ impl Recovering {
             // What the last process wrote and did not sync may still be lost, from under the tables that come next.
             shared.disk.sync()?;
         }
-        let recovered =
-            if is_new { Recovered::default() } else { recover(&shared, threads, &stop, &mut reaper, found)? };
+        let recovered = if is_new {
+            RecoveryReport::default()
+        } else {
+            recover(&shared, threads, &stop, &mut reaper, found)?
+        };
         lives::begin(&shared, is_new)?;
         shared.reap_bell.ring();
         Ok((shared, reaper, recovered))
@@ -206,15 +216,15 @@ impl Recovering {
 }
 
 impl Log {
-    /// Makes a log of a file: [`Recovering::file`], then [`Recovering::recover`].
+    /// Makes a log of a file: [`LogRecovery::file`], then [`LogRecovery::recover`].
     ///
     /// # Errors
     /// [`OpenError`]
-    pub fn open(path: &Path, options: Options) -> Result<Recovering, OpenError> {
-        Recovering::file(path, options)
+    pub fn open(path: &Path, options: Options) -> Result<LogRecovery, OpenError> {
+        LogRecovery::file(path, options)
     }
 
-    /// Does what helpers would do, once; only after [`Recovering::recover_stepped`].
+    /// Does what helpers would do, once; only after [`LogRecovery::recover_stepped`].
     pub fn turn(&mut self) {
         self.helpers.turn();
     }

@@ -22,7 +22,7 @@ pub struct Ticket(pub(super) u64);
 
 /// What a record waits for in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotKept {
+pub enum DurabilityError {
     /// The disk refuses to write; it is tried again, so that the record may yet become written.
     #[error("the disk refuses to write (error {0})")]
     Failing(i32),
@@ -76,12 +76,12 @@ impl Progress {
     /// it takes up to the interval.
     ///
     /// # Errors
-    /// [`NotKept::Failing`]
-    pub async fn written(&self, ticket: Ticket) -> Result<(), NotKept> {
+    /// [`DurabilityError::Failing`]
+    pub async fn written(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         self.until(|| match self.failing.load(Acquire) {
             _ if self.is_written(ticket) => Some(Ok(())),
             0 => None,
-            error => Some(Err(NotKept::Failing(error as i32))),
+            error => Some(Err(DurabilityError::Failing(error as i32))),
         })
         .await
     }
@@ -89,18 +89,18 @@ impl Progress {
     /// Waits until the record survives a loss of power. Somebody must ask for it ([`super::Writer::make_durable`]).
     ///
     /// # Errors
-    /// [`NotKept`]
-    pub async fn durable(&self, ticket: Ticket) -> Result<(), NotKept> {
+    /// [`DurabilityError`]
+    pub async fn durable(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         self.until(|| {
             if self.is_durable(ticket) {
                 return Some(Ok(()));
             }
             if self.sync_failed.load(Acquire) != 0 {
-                return Some(Err(NotKept::SyncFailed));
+                return Some(Err(DurabilityError::SyncFailed));
             }
             match self.failing.load(Acquire) {
                 0 => None,
-                error => Some(Err(NotKept::Failing(error as i32))),
+                error => Some(Err(DurabilityError::Failing(error as i32))),
             }
         })
         .await

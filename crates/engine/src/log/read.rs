@@ -16,12 +16,12 @@ use std::{
 };
 
 use super::{
-    Reader, Sealed, Shared,
+    LogState, Reader, SealedSegment,
     format::{
         CHUNK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
         SEGMENT_HEADER_BYTES, SegmentHeader, SegmentStart, TableEntry, chunks, record_bytes,
     },
-    recover::Found,
+    recover::FoundRecord,
     table::{NO_BUFFER, SegmentState},
 };
 
@@ -72,7 +72,7 @@ pub enum ReadError {
 /// Holds a segment, so that it is not used again: for whoever sends from the file.
 #[derive(Debug)]
 pub struct Pin {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     segment: u32,
 }
 
@@ -220,13 +220,16 @@ impl Reader {
     ///
     /// # Errors
     /// The disk's; `InvalidData` if the table is damaged or the segment has been freed.
-    pub fn table_of(&self, sealed: &Sealed) -> io::Result<Vec<Found>> {
+    pub fn table_of(&self, sealed: &SealedSegment) -> io::Result<Vec<FoundRecord>> {
         let table = read_table(&self.shared, sealed.segment, sealed.life).map_err(|fault| match fault {
             TableFault::Io(error) => error,
             TableFault::Damaged => io::Error::new(io::ErrorKind::InvalidData, "the table is damaged or gone"),
         })?;
         let start = self.shared.table.start(sealed.segment);
-        Ok(table.iter().filter_map(|entry| Found::of(entry, start, sealed.life, sealed.class)).collect())
+        Ok(table
+            .iter()
+            .filter_map(|entry| FoundRecord::of(entry, start, sealed.life, sealed.class))
+            .collect())
     }
 
     /// The checksum seed that [`verify`] wants.
@@ -322,7 +325,7 @@ pub(super) enum TableFault {
 }
 
 /// What the start and the end of a segment say.
-pub(super) fn read_ends(shared: &Shared, segment: u32) -> io::Result<(SegmentStart, Option<Footer>)> {
+pub(super) fn read_ends(shared: &LogState, segment: u32) -> io::Result<(SegmentStart, Option<Footer>)> {
     let start = shared.table.start(segment);
     let mut first = [0; SEGMENT_HEADER_BYTES];
     shared.disk.read(start, &mut first)?;
@@ -332,7 +335,7 @@ pub(super) fn read_ends(shared: &Shared, segment: u32) -> io::Result<(SegmentSta
 }
 
 /// The table of a sealed segment in this life.
-pub(super) fn read_table(shared: &Shared, segment: u32, life: u64) -> Result<Vec<TableEntry>, TableFault> {
+pub(super) fn read_table(shared: &LogState, segment: u32, life: u64) -> Result<Vec<TableEntry>, TableFault> {
     let (_, footer) = read_ends(shared, segment).map_err(TableFault::Io)?;
     let footer = footer.filter(|footer| footer.life == life).ok_or(TableFault::Damaged)?;
     read_entries(shared, segment, &footer)
@@ -340,7 +343,7 @@ pub(super) fn read_table(shared: &Shared, segment: u32, life: u64) -> Result<Vec
 
 /// The table that a footer vouches for.
 pub(super) fn read_entries(
-    shared: &Shared,
+    shared: &LogState,
     segment: u32,
     footer: &Footer,
 ) -> Result<Vec<TableEntry>, TableFault> {

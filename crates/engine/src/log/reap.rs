@@ -15,7 +15,7 @@ use std::{collections::HashMap, io, sync::Arc};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use super::{
-    REAPER_CLASS, Shared,
+    LogState, REAPER_CLASS,
     format::{BLOCK_BYTES, Kind, Location, SEGMENT_HEADER_BYTES, SegmentHeader, VERSION, record_bytes},
     lives,
     read::{TableFault, read_table},
@@ -27,7 +27,7 @@ use crate::sys::{arena::Words, span::Span};
 /// Frees segments in which nothing is live.
 #[derive(Debug)]
 pub(super) struct Reaper {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     writer: Writer,
     /// For a segment: where the reaper has written ends of records in it.
     ends: HashMap<u32, Vec<Location>>,
@@ -35,7 +35,7 @@ pub(super) struct Reaper {
 }
 
 impl Reaper {
-    pub(super) fn new(shared: Arc<Shared>, writer: Writer) -> io::Result<Self> {
+    pub(super) fn new(shared: Arc<LogState>, writer: Writer) -> io::Result<Self> {
         let block = Words::reserve(BLOCK_BYTES / size_of::<u64>(), false)?;
         Ok(Self { shared, writer, ends: HashMap::new(), block })
     }

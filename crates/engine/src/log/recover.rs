@@ -23,7 +23,7 @@ use std::{
 };
 
 use super::{
-    REAPER_CLASS, Shared,
+    LogState, REAPER_CLASS,
     format::{
         BLOCK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
         SEGMENT_HEADER_BYTES, SegmentStart, TableEntry, UNIT_BYTES, entry_at, record_bytes,
@@ -39,7 +39,7 @@ const SEGMENTS_AHEAD: usize = 8;
 
 /// A record that a start (or a table) found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundRecord {
     /// What it is.
     pub kind: Kind,
     /// The owner's hash of its name.
@@ -61,7 +61,7 @@ pub struct Found {
     pub is_claimed: bool,
 }
 
-impl Found {
+impl FoundRecord {
     pub(super) fn of(entry: &TableEntry, segment_start: u64, life: u64, class: u8) -> Option<Self> {
         entry.kind.is_owners().then(|| Self {
             kind: entry.kind,
@@ -79,7 +79,7 @@ impl Found {
 
 /// What a start has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Records that their owner was told of.
     pub records: u64,
     /// Of these, how many it called live.
@@ -153,7 +153,7 @@ impl Ends {
 
 /// What the first pass finds of a segment.
 #[derive(Debug, Default)]
-struct Surveyed {
+struct SegmentSurvey {
     ends: Ends,
     rolled: bool,
     table_damaged: bool,
@@ -163,20 +163,20 @@ struct Surveyed {
 /// Records of one segment, on their way to the owner.
 struct Batch {
     segment: u32,
-    found: Vec<Found>,
+    found: Vec<FoundRecord>,
     ended: u64,
     /// Ends in a segment of the reaper's, with what they end.
     reapers: Vec<(Location, Location)>,
 }
 
 pub(super) fn recover(
-    shared: &Shared,
+    shared: &LogState,
     threads: usize,
     stop: &AtomicBool,
     reaper: &mut Reaper,
-    mut found: impl FnMut(&Found) -> bool,
-) -> io::Result<Recovered> {
-    let mut recovered = Recovered::default();
+    mut found: impl FnMut(&FoundRecord) -> bool,
+) -> io::Result<RecoveryReport> {
+    let mut recovered = RecoveryReport::default();
     let mut ends = survey_all(shared, threads, stop, &mut recovered)?;
     ends.sort();
     let segments: Vec<u32> = (0..shared.table.len())
@@ -229,10 +229,10 @@ pub(super) fn recover(
 
 /// The first pass. Returns the ends of all segments.
 fn survey_all(
-    shared: &Shared,
+    shared: &LogState,
     threads: usize,
     stop: &AtomicBool,
-    recovered: &mut Recovered,
+    recovered: &mut RecoveryReport,
 ) -> io::Result<Ends> {
     let next = AtomicU32::new(0);
     let (sender, surveys) = mpsc::sync_channel(SEGMENTS_AHEAD);
@@ -276,7 +276,7 @@ fn survey_all(
 }
 
 /// Finds out what a segment is, and enters it into the table. `None` if it is damaged or cannot be read.
-fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Result<Option<Surveyed>> {
+fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::Result<Option<SegmentSurvey>> {
     let set_aside = |life| {
         shared.table.restore(segment, SegmentState::Damaged, life, 0);
         Ok(None)
@@ -289,10 +289,10 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
         }
     };
     let (life, class) = match start {
-        SegmentStart::Fresh => return Ok(Some(Surveyed::default())),
+        SegmentStart::Fresh => return Ok(Some(SegmentSurvey::default())),
         SegmentStart::Used(header) if header.is_over => {
             shared.table.restore(segment, SegmentState::Free, header.life, header.class);
-            return Ok(Some(Surveyed::default()));
+            return Ok(Some(SegmentSurvey::default()));
         }
         SegmentStart::Used(header) => (header.life, header.class),
         // The other end says the same, unless the segment was not yet sealed.
@@ -305,7 +305,7 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
         },
     };
     let footer = footer.filter(|footer| footer.life == life);
-    let mut surveyed = Surveyed::default();
+    let mut surveyed = SegmentSurvey::default();
     if let Some(footer) = footer {
         let table = if footer.targets == 0 { Ok(Vec::new()) } else { read_entries(shared, segment, &footer) };
         match table {
@@ -372,7 +372,7 @@ pub(super) fn roll_forward(bytes: &[u8], seed: u32, life: u64) -> (Vec<TableEntr
 
 /// Writes the table that a segment lacks.
 fn seal(
-    shared: &Shared,
+    shared: &LogState,
     segment: u32,
     life: u64,
     class: u8,
@@ -405,7 +405,7 @@ fn seal(
 }
 
 /// What the owner is to hear of a segment. `None` if its table has become unreadable.
-fn read_batch(shared: &Shared, segment: u32, ends: &Ends) -> Option<Batch> {
+fn read_batch(shared: &LogState, segment: u32, ends: &Ends) -> Option<Batch> {
     let of = shared.table.segment(segment);
     let (life, class) = (of.life.load(Acquire), of.class.load(Relaxed) as u8);
     let footer = read_ends(shared, segment).ok().and_then(|(_, footer)| footer);
@@ -428,7 +428,7 @@ fn read_batch(shared: &Shared, segment: u32, ends: &Ends) -> Option<Batch> {
             let end = Location::new(start + u64::from(entry.offset), life);
             batch.reapers.extend(entry.target.map(|target| (end, target)));
         }
-        let Some(mut found) = Found::of(entry, start, life, class) else { continue };
+        let Some(mut found) = FoundRecord::of(entry, start, life, class) else { continue };
         let claimed = ends.claimed(found.location);
         found.is_claimed = claimed == Some(true);
         if ends.is_ended(found.location) || claimed == Some(false) {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Reader, SegmentState, Shared};
+use super::{LogState, Reader, SegmentState};
 use crate::meter::{
     Family, Figure, Source,
     Unit::{Bytes, None},
@@ -88,7 +88,7 @@ counts! {
 }
 
 impl LogUsage {
-    pub(super) fn of(shared: &Shared) -> Self {
+    pub(super) fn of(shared: &LogState) -> Self {
         let mut usage = Self::counted(&shared.count);
         let table = &shared.table;
         for segment in (0..table.len()).map(|segment| table.segment(segment)) {

@@ -1,4 +1,4 @@
-//! Filling segments: what a loop does, and what it never waits for.
+//! RecordWriter segments: what a loop does, and what it never waits for.
 //!
 //! ```text
 //! append ───────────────────────────────┐ one copy into the open buffer, blocks marked, ticket
@@ -6,7 +6,7 @@
 //! full buffer ─▶ table and footer added ─▶ sealed; its helper writes it; the next segment is claimed
 //! ```
 //! *Which core:* a writer belongs to one thread. *Who waits:* nobody: without a buffer or a segment the answer is a
-//! [`Refused`], at once, and counted. No lock, no allocation but for the checksums of payloads above 256 KiB.
+//! [`AppendRefusal`], at once, and counted. No lock, no allocation but for the checksums of payloads above 256 KiB.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ use std::sync::{
 use smallvec::SmallVec;
 
 use super::{
-    Shared,
+    LogState,
     format::{
         CHUNK_BYTES, ENTRY_BYTES, FOOTER_BYTES, Footer, Kind, Location, RECORD_HEADER_BYTES, RecordHeader,
         SEGMENT_HEADER_BYTES, SegmentHeader, TableEntry, UNIT_BYTES, VERSION, chunks, entry_at,
@@ -38,7 +38,7 @@ const BUFFERS_LEFT: usize = 1;
 
 /// What a new record says of itself.
 #[derive(Debug, Clone, Copy)]
-pub struct New {
+pub struct NewRecord {
     /// What it is.
     pub kind: Kind,
     /// The owner's hash of its name.
@@ -51,7 +51,7 @@ pub struct New {
 
 /// A record that was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendedRecord {
     /// Where it is, from now on.
     pub location: Location,
     /// What to wait for until it is written or durable.
@@ -60,7 +60,7 @@ pub struct Appended {
 
 /// Why nothing was appended. All of them are counted in [`super::LogUsage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AppendRefusal {
     /// The disk is slower than what comes: all buffers wait to be written. Later there is room again.
     #[error("too much waits to be written")]
     Busy,
@@ -74,7 +74,7 @@ pub enum Refused {
 
 /// A segment being filled.
 #[derive(Debug)]
-struct Open {
+struct OpenSegment {
     buffer: usize,
     segment: u32,
     life: u64,
@@ -86,24 +86,24 @@ struct Open {
 /// One thread's way into the log.
 #[derive(Debug)]
 pub struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     id: usize,
     class: u8,
     /// Free segments that it leaves to others.
     keep: usize,
-    open: Option<Open>,
+    open: Option<OpenSegment>,
     /// Full, but for fillings that are not whole yet.
-    closing: Vec<Open>,
+    closing: Vec<OpenSegment>,
     appended: u64,
 }
 
 /// A record whose payload is yet to come. Dropped before [`Writer::finish`], it leaves a hole.
 #[derive(Debug)]
-pub struct Filling {
-    shared: Arc<Shared>,
+pub struct RecordWriter {
+    shared: Arc<LogState>,
     /// Whose it is.
     writer: usize,
-    new: New,
+    new: NewRecord,
     buffer: usize,
     segment: u32,
     life: u64,
@@ -118,7 +118,7 @@ pub struct Filling {
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, id: usize, class: u8, keep: usize) -> Self {
+    pub(super) fn new(shared: Arc<LogState>, id: usize, class: u8, keep: usize) -> Self {
         // A closing segment needs a buffer: never more of them than there are.
         let closing = Vec::with_capacity(shared.buffers.len());
         let appended = shared.progress[id].appended();
@@ -126,7 +126,7 @@ impl Writer {
     }
 
     /// With the usual reserve.
-    pub(super) fn for_owner(shared: Arc<Shared>, id: usize, class: u8) -> Self {
+    pub(super) fn for_owner(shared: Arc<LogState>, id: usize, class: u8) -> Self {
         Self::new(shared, id, class, SEGMENTS_KEPT)
     }
 
@@ -143,8 +143,8 @@ impl Writer {
     /// Appends a record whose payload is `parts`, one after the other.
     ///
     /// # Errors
-    /// [`Refused`]; nothing was appended then.
-    pub fn append(&mut self, new: New, parts: &[&[u8]]) -> Result<Appended, Refused> {
+    /// [`AppendRefusal`]; nothing was appended then.
+    pub fn append(&mut self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
         let len = parts.iter().map(|part| part.len()).sum();
         let mut filling = self.begin(new, len)?;
         for part in parts {
@@ -156,24 +156,28 @@ impl Writer {
     /// Appends the end of a record: it does not come back, whatever happens.
     ///
     /// # Errors
-    /// [`Refused`]: the record is not dead then.
-    pub fn delete(&mut self, target: Location) -> Result<Appended, Refused> {
+    /// [`AppendRefusal`]: the record is not dead then.
+    pub fn delete(&mut self, target: Location) -> Result<AppendedRecord, AppendRefusal> {
         self.append_end(Kind::MARKER, target)
     }
 
-    pub(super) fn append_end(&mut self, kind: Kind, target: Location) -> Result<Appended, Refused> {
-        self.append(New { kind, hash: 0, tag: 0, target: Some(target) }, &[])
+    pub(super) fn append_end(
+        &mut self,
+        kind: Kind,
+        target: Location,
+    ) -> Result<AppendedRecord, AppendRefusal> {
+        self.append(NewRecord { kind, hash: 0, tag: 0, target: Some(target) }, &[])
     }
 
     /// Begins a record with room for `room` bytes of payload.
     ///
     /// # Errors
-    /// [`Refused`]
-    pub fn begin(&mut self, new: New, room: usize) -> Result<Filling, Refused> {
+    /// [`AppendRefusal`]
+    pub fn begin(&mut self, new: NewRecord, room: usize) -> Result<RecordWriter, AppendRefusal> {
         assert!(new.kind != Kind::UNFINISHED, "the kind 0 is the log's own");
         if room > self.payload_bytes_max() {
             self.shared.count.refused_too_large.fetch_add(1, Relaxed);
-            return Err(Refused::TooLarge);
+            return Err(AppendRefusal::TooLarge);
         }
         self.close_finished();
         let space = record_bytes(room);
@@ -183,7 +187,7 @@ impl Writer {
         open.entries += 1;
         let (buffer, segment, life) = (open.buffer, open.segment, open.life);
         open.targets += u32::from(new.target.is_some());
-        let filling = Filling {
+        let filling = RecordWriter {
             shared: Arc::clone(&self.shared),
             writer: self.id,
             new,
@@ -207,12 +211,12 @@ impl Writer {
     /// cannot, so that one large object on a slow disk does not make small ones be refused.
     ///
     /// # Errors
-    /// [`Refused`]
-    pub fn begin_if_spare(&mut self, new: New, room: usize) -> Result<Filling, Refused> {
+    /// [`AppendRefusal`]
+    pub fn begin_if_spare(&mut self, new: NewRecord, room: usize) -> Result<RecordWriter, AppendRefusal> {
         self.close_finished();
         let is_room_open = self.open.as_ref().is_some_and(|open| self.fits(open, record_bytes(room)));
         if self.shared.buffers.free() < BUFFERS_LEFT + usize::from(!is_room_open) {
-            return Err(Refused::Busy);
+            return Err(AppendRefusal::Busy);
         }
         self.begin(new, room)
     }
@@ -222,15 +226,15 @@ impl Writer {
     /// copy much; and its span is another one afterwards.
     ///
     /// # Errors
-    /// [`Refused`]; the filling is as before then, and may be finished or dropped.
-    pub fn extend(&mut self, filling: &mut Filling, room: usize) -> Result<(), Refused> {
+    /// [`AppendRefusal`]; the filling is as before then, and may be finished or dropped.
+    pub fn extend(&mut self, filling: &mut RecordWriter, room: usize) -> Result<(), AppendRefusal> {
         let max = self.payload_bytes_max();
         if room <= filling.room {
             return Ok(());
         }
         if room > max {
             self.shared.count.refused_too_large.fetch_add(1, Relaxed);
-            return Err(Refused::TooLarge);
+            return Err(AppendRefusal::TooLarge);
         }
         let room = room.max(filling.room + filling.room / 2).min(max);
         let segment_bytes = self.shared.table.segment_bytes;
@@ -257,12 +261,12 @@ impl Writer {
     }
 
     /// Whether a filling is this writer's.
-    pub fn has_begun(&self, filling: &Filling) -> bool {
+    pub fn has_begun(&self, filling: &RecordWriter) -> bool {
         self.id == filling.writer && Arc::ptr_eq(&self.shared, &filling.shared)
     }
 
     /// Makes a record of what was written to a filling.
-    pub fn finish(&mut self, filling: Filling) -> Appended {
+    pub fn finish(&mut self, filling: RecordWriter) -> AppendedRecord {
         assert!(self.has_begun(&filling), "a filling is finished where it was begun");
         let shared = &self.shared;
         let mut space = record_bytes(filling.room);
@@ -298,7 +302,7 @@ impl Writer {
         self.shared.progress[self.id].append(ticket);
         self.shared.appended(self.id);
         self.close_finished();
-        Appended { location, ticket }
+        AppendedRecord { location, ticket }
     }
 
     /// Asks for everything so far to be written now and not within the interval.
@@ -362,7 +366,7 @@ impl Writer {
     }
 
     /// The open segment, which has `space` bytes for one more record.
-    fn open_for(&mut self, space: usize) -> Result<&mut Open, Refused> {
+    fn open_for(&mut self, space: usize) -> Result<&mut OpenSegment, AppendRefusal> {
         if !self.open.as_ref().is_some_and(|open| self.fits(open, space)) {
             let fresh = self.claim()?;
             if let Some(full) = self.open.replace(fresh) {
@@ -376,21 +380,21 @@ impl Writer {
     }
 
     /// Whether a segment has `space` bytes for one more record, and a place in its table.
-    fn fits(&self, open: &Open, space: usize) -> bool {
+    fn fits(&self, open: &OpenSegment, space: usize) -> bool {
         open.used + space <= entry_at(self.shared.table.segment_bytes, open.entries)
     }
 
-    fn claim(&mut self) -> Result<Open, Refused> {
+    fn claim(&mut self) -> Result<OpenSegment, AppendRefusal> {
         let shared = &self.shared;
         let Some(buffer) = shared.buffers.take(self.id) else {
             shared.count.refused_busy.fetch_add(1, Relaxed);
             shared.ask_to_write(self.id);
-            return Err(Refused::Busy);
+            return Err(AppendRefusal::Busy);
         };
         let Some((segment, life)) = shared.table.claim(self.keep, self.class, buffer as u32) else {
             shared.buffers.give_back_unused(buffer);
             shared.count.refused_full.fetch_add(1, Relaxed);
-            return Err(Refused::Full);
+            return Err(AppendRefusal::Full);
         };
         if shared.table.lives_left() < lives::LIVES_AHEAD / 2 || shared.table.free_count() < shared.keep_free
         {
@@ -401,11 +405,11 @@ impl Writer {
             .encode(shared.seed, segment);
         shared.buffers.span(buffer, 0, SEGMENT_HEADER_BYTES).write_from(&header);
         shared.buffers.mark(buffer, 0, SEGMENT_HEADER_BYTES);
-        Ok(Open { buffer, segment, life, used: SEGMENT_HEADER_BYTES, entries: 0, targets: 0 })
+        Ok(OpenSegment { buffer, segment, life, used: SEGMENT_HEADER_BYTES, entries: 0, targets: 0 })
     }
 
     /// Seals a segment, or remembers it until its fillings are whole.
-    fn close(&mut self, open: Open) {
+    fn close(&mut self, open: OpenSegment) {
         if self.shared.buffers.buffer(open.buffer).fillings.load(Acquire) > 0 {
             self.closing.push(open);
             return;
@@ -451,7 +455,7 @@ impl Drop for Writer {
     }
 }
 
-impl Filling {
+impl RecordWriter {
     /// Bytes of payload there is room for, what was written included.
     pub fn room(&self) -> usize {
         self.room
@@ -467,7 +471,7 @@ impl Filling {
         self.written == 0
     }
 
-    /// The room that is left, to be received into; then say [`Filling::written`].
+    /// The room that is left, to be received into; then say [`RecordWriter::written`].
     pub fn span(&self) -> Span<'_> {
         self.payload(self.written..self.room)
     }
@@ -520,7 +524,7 @@ impl Filling {
 
     fn write_header(&self, kind: Kind, payload_bytes: u32, space: usize) {
         let shared = &self.shared;
-        let New { hash, tag, target, .. } = self.new;
+        let NewRecord { hash, tag, target, .. } = self.new;
         // What never became whole ends nothing.
         let target = target.filter(|_| kind != Kind::UNFINISHED);
         let header = RecordHeader {
@@ -546,7 +550,7 @@ impl Filling {
     }
 }
 
-impl Drop for Filling {
+impl Drop for RecordWriter {
     fn drop(&mut self) {
         let before = self.shared.buffers.buffer(self.buffer).fillings.fetch_sub(1, Release);
         assert!(before > 0, "a filling ended twice");

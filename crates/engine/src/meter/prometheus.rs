@@ -28,7 +28,7 @@ pub fn encode(registry: &Registry) -> String {
 #[must_use]
 pub fn encode_snapshot(snapshot: Snapshot) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
-    registry.register_collector(Box::new(Arc::new(Said(snapshot))));
+    registry.register_collector(Box::new(Arc::new(SnapshotCollector(snapshot))));
     let mut out = String::new();
     #[expect(clippy::expect_used, reason = "a String takes everything that is written to it")]
     text::encode(&mut out, &registry).expect("writing to a String");
@@ -36,9 +36,9 @@ pub fn encode_snapshot(snapshot: Snapshot) -> String {
 }
 
 #[derive(Debug)]
-struct Said(Snapshot);
+struct SnapshotCollector(Snapshot);
 
-impl Collector for Said {
+impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for family in &self.0.families {
             let Some(first) = family.points.first() else { continue };

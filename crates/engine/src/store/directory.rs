@@ -15,7 +15,7 @@ use super::{
         BUCKETS, Index, PAGE_WORDS, PROBES, SLOTS, Slot, SlotAddress, VISITED_WORDS, VISITS_MAX,
         directory_place, home, number_of, overflow, read_slot, spread, write_fresh,
     },
-    turns::{Epoch, Turns},
+    turns::{Epoch, Epochs},
 };
 use crate::sys::atomics::Ordering::{Relaxed, Release};
 
@@ -26,7 +26,7 @@ const ENTRIES_AHEAD: usize = 16;
 /// The index has no place for this hash: its pages are used up, or more hashes than chance allows share their
 /// leading bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Crowded;
+pub struct IndexFullError;
 
 /// What only the owner of a shard's index knows.
 #[derive(Debug)]
@@ -96,8 +96,13 @@ impl IndexOwner {
     /// Links a slot whose hash is not in the index.
     ///
     /// # Errors
-    /// [`Crowded`]; nothing has changed then.
-    pub fn insert(&mut self, index: &Index, turns: &Turns, slot: Slot) -> Result<SlotAddress, Crowded> {
+    /// [`IndexFullError`]; nothing has changed then.
+    pub fn insert(
+        &mut self,
+        index: &Index,
+        turns: &Epochs,
+        slot: Slot,
+    ) -> Result<SlotAddress, IndexFullError> {
         let prefix = slot.hash().prefix();
         loop {
             let page = index.page_of(prefix);
@@ -167,7 +172,7 @@ impl IndexOwner {
         words as u64 * 8
     }
 
-    fn split(&mut self, index: &Index, turns: &Turns, prefix: u32) -> Result<(), Crowded> {
+    fn split(&mut self, index: &Index, turns: &Epochs, prefix: u32) -> Result<(), IndexFullError> {
         let mut depth = index.depth.load(Relaxed) as u32;
         let current = index.directories[(1 << depth) + directory_place(prefix, depth)].load(Relaxed);
         let (page, page_depth) = (current as u32, (current >> 32) as u32);
@@ -175,7 +180,7 @@ impl IndexOwner {
         if page_depth == depth {
             if depth == index.depth_max {
                 self.pages_free.extend(halves);
-                return Err(Crowded);
+                return Err(IndexFullError);
             }
             self.grow(index, depth);
             depth += 1;
@@ -206,7 +211,7 @@ impl IndexOwner {
         Ok(())
     }
 
-    fn take_pages(&mut self, index: &Index, turns: &Turns) -> Result<[u32; 2], Crowded> {
+    fn take_pages(&mut self, index: &Index, turns: &Epochs) -> Result<[u32; 2], IndexFullError> {
         while let Some((page, epoch)) = self.pages_retired.front().copied() {
             if !turns.is_over(epoch) {
                 break;
@@ -222,7 +227,7 @@ impl IndexOwner {
         }
         let fresh = 2_usize.saturating_sub(self.pages_free.len());
         if self.pages_begun + fresh > index.pages_max {
-            return Err(Crowded);
+            return Err(IndexFullError);
         }
         let mut take = || {
             self.pages_free.pop().unwrap_or_else(|| {

@@ -10,12 +10,12 @@
 //! ([`Shard::maintain`]).
 
 use super::{
-    filling::Refused,
+    filling::InsertRefusal,
     ghost::EvictedFrom,
     index::{Slot, SlotAddress},
     record::{Kind, Place, UNIT},
     shard::Shard,
-    space::{Claimed, Log, Purpose},
+    space::{ClaimedSegment, Log, Purpose},
 };
 
 /// Records that an insert looks at besides what its bytes pay for, while there is too little free.
@@ -38,8 +38,8 @@ const ROUNDS_AN_INSERT: usize = 16;
 
 /// A segment that is being emptied.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Emptying {
-    claimed: Claimed,
+pub(super) struct EvictionProgress {
+    claimed: ClaimedSegment,
     /// Bytes of it that have been walked.
     walked: usize,
     /// Bytes of it that were copied to main.
@@ -119,7 +119,7 @@ impl Shard {
 
     /// Space for a new record, after paying for it by evicting. Where that did not keep up, or turns and pins hold what
     /// was emptied, all that drains is looked at and a few segments more are emptied; then it is refused.
-    pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, Refused> {
+    pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, InsertRefusal> {
         self.pay(units);
         for _ in 0..ROUNDS_AN_INSERT {
             let Self { local, space, .. } = self;
@@ -135,7 +135,7 @@ impl Shard {
                 break;
             }
         }
-        Err(self.refuse(Refused::NoRoom))
+        Err(self.refuse(InsertRefusal::NoRoom))
     }
 
     /// Walks victims within the budget; false if there is none to walk.
@@ -151,7 +151,7 @@ impl Shard {
                         break;
                     }
                     match self.space.victim(store) {
-                        Some(claimed) => Emptying { claimed, walked: 0, moved: 0 },
+                        Some(claimed) => EvictionProgress { claimed, walked: 0, moved: 0 },
                         None => break,
                     }
                 }
@@ -163,7 +163,7 @@ impl Shard {
         progressed
     }
 
-    fn walk(&mut self, mut emptying: Emptying, budget: &mut Budget) {
+    fn walk(&mut self, mut emptying: EvictionProgress, budget: &mut Budget) {
         let segment = emptying.claimed.segment;
         let used = self.space.used(segment);
         let start = self.local.store.segment_start(segment);
@@ -220,7 +220,7 @@ impl Shard {
     }
 
     /// Moves or evicts what a record belongs to, if anything; returns the bytes moved.
-    fn decide(&mut self, location: u64, emptying: &Emptying) -> usize {
+    fn decide(&mut self, location: u64, emptying: &EvictionProgress) -> usize {
         let record = self.local.store.record(location);
         let kind = record.kind();
         if kind == Kind::Dead {

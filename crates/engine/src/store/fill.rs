@@ -1,7 +1,7 @@
-//! Filling an object whose body is yet to come, until it is whole: the owner's side of a [`Filling`].
+//! ObjectWriter an object whose body is yet to come, until it is whole: the owner's side of a [`ObjectWriter`].
 //!
 //! ```text
-//! begin ─▶ Filling ─extend, written─▶ ... ─▶ finish ─┬ one record: header, names, tail
+//! begin ─▶ ObjectWriter ─extend, written─▶ ... ─▶ finish ─┬ one record: header, names, tail
 //!                                       └ abandon     └ extents: cut to what they have, then the record with the table
 //! ```
 
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{
-    filling::{BodyLength, Filling, FillingPart, HEAP_BYTES, NewObject, Refused},
+    filling::{BodyLength, FillingPart, HEAP_BYTES, InsertRefusal, NewObject, ObjectWriter},
     index::Slot,
-    link::Restored,
+    link::FileCopy,
     record::{EXTENT_HEADER_BYTES, Header, Kind, Lengths, Place, extent_units, table_bytes},
     shard::Shard,
     space::Log,
@@ -22,21 +22,21 @@ impl Shard {
     /// Begins an object whose body is yet to come.
     ///
     /// # Errors
-    /// [`Refused::TooLarge`], [`Refused::NoRoom`].
-    pub fn begin(&mut self, object: NewObject<'_>) -> Result<Filling, Refused> {
+    /// [`InsertRefusal::TooLarge`], [`InsertRefusal::NoRoom`].
+    pub fn begin(&mut self, object: NewObject<'_>) -> Result<ObjectWriter, InsertRefusal> {
         self.assert_owned(object.hash);
         let exact = match object.body {
             BodyLength::Exact(bytes) => bytes,
             BodyLength::Unknown => 0,
         };
         self.check_size(&object, exact)?;
-        let rest = usize::try_from(exact).map_err(|_| Refused::TooLarge)?;
+        let rest = usize::try_from(exact).map_err(|_| InsertRefusal::TooLarge)?;
         let lengths = Lengths { rest, ..object.names() };
         let units = match object.body {
             BodyLength::Exact(_) => self.units_of_record(lengths),
             BodyLength::Unknown => None,
         };
-        let mut filling = Filling {
+        let mut filling = ObjectWriter {
             local: Arc::clone(&self.local),
             hash: object.hash,
             key: Box::default(),
@@ -73,7 +73,7 @@ impl Shard {
     }
 
     /// Appends a part to a filling whose parts have all been handed out.
-    pub(super) fn extend_filling(&mut self, filling: &mut Filling) -> Result<(), Refused> {
+    pub(super) fn extend_filling(&mut self, filling: &mut ObjectWriter) -> Result<(), InsertRefusal> {
         assert!(
             Arc::ptr_eq(&self.local.store, &filling.local.store) && self.local.core == filling.local.core
         );
@@ -84,7 +84,7 @@ impl Shard {
         };
         let rest = bound - filling.room;
         if filling.is_whole || rest == 0 {
-            return Err(self.refuse(Refused::TooLarge));
+            return Err(self.refuse(InsertRefusal::TooLarge));
         }
         let wish = match filling.length {
             BodyLength::Exact(_) => geometry.extent_bytes_max,
@@ -102,7 +102,7 @@ impl Shard {
         Ok(())
     }
 
-    fn arena_part(&mut self, log: Log, first: u64, len: usize) -> Result<FillingPart, Refused> {
+    fn arena_part(&mut self, log: Log, first: u64, len: usize) -> Result<FillingPart, InsertRefusal> {
         let place = self.room(log, extent_units(len))?;
         self.local.store.record(place.location).write_dead(place.units);
         Ok(FillingPart::in_arena(&self.local, place, EXTENT_HEADER_BYTES, len, first))
@@ -111,18 +111,18 @@ impl Shard {
     /// Links the object, in place of an older one with the same key.
     ///
     /// # Errors
-    /// [`Refused::Short`] if fewer bytes were written than were said; [`Refused::NoRoom`], [`Refused::TooLarge`]
+    /// [`InsertRefusal::Short`] if fewer bytes were written than were said; [`InsertRefusal::NoRoom`], [`InsertRefusal::TooLarge`]
     /// (the tail does not fit). The object is given up then, and an older one stays.
-    pub fn finish(&mut self, filling: Filling, tail: &[u8]) -> Result<(), Refused> {
+    pub fn finish(&mut self, filling: ObjectWriter, tail: &[u8]) -> Result<(), InsertRefusal> {
         self.finish_as(filling, tail, None)
     }
 
     pub(super) fn finish_as(
         &mut self,
-        mut filling: Filling,
+        mut filling: ObjectWriter,
         tail: &[u8],
-        restored: Option<Restored>,
-    ) -> Result<(), Refused> {
+        restored: Option<FileCopy>,
+    ) -> Result<(), InsertRefusal> {
         assert!(
             Arc::ptr_eq(&self.local.store, &filling.local.store) && self.local.core == filling.local.core
         );
@@ -133,12 +133,12 @@ impl Shard {
     }
 
     /// Gives an object up. Its space is dead until its segment is freed.
-    pub fn abandon(&mut self, filling: Filling) {
+    pub fn abandon(&mut self, filling: ObjectWriter) {
         self.let_go(filling);
     }
 
     /// Drops a filling and looks whether that empties a segment.
-    fn let_go(&mut self, filling: Filling) {
+    fn let_go(&mut self, filling: ObjectWriter) {
         let store = &self.local.store;
         let segments: SmallVec<[usize; 8]> =
             filling.records().map(|place| store.geometry.segment_of(place.location)).collect();
@@ -149,9 +149,9 @@ impl Shard {
     }
 
     /// Completes the records of a filling; returns the slot to link.
-    fn make_whole(&mut self, filling: &mut Filling, tail: &[u8]) -> Result<Slot, Refused> {
+    fn make_whole(&mut self, filling: &mut ObjectWriter, tail: &[u8]) -> Result<Slot, InsertRefusal> {
         if matches!(filling.length, BodyLength::Exact(bytes) if bytes != filling.written) {
-            return Err(self.refuse(Refused::Short));
+            return Err(self.refuse(InsertRefusal::Short));
         }
         if filling.whole_record().is_some() {
             return self.make_whole_record(filling, tail);
@@ -176,7 +176,7 @@ impl Shard {
     }
 
     /// Names key, head and body, which are in place, a whole object; a tail may need another place.
-    fn make_whole_record(&mut self, filling: &Filling, tail: &[u8]) -> Result<Slot, Refused> {
+    fn make_whole_record(&mut self, filling: &ObjectWriter, tail: &[u8]) -> Result<Slot, InsertRefusal> {
         let Some((place, record)) = filling.whole_record() else {
             unreachable!("asked for whole records only")
         };
@@ -187,7 +187,9 @@ impl Shard {
             rest: filling.written as usize,
             tail: tail.len(),
         };
-        let Some(units) = self.units_of_record(lengths) else { return Err(self.refuse(Refused::TooLarge)) };
+        let Some(units) = self.units_of_record(lengths) else {
+            return Err(self.refuse(InsertRefusal::TooLarge));
+        };
         let header = self.header(filling.hash, lengths, filling.written, filling.meta);
         let (location, target) = if units == place.units {
             record.write_header(Kind::Whole, units, &header);
@@ -207,8 +209,8 @@ impl Shard {
     }
 
     /// Names the extents, gives back what they have too much, and writes the record with the table.
-    fn make_chained(&mut self, filling: &mut Filling, tail: &[u8]) -> Result<Slot, Refused> {
-        let Filling { hash, written, log, .. } = *filling;
+    fn make_chained(&mut self, filling: &mut ObjectWriter, tail: &[u8]) -> Result<Slot, InsertRefusal> {
+        let ObjectWriter { hash, written, log, .. } = *filling;
         // From the end, because only the last record of a segment can be cut.
         while let Some(part) = filling.parts.pop() {
             let first = part.extent.first();
@@ -255,7 +257,9 @@ impl Shard {
             rest: table_bytes(extents),
             tail: tail.len(),
         };
-        let Some(units) = self.units_of_record(lengths) else { return Err(self.refuse(Refused::TooLarge)) };
+        let Some(units) = self.units_of_record(lengths) else {
+            return Err(self.refuse(InsertRefusal::TooLarge));
+        };
         let place = self.room(log, units)?;
         let header = Header { extents: extents as u32, ..self.header(hash, lengths, written, filling.meta) };
         let record = self.local.store.record(place.location);

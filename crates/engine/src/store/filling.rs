@@ -69,7 +69,7 @@ impl<'a> NewObject<'a> {
 
 /// Why an object is not stored. Each is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum InsertRefusal {
     /// No segment can be freed now (all are filling, pinned or draining), or the index is full.
     #[error("no room in the store")]
     NoRoom,
@@ -181,7 +181,7 @@ impl FillingPart {
 
 /// An object that is being filled. Dropping it gives it up: its space is dead.
 #[derive(Debug)]
-pub struct Filling {
+pub struct ObjectWriter {
     pub(super) local: Arc<Local>,
     pub(super) hash: Hash,
     pub(super) key: Box<[u8]>,
@@ -202,13 +202,13 @@ pub struct Filling {
     pub(super) linked: bool,
 }
 
-impl Filling {
+impl ObjectWriter {
     /// The next contiguous space for body bytes, after all that was given before. It need not be filled before more
     /// is asked for, but bytes go into the spaces in order, without gaps.
     ///
     /// # Errors
-    /// [`Refused::NoRoom`]; [`Refused::TooLarge`] when the body grows beyond what was said or is allowed.
-    pub fn extend(&mut self, shard: &mut Shard) -> Result<Arc<Extent>, Refused> {
+    /// [`InsertRefusal::NoRoom`]; [`InsertRefusal::TooLarge`] when the body grows beyond what was said or is allowed.
+    pub fn extend(&mut self, shard: &mut Shard) -> Result<Arc<Extent>, InsertRefusal> {
         if self.handed == self.parts.len() {
             shard.extend_filling(self)?;
         }
@@ -249,7 +249,7 @@ impl Filling {
     }
 }
 
-impl Drop for Filling {
+impl Drop for ObjectWriter {
     fn drop(&mut self) {
         if !self.linked {
             self.local.store.shards[self.local.core].tally.abandoned.add_shared(1);

@@ -9,7 +9,7 @@
 //! it. On the file: `tier/heads.rs`.
 
 use super::{
-    filling::Refused,
+    filling::InsertRefusal,
     hash::Hash,
     index::Slot,
     record::{Kind, Lengths, META_WORDS},
@@ -34,13 +34,15 @@ impl Shard {
     /// be brought back first.
     ///
     /// # Errors
-    /// [`Refused::TooLarge`] if the names do not fit, or the body not any more beside them; [`Refused::NoRoom`]. The
+    /// [`InsertRefusal::TooLarge`] if the names do not fit, or the body not any more beside them; [`InsertRefusal::NoRoom`]. The
     /// object is as it was then, and what it says may not be true any more: the caller drops it.
-    pub fn replace_head(&mut self, hash: Hash, key: &[u8], new: NewHead<'_>) -> Result<bool, Refused> {
+    pub fn replace_head(&mut self, hash: Hash, key: &[u8], new: NewHead<'_>) -> Result<bool, InsertRefusal> {
         let Some((old, _)) = self.find(hash, key) else { return Ok(false) };
         let lengths = self.lengths_with(old, &new);
         self.check_names(lengths)?;
-        let Some(units) = self.units_of_record(lengths) else { return Err(self.refuse(Refused::TooLarge)) };
+        let Some(units) = self.units_of_record(lengths) else {
+            return Err(self.refuse(InsertRefusal::TooLarge));
+        };
         let log = self.space.log(self.local.store.geometry.segment_of(old.location()));
         let place = self.room(log, units)?;
         self.local.store.record(place.location).write_dead(units);

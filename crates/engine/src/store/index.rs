@@ -148,7 +148,7 @@ pub struct SlotAddress {
 
 /// What a lookup by hash found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum SlotLookup {
     /// The slot as it was at one moment (I4).
     Slot(Slot, SlotAddress),
     /// No such hash.
@@ -195,7 +195,7 @@ impl Index {
 
     /// The slot of a hash. Within a turn, or by the owner.
     #[inline]
-    pub fn lookup(&self, hash: Hash) -> Found {
+    pub fn lookup(&self, hash: Hash) -> SlotLookup {
         let page = self.page_of(hash.prefix());
         let home = home(hash.prefix());
         // Both lines at once, for most lookups hit.
@@ -203,15 +203,18 @@ impl Index {
         for probe in 0..PROBES {
             let bucket = (home + probe) % BUCKETS;
             match self.read_bucket(page, bucket, hash) {
-                Read::Slot(slot, number) => {
-                    return Found::Slot(slot, SlotAddress { page, bucket: bucket as u8, slot: number as u8 });
+                BucketLookup::Slot(slot, number) => {
+                    return SlotLookup::Slot(
+                        slot,
+                        SlotAddress { page, bucket: bucket as u8, slot: number as u8 },
+                    );
                 }
-                Read::Absent { overflow: 0 } => return Found::Absent,
-                Read::Absent { .. } => {}
-                Read::Contended => return Found::Contended,
+                BucketLookup::Absent { overflow: 0 } => return SlotLookup::Absent,
+                BucketLookup::Absent { .. } => {}
+                BucketLookup::Contended => return SlotLookup::Contended,
             }
         }
-        Found::Absent
+        SlotLookup::Absent
     }
 
     /// Brings near what a lookup of a hash with this prefix will read first.
@@ -269,7 +272,7 @@ impl Index {
     }
 
     #[inline]
-    fn read_bucket(&self, page: u32, bucket: usize, hash: Hash) -> Read {
+    fn read_bucket(&self, page: u32, bucket: usize, hash: Hash) -> BucketLookup {
         let words = self.bucket(page, bucket);
         for _ in 0..READS_MAX {
             let before = words[0].load(Acquire);
@@ -279,14 +282,16 @@ impl Index {
                 fence(Acquire);
                 if words[0].load(Relaxed) == before {
                     return match (number, slot) {
-                        (Some(number), Some(slot)) => Read::Slot(Slot { hash: hash.word(), ..slot }, number),
-                        _ => Read::Absent { overflow: overflow(before) },
+                        (Some(number), Some(slot)) => {
+                            BucketLookup::Slot(Slot { hash: hash.word(), ..slot }, number)
+                        }
+                        _ => BucketLookup::Absent { overflow: overflow(before) },
                     };
                 }
             }
             std::hint::spin_loop();
         }
-        Read::Contended
+        BucketLookup::Contended
     }
 
     /// Changes one bucket under its sequence lock; owner only. `slot` is written at its number, the overflow count
@@ -313,7 +318,7 @@ impl Index {
     }
 }
 
-enum Read {
+enum BucketLookup {
     Slot(Slot, usize),
     Absent { overflow: u64 },
     Contended,

@@ -6,10 +6,10 @@
 //! ```
 
 use super::{
-    filling::{BodyLength, NewObject, Refused},
+    filling::{BodyLength, InsertRefusal, NewObject},
     hash::Hash,
     index::Slot,
-    link::Restored,
+    link::FileCopy,
     record::{Header, Kind, Lengths, META_WORDS, UNIT},
     shard::Shard,
     space::Log,
@@ -19,8 +19,8 @@ impl Shard {
     /// Stores an object whose body is at hand; `object.body` is not looked at.
     ///
     /// # Errors
-    /// [`Refused::TooLarge`], [`Refused::NoRoom`].
-    pub fn insert(&mut self, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> Result<(), Refused> {
+    /// [`InsertRefusal::TooLarge`], [`InsertRefusal::NoRoom`].
+    pub fn insert(&mut self, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> Result<(), InsertRefusal> {
         self.insert_as(object, body, tail, None)
     }
 
@@ -29,15 +29,15 @@ impl Shard {
         object: NewObject<'_>,
         body: &[u8],
         tail: &[u8],
-        restored: Option<Restored>,
-    ) -> Result<(), Refused> {
+        restored: Option<FileCopy>,
+    ) -> Result<(), InsertRefusal> {
         self.assert_owned(object.hash);
         let lengths = Lengths { rest: body.len(), tail: tail.len(), ..object.names() };
         let in_parts = restored.is_some_and(|restored| restored.in_parts);
         let Some(units) = self.units_of_record(lengths) else {
             if in_parts {
                 // It was written by a process with more memory. Cut into extents it would not be a list any more.
-                return Err(self.refuse(Refused::TooLarge));
+                return Err(self.refuse(InsertRefusal::TooLarge));
             }
             let mut filling =
                 self.begin(NewObject { body: BodyLength::Exact(body.len() as u64), ..object })?;
@@ -65,23 +65,27 @@ impl Shard {
         self.link(Slot::new(object.hash, place.location, units, object.expires_s, false), restored)
     }
 
-    pub(super) fn check_size(&mut self, object: &NewObject<'_>, body_bytes: u64) -> Result<(), Refused> {
+    pub(super) fn check_size(
+        &mut self,
+        object: &NewObject<'_>,
+        body_bytes: u64,
+    ) -> Result<(), InsertRefusal> {
         #[cfg(not(feature = "loom"))]
         if self.has_no_room_while_warming(object.hash) {
-            return Err(self.refuse(Refused::NoRoom));
+            return Err(self.refuse(InsertRefusal::NoRoom));
         }
         if body_bytes > self.local.store.geometry.object_bytes_max {
-            return Err(self.refuse(Refused::TooLarge));
+            return Err(self.refuse(InsertRefusal::TooLarge));
         }
         self.check_names(object.names())
     }
 
     /// Whether key, head and extra take half a record at most, so that the other half can have the table of extents.
-    pub(super) fn check_names(&self, lengths: Lengths) -> Result<(), Refused> {
+    pub(super) fn check_names(&self, lengths: Lengths) -> Result<(), InsertRefusal> {
         let names = Lengths { rest: 0, tail: 0, ..lengths };
         let most = self.local.store.geometry.record_bytes_max;
         let fit = names.units().is_some_and(|units| units as usize * 32 <= most);
-        if fit { Ok(()) } else { Err(self.refuse(Refused::TooLarge)) }
+        if fit { Ok(()) } else { Err(self.refuse(InsertRefusal::TooLarge)) }
     }
 
     pub(super) fn units_of_record(&self, lengths: Lengths) -> Option<u32> {

@@ -7,7 +7,7 @@
 
 use super::{
     expiry::Due,
-    filling::Refused,
+    filling::InsertRefusal,
     index::{Slot, SlotAddress},
     object::Object,
     record::Place,
@@ -19,7 +19,7 @@ use super::{
 
 /// What an object has that is on the file already: its number, where it is there, and whether it is a list of parts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Restored {
+pub(super) struct FileCopy {
     pub(super) sequence: u64,
     pub(super) location: u64,
     pub(super) in_parts: bool,
@@ -27,7 +27,7 @@ pub(super) struct Restored {
 
 impl Shard {
     /// Points the index to a whole object, and keeps it on the file unless it came from there.
-    pub(super) fn link(&mut self, slot: Slot, restored: Option<Restored>) -> Result<(), Refused> {
+    pub(super) fn link(&mut self, slot: Slot, restored: Option<FileCopy>) -> Result<(), InsertRefusal> {
         if let Some(restored) = restored {
             let record = self.local.store.record(slot.location());
             record.write_sequence(restored.sequence);
@@ -43,7 +43,7 @@ impl Shard {
         Ok(())
     }
 
-    pub(super) fn link_in_memory(&mut self, slot: Slot) -> Result<(), Refused> {
+    pub(super) fn link_in_memory(&mut self, slot: Slot) -> Result<(), InsertRefusal> {
         let Self { local, index, space, expiry, .. } = self;
         let store = &*local.store;
         let shared = &store.shards[local.core].index;
@@ -63,7 +63,7 @@ impl Shard {
             None => {
                 if index.insert(shared, &store.turns, slot.with_sifting(expiry.sifting())).is_err() {
                     tally.refused_crowded.add(1);
-                    return Err(self.refuse(Refused::NoRoom));
+                    return Err(self.refuse(InsertRefusal::NoRoom));
                 }
                 link_records(space, store, tally, &object);
                 tally.objects.add(1);

@@ -38,13 +38,13 @@ pub mod turns;
 mod usage;
 
 pub use config::{CORES_MAX, SEGMENT_BYTES_GIVEN, SEGMENTS_PER_CORE_MIN, StoreConfig, StoreError, open_anon};
-pub use filling::{BodyLength, Extent, Filling, HEAP_BYTES, NewObject, Refused};
+pub use filling::{BodyLength, Extent, HEAP_BYTES, InsertRefusal, NewObject, ObjectWriter};
 pub use hash::Hash;
 pub use heads::NewHead;
 pub use object::{Object, PinnedObject};
-pub use reader::{Lookup, Reader, Turn};
+pub use reader::{EpochGuard, Lookup, Reader};
 pub use record::META_WORDS;
 pub use shard::Shard;
 pub use shared::Store;
-pub use sweep::{Sweep, Swept};
+pub use sweep::{Sweep, SweepStep};
 pub use usage::Usage;

@@ -4,7 +4,7 @@ use std::{cell::Cell, marker::PhantomData, sync::Arc};
 
 use super::{
     hash::Hash,
-    index::Found,
+    index::SlotLookup,
     object::Object,
     shared::{Local, Store},
 };
@@ -39,15 +39,15 @@ impl Reader {
     /// # Panics
     /// If this core is in a turn already.
     #[inline]
-    pub fn turn(&self) -> Turn<'_> {
+    pub fn turn(&self) -> EpochGuard<'_> {
         self.local.store.turns.begin(self.local.core);
-        Turn { local: &self.local, not_send: PhantomData }
+        EpochGuard { local: &self.local, not_send: PhantomData }
     }
 }
 
 /// A turn. Not `Send`, so that it cannot be held across an `.await` of a task that moves.
 #[derive(Debug)]
-pub struct Turn<'r> {
+pub struct EpochGuard<'r> {
     local: &'r Arc<Local>,
     not_send: PhantomData<*const ()>,
 }
@@ -63,7 +63,7 @@ pub enum Lookup<'t> {
     Contended,
 }
 
-impl Turn<'_> {
+impl EpochGuard<'_> {
     /// As [`Store::hash`].
     #[inline]
     pub fn hash(&self, key: &[u8]) -> Hash {
@@ -76,7 +76,7 @@ impl Turn<'_> {
         let store = &self.local.store;
         let index = &store.shards[store.owner(hash)].index;
         match index.lookup(hash) {
-            Found::Slot(slot, at) => {
+            SlotLookup::Slot(slot, at) => {
                 index.prefetch_visited(self.local.core, at);
                 Object::prefetch(self.local, &slot);
                 let record = store.record(slot.location());
@@ -86,8 +86,8 @@ impl Turn<'_> {
                 index.visit(self.local.core, at);
                 Lookup::Hit(Object { local: self.local, slot })
             }
-            Found::Absent => Lookup::Miss,
-            Found::Contended => {
+            SlotLookup::Absent => Lookup::Miss,
+            SlotLookup::Contended => {
                 let count = &store.contended[self.local.core].0;
                 count.store(count.load(Relaxed) + 1, Relaxed);
                 Lookup::Contended
@@ -96,7 +96,7 @@ impl Turn<'_> {
     }
 
     /// A hint that `hash` will be looked up soon: brings its bucket near. Worth it for a batch: hint all, then
-    /// [`Turn::prefetch_record`] for all, then look them up.
+    /// [`EpochGuard::prefetch_record`] for all, then look them up.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         let store = &self.local.store;
@@ -108,14 +108,14 @@ impl Turn<'_> {
     pub fn prefetch_record(&self, hash: Hash) {
         let store = &self.local.store;
         let index = &store.shards[store.owner(hash)].index;
-        if let Found::Slot(slot, at) = index.lookup(hash) {
+        if let SlotLookup::Slot(slot, at) = index.lookup(hash) {
             index.prefetch_visited(self.local.core, at);
             Object::prefetch(self.local, &slot);
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for EpochGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.local.store.turns.end(self.local.core);

@@ -8,7 +8,7 @@
 
 use super::{
     pins::Pins,
-    turns::{Epoch, Turns},
+    turns::{Epoch, Epochs},
 };
 use crate::sys::atomics::{
     AtomicU32,
@@ -86,14 +86,14 @@ impl Segments {
     }
 
     /// Retires a segment into which no slot points any more.
-    pub fn retire(&self, segment: usize, turns: &Turns) -> Epoch {
+    pub fn retire(&self, segment: usize, turns: &Epochs) -> Epoch {
         self.advance(segment, SegmentState::Draining);
         turns.retire()
     }
 
     /// Frees a retired segment if no turn and no pin can reach it (I2); says whether it did.
-    pub fn reclaim(&self, segment: usize, epoch: Epoch, turns: &Turns) -> bool {
-        // Turns first, then pins: the pins that a turn took are counted by the time the turn is over.
+    pub fn reclaim(&self, segment: usize, epoch: Epoch, turns: &Epochs) -> bool {
+        // Epochs first, then pins: the pins that a turn took are counted by the time the turn is over.
         let reclaimed = turns.is_over(epoch) && self.pins.is_free(segment);
         if reclaimed {
             self.advance(segment, SegmentState::Free);

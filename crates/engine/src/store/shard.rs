@@ -12,7 +12,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{
     directory::IndexOwner,
     expiry::{Due, ExpiryQueue},
-    filling::Refused,
+    filling::InsertRefusal,
     ghost::Ghosts,
     hash::Hash,
     index::{Index, Slot, SlotAddress},
@@ -39,8 +39,8 @@ pub struct Shard {
     pub(super) file: Option<Box<super::tier::FileTier>>,
     /// What happened since the start, while the file is still being read.
     #[cfg(not(feature = "loom"))]
-    pub(super) warming: Option<Box<super::tier::Warming>>,
-    pub(super) emptying: Option<super::evict::Emptying>,
+    pub(super) warming: Option<Box<super::tier::WarmupChanges>>,
+    pub(super) emptying: Option<super::evict::EvictionProgress>,
 }
 
 impl Shard {
@@ -146,12 +146,12 @@ impl Shard {
         true
     }
 
-    pub(super) fn refuse(&self, refused: Refused) -> Refused {
+    pub(super) fn refuse(&self, refused: InsertRefusal) -> InsertRefusal {
         let tally = self.tally();
         match refused {
-            Refused::NoRoom => tally.refused_no_room.add(1),
-            Refused::TooLarge => tally.refused_too_large.add(1),
-            Refused::Short => tally.refused_short.add(1),
+            InsertRefusal::NoRoom => tally.refused_no_room.add(1),
+            InsertRefusal::TooLarge => tally.refused_too_large.add(1),
+            InsertRefusal::Short => tally.refused_short.add(1),
         }
         refused
     }

@@ -9,15 +9,14 @@ use super::{
     reader::Reader,
     record::{Record, UNIT},
     segments::{SegmentState, Segments},
-    turns::Turns,
+    turns::Epochs,
     usage::{Tally, Usage},
 };
 use crate::sys::{
     arena::Words,
     atomics::{
-        AtomicU32, AtomicU64,
+        AtomicU32, AtomicU64, CacheLinePair,
         Ordering::{Acquire, Relaxed, Release},
-        Padded,
     },
 };
 
@@ -30,10 +29,10 @@ pub struct Store {
     /// All segments of all shards. Locations count units of 16 bytes from its start.
     pub(super) arena: Words,
     pub(super) segments: Segments,
-    pub(super) turns: Turns,
+    pub(super) turns: Epochs,
     pub(super) shards: Box<[ShardShared]>,
     /// For each reading core: lookups that were contended.
-    pub(super) contended: Box<[Padded<AtomicU64>]>,
+    pub(super) contended: Box<[CacheLinePair<AtomicU64>]>,
     /// Whether segments can be given new memory, so that the pages of the old may be lent.
     lends: bool,
 }
@@ -71,9 +70,9 @@ impl Store {
             lends: cfg!(not(feature = "loom")) && arena.renew(segment_words..2 * segment_words).is_ok(),
             arena,
             segments: Segments::new(geometry.cores, geometry.segments()),
-            turns: Turns::new(geometry.cores),
+            turns: Epochs::new(geometry.cores),
             shards,
-            contended: (0..geometry.cores).map(|_| Padded::default()).collect(),
+            contended: (0..geometry.cores).map(|_| CacheLinePair::default()).collect(),
             geometry,
             hash_seed,
         })

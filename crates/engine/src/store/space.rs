@@ -68,7 +68,7 @@ const REST_MIN: usize = 192;
 const FREE_FOR_MOVES: usize = 1;
 
 #[derive(Debug, Clone, Copy)]
-struct Owned {
+struct SegmentUsage {
     /// Bytes from the start of the segment that have records.
     used: usize,
     /// Records that linked objects use, and their bytes.
@@ -81,7 +81,7 @@ struct Owned {
 
 /// A segment in one of its lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Claimed {
+pub(super) struct ClaimedSegment {
     pub(super) segment: usize,
     claim: u64,
 }
@@ -91,15 +91,15 @@ pub(super) struct Claimed {
 pub(super) struct Space {
     /// Number of the first in the store.
     first: usize,
-    owned: Box<[Owned]>,
+    owned: Box<[SegmentUsage]>,
     free: Vec<usize>,
     open: [Option<usize>; LOGS.len()],
     /// The one before, open still: what is short finds room at its end.
     nearly_full: [Option<usize>; LOGS.len()],
     /// Sealed segments in order of sealing; those that are gone meanwhile are passed over.
-    sealed: [VecDeque<Claimed>; LOGS.len()],
+    sealed: [VecDeque<ClaimedSegment>; LOGS.len()],
     sealed_count: [usize; LOGS.len()],
-    draining: VecDeque<Draining>,
+    draining: VecDeque<DrainingSegment>,
     /// Of these, those that were emptied in the second that it is now: they may be free soon.
     emptied_now: usize,
     now_s: u32,
@@ -111,7 +111,7 @@ pub(super) struct Space {
 
 /// A segment that waits for the last turn or pin.
 #[derive(Debug, Clone, Copy)]
-struct Draining {
+struct DrainingSegment {
     segment: usize,
     epoch: Epoch,
     /// When it was emptied to make room, if it did not die of itself.
@@ -121,7 +121,7 @@ struct Draining {
 impl Space {
     pub(super) fn new(shard: usize, segments: usize, segment_bytes: usize) -> Self {
         let first = shard * segments;
-        let none = Owned { used: 0, live_records: 0, live_bytes: 0, claim: 0, log: Log::Main };
+        let none = SegmentUsage { used: 0, live_records: 0, live_bytes: 0, claim: 0, log: Log::Main };
         Self {
             first,
             owned: vec![none; segments].into(),
@@ -139,7 +139,7 @@ impl Space {
         }
     }
 
-    fn of(&mut self, segment: usize) -> &mut Owned {
+    fn of(&mut self, segment: usize) -> &mut SegmentUsage {
         &mut self.owned[segment - self.first]
     }
 
@@ -227,7 +227,7 @@ impl Space {
         store.segments.advance(segment, SegmentState::Open);
         self.claims += 1;
         let claim = self.claims;
-        *self.of(segment) = Owned { used: 0, live_records: 0, live_bytes: 0, claim, log };
+        *self.of(segment) = SegmentUsage { used: 0, live_records: 0, live_bytes: 0, claim, log };
         self.open[log as usize] = Some(segment);
         Some(segment)
     }
@@ -251,7 +251,7 @@ impl Space {
         let claim = self.of(segment).claim;
         self.sealed_count[log as usize] += 1;
         let queue = &mut self.sealed[log as usize];
-        queue.push_back(Claimed { segment, claim });
+        queue.push_back(ClaimedSegment { segment, claim });
         // Segments that died of themselves leave their entries behind: bound them by the segments there are.
         if queue.len() > 2 * self.owned.len() {
             let (owned, first) = (&self.owned, self.first);
@@ -293,7 +293,7 @@ impl Space {
         }
         self.sealed_count[owned.log as usize] -= 1;
         let epoch = store.segments.retire(segment, &store.turns);
-        self.draining.push_back(Draining { segment, epoch, emptied_s: None });
+        self.draining.push_back(DrainingSegment { segment, epoch, emptied_s: None });
     }
 
     /// Frees what drains and is held by nobody; looks at up to `limit` segments. Says how many it freed.
@@ -301,7 +301,7 @@ impl Space {
         let mut freed = 0;
         for _ in 0..limit.min(self.draining.len()) {
             let Some(one) = self.draining.pop_front() else { break };
-            let Draining { segment, epoch, emptied_s } = one;
+            let DrainingSegment { segment, epoch, emptied_s } = one;
             if store.segments.reclaim(segment, epoch, &store.turns) {
                 tally.stored_bytes.subtract(self.used(segment) as u64);
                 tally.reclaims.add(1);
@@ -353,7 +353,7 @@ impl Space {
 
     /// The next segment to empty: the oldest of probation while probation has more than its share, else of main. What
     /// somebody pins is passed over, as long as that is little: emptied, it would give nothing back.
-    pub(super) fn victim(&mut self, store: &Store) -> Option<Claimed> {
+    pub(super) fn victim(&mut self, store: &Store) -> Option<ClaimedSegment> {
         let probation = self.sealed_in_probation();
         let from_probation = probation as u64 * self.segment_bytes > self.probation_bytes
             || self.sealed_count[Log::Main as usize] == 0;
@@ -361,7 +361,7 @@ impl Space {
         order.into_iter().find_map(|probation| self.oldest(store, probation))
     }
 
-    fn oldest(&mut self, store: &Store, probation: bool) -> Option<Claimed> {
+    fn oldest(&mut self, store: &Store, probation: bool) -> Option<ClaimedSegment> {
         let logs = if probation { &LOGS[..Log::Main as usize] } else { &LOGS[Log::Main as usize..] };
         // Each pass takes an entry that is gone or puts a busy one behind: bounded by the entries there are.
         let entries: usize = logs.iter().map(|log| self.sealed[*log as usize].len()).sum();
@@ -393,7 +393,7 @@ impl Space {
     }
 
     /// Whether the segment still is in that life, and sealed.
-    pub(super) fn is_sealed(&self, store: &Store, claimed: Claimed) -> bool {
+    pub(super) fn is_sealed(&self, store: &Store, claimed: ClaimedSegment) -> bool {
         self.owned[claimed.segment - self.first].claim == claimed.claim
             && store.segments.state(claimed.segment) == SegmentState::Sealed
     }
@@ -426,7 +426,7 @@ impl Space {
                 }
                 SegmentState::Sealed => {
                     sealed[owned.log as usize] += 1;
-                    let entry = Claimed { segment, claim: owned.claim };
+                    let entry = ClaimedSegment { segment, claim: owned.claim };
                     assert!(
                         self.sealed[owned.log as usize].contains(&entry),
                         "sealed segment {segment} is in no log"

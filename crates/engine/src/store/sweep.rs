@@ -27,7 +27,7 @@ pub struct Sweep(u64);
 
 /// What a step of a walk did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepStep {
     /// Objects that were looked at.
     pub seen: usize,
     /// … and dropped.
@@ -65,7 +65,7 @@ impl Shard {
         from: Sweep,
         objects: usize,
         mut is_to_go: impl FnMut(&Object<'_>) -> bool,
-    ) -> Swept {
+    ) -> SweepStep {
         let (mut at, mut seen, mut dropped) = (from.0, 0, 0);
         while at < END && seen < objects {
             let (slots, end) = IndexOwner::page_at(self.shared(), at);
@@ -81,6 +81,6 @@ impl Shard {
             }
             at = end;
         }
-        Swept { seen, dropped, next: (at < END).then_some(Sweep(at)) }
+        SweepStep { seen, dropped, next: (at < END).then_some(Sweep(at)) }
     }
 }

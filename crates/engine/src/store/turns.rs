@@ -1,4 +1,4 @@
-//! Turns: which core may still see what was unlinked (`docs/decisions/003-store-concurrency.md`, I2 and I7).
+//! Epochs: which core may still see what was unlinked (`docs/decisions/003-store-concurrency.md`, I2 and I7).
 //!
 //! ```text
 //! core c:   local[c] = global; FENCE; look into index and arena ...; local[c] = IDLE
@@ -8,9 +8,9 @@
 //! first, the reader sees the unlinking. There is no third case.
 
 use crate::sys::atomics::{
-    AtomicU64,
+    AtomicU64, CacheLinePair,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    Padded, fence,
+    fence,
 };
 
 /// Greater than every epoch, so that "idle or later than" is one comparison.
@@ -18,21 +18,21 @@ const IDLE: u64 = u64::MAX;
 
 /// The turns of all cores. Each `local` is written by its core only, on a line of its own.
 #[derive(Debug)]
-pub struct Turns {
-    global: Padded<AtomicU64>,
-    local: Box<[Padded<AtomicU64>]>,
+pub struct Epochs {
+    global: CacheLinePair<AtomicU64>,
+    local: Box<[CacheLinePair<AtomicU64>]>,
 }
 
-/// When something was retired: what [`Turns::is_over`] asks about.
+/// When something was retired: what [`Epochs::is_over`] asks about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
-impl Turns {
+impl Epochs {
     /// No core in a turn.
     pub fn new(cores: usize) -> Self {
         Self {
-            global: Padded(AtomicU64::new(0)),
-            local: (0..cores).map(|_| Padded(AtomicU64::new(IDLE))).collect(),
+            global: CacheLinePair(AtomicU64::new(0)),
+            local: (0..cores).map(|_| CacheLinePair(AtomicU64::new(IDLE))).collect(),
         }
     }
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_turn_holds_back_what_was_retired_in_it_and_nothing_later() {
-        let turns = Turns::new(2);
+        let turns = Epochs::new(2);
         turns.begin(1);
         let during = turns.retire();
         assert!(!turns.is_over(during));
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "do not nest")]
     fn a_nested_turn_is_refused() {
-        let turns = Turns::new(1);
+        let turns = Epochs::new(1);
         turns.begin(0);
         turns.begin(0);
     }

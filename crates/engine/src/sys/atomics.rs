@@ -9,4 +9,4 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// what one core writes often is never on a line that another core reads often.
 #[repr(align(128))]
 #[derive(Debug, Default)]
-pub(crate) struct Padded<T>(pub(crate) T);
+pub(crate) struct CacheLinePair<T>(pub(crate) T);

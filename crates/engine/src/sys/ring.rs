@@ -30,7 +30,7 @@ use std::{cell::Cell, mem::MaybeUninit};
 
 use shim::{Arc, AtomicU8, AtomicUsize, Ordering, UnsafeCell, fence};
 
-/// Bits of [`Shared::end`]: the consumer goes.
+/// Bits of [`RingBuffer::end`]: the consumer goes.
 const GONE: u8 = 1;
 /// The producer has pushed while the consumer emptied the ring for the last time.
 const AGAIN: u8 = 2;
@@ -43,7 +43,7 @@ const LEFT: u8 = 4;
 #[derive(Debug)]
 struct Line<T>(T);
 
-struct Shared<T> {
+struct RingBuffer<T> {
     /// The next slot to be emptied. Written by the consumer only.
     head: Line<AtomicUsize>,
     /// The next slot to be filled. Written by the producer only.
@@ -58,17 +58,17 @@ struct Shared<T> {
 // SAFETY: a value of T moves from the producer's thread to the consumer's, which `T: Send` allows; no reference to a
 // T is ever shared. The slots are reached through the halves only, whose protocol (above) gives each slot one owner
 // at a time, with Release on handing over and Acquire on taking.
-unsafe impl<T: Send> Send for Shared<T> {}
+unsafe impl<T: Send> Send for RingBuffer<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Shared<T> {}
+unsafe impl<T: Send> Sync for RingBuffer<T> {}
 
-impl<T> Shared<T> {
+impl<T> RingBuffer<T> {
     fn slot(&self, index: usize) -> &UnsafeCell<MaybeUninit<T>> {
         &self.slots[index & (self.slots.len() - 1)]
     }
 }
 
-impl<T> Shared<T> {
+impl<T> RingBuffer<T> {
     /// Drops all values before `tail`. The caller is the only one left that takes values out, or has taken over from the
     /// consumer ([`LEFT`], seen with Acquire).
     fn drop_all(&self, tail: usize) {
@@ -86,7 +86,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for RingBuffer<T> {
     fn drop(&mut self) {
         // The last half is gone, and dropping an Arc orders what both did before this.
         let tail = self.tail.0.load(Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl<T> Drop for Consumer<T> {
 
 /// The end that fills. One thread at a time holds it.
 pub struct Producer<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<RingBuffer<T>>,
     /// What `shared.tail` is: this half is its only writer.
     tail: Cell<usize>,
     /// What `shared.head` was when last looked at; never ahead of it.
@@ -123,7 +123,7 @@ pub struct Producer<T> {
 
 /// The end that empties. One thread at a time holds it.
 pub struct Consumer<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<RingBuffer<T>>,
     /// What `shared.head` is: this half is its only writer.
     head: Cell<usize>,
     /// What `shared.tail` was when last looked at; never ahead of it.
@@ -138,7 +138,7 @@ pub struct Consumer<T> {
 pub fn channel<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     assert!(capacity > 0, "a ring that holds nothing passes nothing on");
     let slots = (0..capacity.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RingBuffer {
         head: Line(AtomicUsize::new(0)),
         tail: Line(AtomicUsize::new(0)),
         slots,

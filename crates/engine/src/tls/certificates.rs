@@ -63,10 +63,10 @@ impl Certificate {
             .map_err(|error| wrong(&pair.key, error, "there is no private key in it (PEM)"))?;
         let ocsp = pair.ocsp.as_deref().map(read_ocsp).transpose()?;
         Self::new(chain, &key, ocsp).map_err(|why| match why {
-            Unfit::Key(why) => {
+            CertificateFault::Key(why) => {
                 TlsError::Pair { certificates: pair.certificates.clone(), key: pair.key.clone(), why }
             }
-            Unfit::Certificate(why) => {
+            CertificateFault::Certificate(why) => {
                 TlsError::Content { file: pair.certificates.clone(), why: why.to_owned() }
             }
         })
@@ -76,11 +76,11 @@ impl Certificate {
     ///
     /// # Errors
     /// They do not fit together, or are not what they should be.
-    pub fn from_pem(text: &[u8]) -> Result<Self, Unfit> {
+    pub fn from_pem(text: &[u8]) -> Result<Self, CertificateFault> {
         let chain = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
-        let chain = chain.map_err(|_| Unfit::Certificate("it is not in PEM"))?;
+        let chain = chain.map_err(|_| CertificateFault::Certificate("it is not in PEM"))?;
         let key = PrivateKeyDer::from_pem_slice(text);
-        let key = key.map_err(|_| Unfit::Certificate("there is no private key in it (PEM)"))?;
+        let key = key.map_err(|_| CertificateFault::Certificate("there is no private key in it (PEM)"))?;
         Self::new(chain, &key, None)
     }
 
@@ -92,11 +92,13 @@ impl Certificate {
         chain: Vec<CertificateDer<'static>>,
         key: &PrivateKeyDer<'_>,
         ocsp: Option<Vec<u8>>,
-    ) -> Result<Self, Unfit> {
-        let signing = rustls::crypto::aws_lc_rs::sign::any_supported_type(key).map_err(Unfit::Key)?;
-        let first = chain.first().ok_or(Unfit::Certificate("there is no certificate in it (PEM)"))?;
+    ) -> Result<Self, CertificateFault> {
+        let signing =
+            rustls::crypto::aws_lc_rs::sign::any_supported_type(key).map_err(CertificateFault::Key)?;
+        let first =
+            chain.first().ok_or(CertificateFault::Certificate("there is no certificate in it (PEM)"))?;
         let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(first)
-            .map_err(|_| Unfit::Certificate("its first certificate cannot be read (X.509)"))?;
+            .map_err(|_| CertificateFault::Certificate("its first certificate cannot be read (X.509)"))?;
         let (mut names, mut addresses) = (Vec::new(), Vec::new());
         if let Ok(Some(listed)) = parsed.subject_alternative_name() {
             for name in &listed.value.general_names {
@@ -110,7 +112,7 @@ impl Certificate {
         let (from_s, until_s) =
             (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
         let shown = CertifiedKey { cert: chain, key: signing, ocsp };
-        shown.keys_match().map_err(Unfit::Key)?;
+        shown.keys_match().map_err(CertificateFault::Key)?;
         Ok(Self { shown: Arc::new(shown), names, addresses, from_s, until_s })
     }
 
@@ -149,7 +151,7 @@ impl Certificate {
 
 /// Why a chain and a key are no certificate that can be shown.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum CertificateFault {
     /// The key, or that the two do not belong together.
     #[error("{0}")]
     Key(rustls::Error),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   who obtains certificates ─ open_path, open_name ─▶ [ tokens · names ] ◀─ answer, resolve ─ who serves
-//!                              Opened's drop closes
+//!                              ChallengeGuard's drop closes
 //! ```
 //! - *http-01* (RFC 8555 §8.3): `GET /.well-known/acme-challenge/TOKEN`, answered with a text.
 //! - *tls-alpn-01* (RFC 8737): a handshake for the protocol [`PROTOCOL`], answered with a certificate made for it.
@@ -51,7 +51,7 @@ enum Challenge {
 
 /// Why a challenge cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum NotOpened {
+pub enum ChallengeError {
     /// There are [`OPEN_MAX`] open.
     #[error("{OPEN_MAX} challenges are open already")]
     TooMany,
@@ -62,7 +62,7 @@ pub enum NotOpened {
 
 /// A challenge that is open until this is dropped.
 #[derive(Debug)]
-pub struct Opened {
+pub struct ChallengeGuard {
     of: Arc<Challenges>,
     token: Box<str>,
 }
@@ -71,8 +71,8 @@ impl Challenges {
     /// Answers a token with this text from now on.
     ///
     /// # Errors
-    /// [`NotOpened::TooMany`]
-    pub fn open_path(self: &Arc<Self>, token: &str, answer: &str) -> Result<Opened, NotOpened> {
+    /// [`ChallengeError::TooMany`]
+    pub fn open_path(self: &Arc<Self>, token: &str, answer: &str) -> Result<ChallengeGuard, ChallengeError> {
         self.open(token, Challenge::Path(token.into(), answer.into()))
     }
 
@@ -81,27 +81,27 @@ impl Challenges {
     /// not take it as one.
     ///
     /// # Errors
-    /// [`NotOpened`]
+    /// [`ChallengeError`]
     pub fn open_name(
         self: &Arc<Self>,
         name: &str,
         certificate: CertificateDer<'static>,
         key: &PrivateKeyDer<'_>,
-    ) -> Result<Opened, NotOpened> {
+    ) -> Result<ChallengeGuard, ChallengeError> {
         let name = name.to_ascii_lowercase();
-        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(key).map_err(NotOpened::Key)?;
+        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(key).map_err(ChallengeError::Key)?;
         let shown = Arc::new(CertifiedKey::new(vec![certificate], key));
         self.open(&name, Challenge::Name(name.as_str().into(), shown))
     }
 
-    fn open(self: &Arc<Self>, token: &str, challenge: Challenge) -> Result<Opened, NotOpened> {
+    fn open(self: &Arc<Self>, token: &str, challenge: Challenge) -> Result<ChallengeGuard, ChallengeError> {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         if table.len() >= OPEN_MAX {
-            return Err(NotOpened::TooMany);
+            return Err(ChallengeError::TooMany);
         }
         table.push(challenge);
         self.open.store(table.len(), Ordering::Release);
-        Ok(Opened { of: Arc::clone(self), token: token.into() })
+        Ok(ChallengeGuard { of: Arc::clone(self), token: token.into() })
     }
 
     /// Whether an authority may ask for anything now.
@@ -131,7 +131,7 @@ impl Challenges {
     }
 }
 
-impl Drop for Opened {
+impl Drop for ChallengeGuard {
     fn drop(&mut self) {
         let mut table = self.of.table.write().unwrap_or_else(PoisonError::into_inner);
         let is_it = |challenge: &Challenge| {

@@ -13,7 +13,7 @@ use super::{TlsError, certificates, provider, wrong};
 
 /// What a client shows, and whom it trusts.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Shown<'a> {
+pub struct TlsClientOptions<'a> {
     /// Who vouches for servers (PEM); `None`: whom the system trusts.
     pub authorities: Option<&'a Path>,
     /// Its certificate (PEM) with the certificate's key (PEM), for servers that ask for one.
@@ -47,7 +47,7 @@ pub fn trusted(authorities: Option<&Path>) -> Result<Vec<CertificateDer<'static>
 ///
 /// # Errors
 /// [`TlsError`]; nobody is trusted where the system names no authorities.
-pub fn connector(shown: Shown<'_>) -> Result<TlsConnector, TlsError> {
+pub fn connector(shown: TlsClientOptions<'_>) -> Result<TlsConnector, TlsError> {
     let mut roots = RootCertStore::empty();
     // Some of a system's may be such as rustls does not take.
     roots.add_parsable_certificates(trusted(shown.authorities)?);

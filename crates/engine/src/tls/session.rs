@@ -55,7 +55,7 @@ pub struct Offer {
 
 /// Why a connection cannot go on. What the client is told of it has been appended to `out`.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum SessionError {
     /// The client broke the protocol, or asks for what is not offered.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
@@ -69,7 +69,7 @@ pub enum Broken {
 
 /// What bytes of a client came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct SessionProgress {
     /// So many bytes at the front of `incoming` are done with; the others are to be there the next time, unchanged.
     pub consumed: usize,
     /// The client has said that nothing follows.
@@ -111,19 +111,19 @@ impl Session {
     /// Takes what came of the client; content goes to `take`, record by record, and what is to be sent behind `out`.
     ///
     /// # Errors
-    /// [`Broken`]: `out` is to be sent, and the connection to be closed.
+    /// [`SessionError`]: `out` is to be sent, and the connection to be closed.
     pub fn receive(
         &mut self,
         incoming: &mut [u8],
         out: &mut Vec<u8>,
         mut take: impl FnMut(&[u8]),
-    ) -> Result<Received, Broken> {
+    ) -> Result<SessionProgress, SessionError> {
         if let Stage::Hello { .. } = self.stage
             && !self.begin(incoming, out)?
         {
-            return Ok(Received { consumed: 0, is_closed: false });
+            return Ok(SessionProgress { consumed: 0, is_closed: false });
         }
-        let Stage::Begun(connection) = &mut self.stage else { return Err(Broken::TooLong) };
+        let Stage::Begun(connection) = &mut self.stage else { return Err(SessionError::TooLong) };
         let (mut consumed, mut is_closed) = (0, false);
         loop {
             let UnbufferedStatus { discard, state } =
@@ -153,13 +153,13 @@ impl Session {
         }
         if connection.is_handshaking() && incoming.len() - consumed >= HANDSHAKE_BYTES_MAX {
             self.stage = Stage::Failed;
-            return Err(Broken::TooLong);
+            return Err(SessionError::TooLong);
         }
-        Ok(Received { consumed, is_closed })
+        Ok(SessionProgress { consumed, is_closed })
     }
 
     /// Begins the connection if the client's first message is there; whether it is.
-    fn begin(&mut self, incoming: &[u8], out: &mut Vec<u8>) -> Result<bool, Broken> {
+    fn begin(&mut self, incoming: &[u8], out: &mut Vec<u8>) -> Result<bool, SessionError> {
         let Stage::Hello { acceptor, seen, terms } = &mut self.stage else { return Ok(true) };
         let mut unseen = &incoming[(*seen).min(incoming.len())..];
         let accepted = loop {
@@ -169,7 +169,7 @@ impl Session {
                     *seen = incoming.len();
                     if *seen >= HANDSHAKE_BYTES_MAX {
                         self.stage = Stage::Failed;
-                        return Err(Broken::TooLong);
+                        return Err(SessionError::TooLong);
                     }
                     return Ok(false);
                 }
@@ -187,7 +187,7 @@ impl Session {
                 // Its buffer is full.
                 Err(_) => {
                     self.stage = Stage::Failed;
-                    return Err(Broken::TooLong);
+                    return Err(SessionError::TooLong);
                 }
             }
         };
@@ -202,14 +202,15 @@ impl Session {
     /// Seals `plain` behind `out`. `incoming` is what the last [`Session::receive`] left.
     ///
     /// # Errors
-    /// [`Broken`], where the key is used up. The handshake must be over.
-    pub fn seal(&mut self, incoming: &mut [u8], plain: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+    /// [`SessionError`], where the key is used up. The handshake must be over.
+    pub fn seal(&mut self, incoming: &mut [u8], plain: &[u8], out: &mut Vec<u8>) -> Result<(), SessionError> {
         self.write(incoming, out, |traffic, out| {
             let mut rest = plain;
             while !rest.is_empty() {
                 let (record, behind) = rest.split_at(rest.len().min(RECORD_CONTENT_BYTES_MAX));
                 let room = record.len() + RECORD_OVERHEAD_BYTES_MAX;
-                append(out, room, |room| sealed(traffic.encrypt(record, room))).ok_or(Broken::Exhausted)?;
+                append(out, room, |room| sealed(traffic.encrypt(record, room)))
+                    .ok_or(SessionError::Exhausted)?;
                 rest = behind;
             }
             Ok(())
@@ -232,9 +233,9 @@ impl Session {
         &mut self,
         incoming: &mut [u8],
         out: &mut Vec<u8>,
-        write: impl FnOnce(&mut Traffic<'_>, &mut Vec<u8>) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
-        let Stage::Begun(connection) = &mut self.stage else { return Err(Broken::Exhausted) };
+        write: impl FnOnce(&mut Traffic<'_>, &mut Vec<u8>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        let Stage::Begun(connection) = &mut self.stage else { return Err(SessionError::Exhausted) };
         // What came has been looked at and holds no whole record, but perhaps parts of a message that rustls refers to.
         loop {
             let UnbufferedStatus { state, .. } = connection.process_tls_records(incoming);
@@ -245,12 +246,12 @@ impl Session {
                     let written = sent.may_encrypt_app_data().map(|_| ());
                     sent.done();
                     if written.is_none() {
-                        return Err(Broken::Exhausted);
+                        return Err(SessionError::Exhausted);
                     }
                 }
                 // Half-closed by the client: it may still be sent what it asked for.
                 ConnectionState::PeerClosed => {}
-                _ => return Err(Broken::Exhausted),
+                _ => return Err(SessionError::Exhausted),
             }
         }
     }

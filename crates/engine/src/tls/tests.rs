@@ -13,10 +13,10 @@ use rustls::{
 };
 
 use super::{
-    ClientHello, Shown, acceptor,
+    CertificateSource, ClientHello, acceptor,
     certificates::{Certificate, Certificates, Pair},
     config, provider,
-    session::{Broken, Offer, RECORD_BYTES_MAX, Session, Terms, read_bytes_max},
+    session::{Offer, RECORD_BYTES_MAX, Session, SessionError, Terms, read_bytes_max},
     ticketer,
 };
 
@@ -75,7 +75,7 @@ impl Ours {
         Self { session: Session::new(terms), incoming: Vec::new(), plain: Vec::new() }
     }
 
-    fn take(&mut self, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, bool), Broken> {
+    fn take(&mut self, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, bool), SessionError> {
         let (mut out, mut is_closed) = (Vec::new(), false);
         for piece in bytes.chunks(piece) {
             self.incoming.extend_from_slice(piece);
@@ -411,9 +411,9 @@ fn a12_a_pair_that_does_not_fit_is_said_with_its_files() {
     assert!(read.from_s < read.until_s);
 }
 
-struct Written(tempfile::TempDir);
+struct TestFolder(tempfile::TempDir);
 
-impl Written {
+impl TestFolder {
     fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, text).expect("written");
@@ -423,7 +423,7 @@ impl Written {
 
 fn said(certificates: &Path, key: &Path, clients: Option<&Path>) -> String {
     let pair = Pair { certificates: certificates.to_owned(), key: key.to_owned(), ocsp: None };
-    match acceptor(&Shown::Pair(pair), &[], clients) {
+    match acceptor(&CertificateSource::Pair(pair), &[], clients) {
         Ok(_) => "right".to_owned(),
         Err(error) => error.to_string(),
     }
@@ -431,7 +431,7 @@ fn said(certificates: &Path, key: &Path, clients: Option<&Path>) -> String {
 
 #[test]
 fn each_mistake_has_its_words_and_its_file() {
-    let directory = Written(tempfile::tempdir().expect("a directory"));
+    let directory = TestFolder(tempfile::tempdir().expect("a directory"));
     let made = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (one, other) = (made(), made());
     let certificate = directory.file("cert.pem", &one.cert.pem());

@@ -12,7 +12,7 @@ use std::{
 
 use engine::{
     cores::{Cores, CoresConfig, available},
-    log::{FileOptions, Kind, Log, New, Options},
+    log::{FileOptions, Kind, Log, NewRecord, Options},
 };
 use tokio::sync::Notify;
 
@@ -103,7 +103,7 @@ fn what_is_appended_is_written_within_the_interval_though_helpers_sleep() {
             until_they_sleep("log-");
         }
         for (number, writer) in writers.iter_mut().enumerate() {
-            let new = New { kind: Kind(1), hash: round, tag: number as u64, target: None };
+            let new = NewRecord { kind: Kind(1), hash: round, tag: number as u64, target: None };
             let appended = writer.append(new, &[b"nobody asks for it to be written"]).unwrap();
             // While it is being timed, while it is about to rest, and while it rests.
             thread::sleep(FLUSH * (round as u32 % 4) / 2);
@@ -114,7 +114,7 @@ fn what_is_appended_is_written_within_the_interval_though_helpers_sleep() {
             });
         }
     }
-    writers[1].append(New { kind: Kind(1), hash: 1, tag: 1, target: None }, &[b"kept"]).unwrap();
+    writers[1].append(NewRecord { kind: Kind(1), hash: 1, tag: 1, target: None }, &[b"kept"]).unwrap();
     writers[1].make_durable();
     let (progress, last) = (writers[1].progress(), writers[1].last());
     runtime.block_on(async {

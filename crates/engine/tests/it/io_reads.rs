@@ -17,8 +17,8 @@ use std::{
 
 use engine::{
     io::{
-        Completions, Damage, Extent, Pending, READ_BYTES_MAX, ReadCounter, ReadError, ReadPool,
-        ReadPoolConfig, Reads, Refused, Source, StartError,
+        Completions, Damage, Extent, PendingRead, READ_BYTES_MAX, ReadCounter, ReadError, ReadPool,
+        ReadPoolConfig, ReadRefusal, Reads, Source, StartError,
     },
     sys::span::Span,
 };
@@ -118,7 +118,7 @@ fn extent(at: u64, bytes: u32) -> Extent {
     Extent { source: 0, at, bytes }
 }
 
-async fn bytes(pending: Pending) -> Result<Vec<u8>, ReadError> {
+async fn bytes(pending: PendingRead) -> Result<Vec<u8>, ReadError> {
     let block = pending.settled().await?;
     let mut out = Vec::new();
     block.span().copy_to(&mut out);
@@ -137,9 +137,9 @@ fn every_place_and_length_around_a_block_reads_what_is_there() {
             }
         }
         for bad in [0, READ_BYTES_MAX as u32 + 1, READ_BYTES_MAX as u32] {
-            assert_eq!(reads.read(extent(7, bad)).unwrap_err(), Refused::Length(bad));
+            assert_eq!(reads.read(extent(7, bad)).unwrap_err(), ReadRefusal::Length(bad));
         }
-        assert_eq!(reads.read(extent(u64::MAX - 3, 100)).unwrap_err(), Refused::Length(100));
+        assert_eq!(reads.read(extent(u64::MAX - 3, 100)).unwrap_err(), ReadRefusal::Length(100));
     });
     assert_eq!(pool.buffer_bytes(), 0, "every buffer came back");
     assert_eq!(pool.counters().total(ReadCounter::Begun), 56);
@@ -151,7 +151,7 @@ fn one_read_serves_all_who_wait_for_it() {
     let (pool, reads, mut completions) = start(&disk, &ReadPoolConfig { helpers: 2, ..Default::default() });
     core(&reads, &mut completions, async {
         disk.shut(true);
-        let same: Vec<Pending> = (0..50).map(|_| reads.read(extent(4096, 1000)).unwrap()).collect();
+        let same: Vec<PendingRead> = (0..50).map(|_| reads.read(extent(4096, 1000)).unwrap()).collect();
         let gone = reads.read(extent(4096, 1000)).unwrap();
         drop(gone);
         let other = reads.read(extent(4096, 999)).unwrap();
@@ -176,8 +176,8 @@ fn what_waits_is_bounded_and_order_is_kept() {
     let counters = pool.counters();
     core(&reads, &mut completions, async {
         disk.shut(true);
-        let pending: Vec<Pending> = (0..11).map(|n| reads.read(extent(n * 4096, 100)).unwrap()).collect();
-        assert_eq!(reads.read(extent(20 * 4096, 100)).unwrap_err(), Refused::Queue);
+        let pending: Vec<PendingRead> = (0..11).map(|n| reads.read(extent(n * 4096, 100)).unwrap()).collect();
+        assert_eq!(reads.read(extent(20 * 4096, 100)).unwrap_err(), ReadRefusal::Queue);
         // Joining costs no place.
         let joined = reads.read(extent(0, 100)).unwrap();
         assert_eq!((counters.total(ReadCounter::UnderWay), counters.total(ReadCounter::Waiting)), (6, 5));
@@ -200,7 +200,7 @@ fn buffers_are_bounded_and_held_for_as_long_as_a_block_lives() {
     core(&reads, &mut completions, async {
         // One of the largest there is, by the least that the bound can be.
         let block = reads.read(extent(0, 400_000)).unwrap().settled().await.unwrap();
-        assert_eq!(reads.read(extent(1, 400_000)).unwrap_err(), Refused::Buffers);
+        assert_eq!(reads.read(extent(1, 400_000)).unwrap_err(), ReadRefusal::Buffers);
         assert_eq!(pool.buffer_bytes(), READ_BYTES_MAX);
         let (moved, clone) = (block.clone(), block);
         let sum = std::thread::spawn(move || {
@@ -209,7 +209,7 @@ fn buffers_are_bounded_and_held_for_as_long_as_a_block_lives() {
             out.len()
         });
         assert_eq!(sum.join().unwrap(), 400_000);
-        assert_eq!(reads.read(extent(1, 400_000)).unwrap_err(), Refused::Buffers);
+        assert_eq!(reads.read(extent(1, 400_000)).unwrap_err(), ReadRefusal::Buffers);
         drop(clone);
         assert!(reads.read(extent(1, 400_000)).is_ok());
     });
@@ -275,7 +275,7 @@ fn two_cores_share_the_helpers_and_get_their_own_answers() {
                 core(&reads, &mut completions, async {
                     for round in 0..40_u64 {
                         let from = round * 31_000 + core_number as u64 * 7;
-                        let pending: Vec<(u64, Pending)> = (0..20)
+                        let pending: Vec<(u64, PendingRead)> = (0..20)
                             .map(|n| (from + n * 3_000, reads.read(extent(from + n * 3_000, 2_000)).unwrap()))
                             .collect();
                         for (at, pending) in pending {

@@ -5,8 +5,8 @@
 use std::{collections::HashMap, io, sync::Arc};
 
 use engine::log::{
-    FileOptions, Found, Header, Kind, Location, Log, New, NotKept, Options, ReadError, Recovered, Recovering,
-    Refused,
+    AppendRefusal, DurabilityError, FileOptions, FoundRecord, Header, Kind, Location, Log, LogRecovery,
+    NewRecord, Options, ReadError, RecoveryReport,
     format::SEGMENTS_AT,
     simulated::{Faults, SimulatedDisk},
 };
@@ -31,16 +31,16 @@ fn disk() -> SimulatedDisk {
     SimulatedDisk::new(SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES)
 }
 
-fn new(hash: u64, target: Option<Location>) -> New {
-    New { kind: Kind(7), hash, tag: !hash, target }
+fn new(hash: u64, target: Option<Location>) -> NewRecord {
+    NewRecord { kind: Kind(7), hash, tag: !hash, target }
 }
 
 fn payload(id: u64) -> Vec<u8> {
     (0..id * 37 % 1900).map(|at| (id * 7 + at * 13 + at / 251) as u8).collect()
 }
 
-fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<Found>, Recovered) {
-    let opening = Recovering::on(Arc::new(disk.clone()), header, options()).unwrap();
+fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<FoundRecord>, RecoveryReport) {
+    let opening = LogRecovery::on(Arc::new(disk.clone()), header, options()).unwrap();
     let header = *opening.header();
     let mut found = Vec::new();
     let (log, recovered) = opening
@@ -169,7 +169,7 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
     log.turn();
     assert!(!progress.is_written(second.ticket));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert_eq!(runtime.block_on(progress.written(second.ticket)), Err(NotKept::Failing(5)));
+    assert_eq!(runtime.block_on(progress.written(second.ticket)), Err(DurabilityError::Failing(5)));
     assert_eq!(log.reader().read(second.location, 6).unwrap().payload(), b"second");
     // The bound on what waits holds: then it is said, at once.
     let mut refused = None;
@@ -183,7 +183,7 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
         }
     }
     let (id, error) = refused.unwrap();
-    assert!(matches!(error, Refused::Busy | Refused::Full), "{error}");
+    assert!(matches!(error, AppendRefusal::Busy | AppendRefusal::Full), "{error}");
     assert!(id < 400, "{id} records of 1 kB were taken and none could be written");
     // As soon as the disk writes again, all of it is written.
     disk.set_faults(Faults::default());
@@ -199,7 +199,7 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
     log.turn();
     disk.set_faults(Faults::default());
     log.turn();
-    assert_eq!(runtime.block_on(progress.durable(writer.last())), Err(NotKept::SyncFailed));
+    assert_eq!(runtime.block_on(progress.durable(writer.last())), Err(DurabilityError::SyncFailed));
 }
 
 /// Not a disk that the log may write beyond.
@@ -231,7 +231,7 @@ fn a_start_reads_tables_and_not_records() {
         ..Options::default()
     };
     let disk = SimulatedDisk::new(16 << 20);
-    let opening = Recovering::on(Arc::new(disk.clone()), None, options()).unwrap();
+    let opening = LogRecovery::on(Arc::new(disk.clone()), None, options()).unwrap();
     let header = *opening.header();
     let (mut log, _) = opening.recover_stepped(|_| true).unwrap();
     let mut writer = log.writer(0, 1);
@@ -248,7 +248,7 @@ fn a_start_reads_tables_and_not_records() {
     log.turn();
     log.crash();
     let disk = disk.after_kill();
-    let opening = Recovering::on(Arc::new(disk.clone()), Some(header), options()).unwrap();
+    let opening = LogRecovery::on(Arc::new(disk.clone()), Some(header), options()).unwrap();
     let mut found = 0;
     let (_log, recovered) = opening
         .recover(2, |_| {

@@ -12,8 +12,8 @@ use std::{
 };
 
 use engine::log::{
-    FileOptions, Found, Header, Kind, Log, New, OpenError, Options, ReadError, Recovered, Recovering,
-    Refused, format::BLOCK_BYTES,
+    AppendRefusal, FileOptions, FoundRecord, Header, Kind, Log, LogRecovery, NewRecord, OpenError, Options,
+    ReadError, RecoveryReport, format::BLOCK_BYTES,
 };
 
 const DATA: Kind = Kind(1);
@@ -31,7 +31,7 @@ fn options(bytes: u64) -> Options {
     }
 }
 
-fn open(path: &Path, bytes: u64) -> (Log, Vec<Found>, Recovered) {
+fn open(path: &Path, bytes: u64) -> (Log, Vec<FoundRecord>, RecoveryReport) {
     let mut found = Vec::new();
     let (log, recovered) = Log::open(path, options(bytes))
         .unwrap()
@@ -43,8 +43,8 @@ fn open(path: &Path, bytes: u64) -> (Log, Vec<Found>, Recovered) {
     (log, found, recovered)
 }
 
-fn new(hash: u64) -> New {
-    New { kind: DATA, hash, tag: hash * 3, target: None }
+fn new(hash: u64) -> NewRecord {
+    NewRecord { kind: DATA, hash, tag: hash * 3, target: None }
 }
 
 fn body(hash: u64, len: usize) -> Vec<u8> {
@@ -62,7 +62,7 @@ fn what_is_appended_is_read_now_and_after_each_kind_of_end() {
     let lens = [0, 1, 15, 16, 4000, 65_535, 65_536, 65_537, 200_000];
     {
         let (log, found, recovered) = open(&path, 8 << 20);
-        assert_eq!((found.len(), recovered), (0, Recovered::default()));
+        assert_eq!((found.len(), recovered), (0, RecoveryReport::default()));
         let mut writer = log.writer(0, 3);
         let mut kept = Vec::new();
         for (number, len) in lens.into_iter().enumerate() {
@@ -87,7 +87,7 @@ fn what_is_appended_is_read_now_and_after_each_kind_of_end() {
             }
         }
         let replaced = kept[4].0.location;
-        writer.append(New { target: Some(replaced), ..new(4) }, &[b"anew"]).unwrap();
+        writer.append(NewRecord { target: Some(replaced), ..new(4) }, &[b"anew"]).unwrap();
         log.reader().died(replaced, kept[4].1.len());
         let deleted = kept[2].0.location;
         writer.delete(deleted).unwrap();
@@ -133,13 +133,13 @@ fn who_can_wait_leaves_a_buffer_and_is_told_of_room() {
     }
     let mut room = pin!(reader.room());
     let mut is_made = || room.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-    assert_eq!(writer.begin_if_spare(new(1), bytes.len()).unwrap_err(), Refused::Busy);
+    assert_eq!(writer.begin_if_spare(new(1), bytes.len()).unwrap_err(), AppendRefusal::Busy);
     // What fits the open one needs no other.
     drop(writer.begin_if_spare(new(1), 1000).unwrap());
     assert_eq!(log.usage().buffers_taken, 4);
     writer.append(new(2), &[&bytes]).unwrap();
-    assert_eq!(writer.begin_if_spare(new(1), 1000).unwrap_err(), Refused::Busy);
-    assert_eq!(writer.append(new(2), &[&bytes]).unwrap_err(), Refused::Busy);
+    assert_eq!(writer.begin_if_spare(new(1), 1000).unwrap_err(), AppendRefusal::Busy);
+    assert_eq!(writer.append(new(2), &[&bytes]).unwrap_err(), AppendRefusal::Busy);
     assert!(!is_made());
     log.turn();
     assert!(is_made());
@@ -182,7 +182,7 @@ fn a_filling_is_written_in_pieces_beside_others_and_grows() {
         assert_eq!(log.reader().read(appended.location, 7).unwrap().payload(), b"between");
     }
     let max = writer.payload_bytes_max();
-    assert_eq!(writer.append(new(4), &[&vec![1; max + 1]]), Err(Refused::TooLarge));
+    assert_eq!(writer.append(new(4), &[&vec![1; max + 1]]), Err(AppendRefusal::TooLarge));
     let largest = writer.append(new(4), &[&vec![1; max]]).unwrap();
     assert_eq!(log.reader().read(largest.location, max).unwrap().payload(), vec![1; max]);
 }
@@ -207,12 +207,12 @@ fn segments_in_which_nothing_lives_are_used_again() {
                 }
                 appended += 1;
             }
-            Err(Refused::Busy | Refused::Full) => {
+            Err(AppendRefusal::Busy | AppendRefusal::Full) => {
                 tries += 1;
                 assert!(tries < 1_000_000, "nothing is ever freed: {:?}", log.usage());
                 std::thread::yield_now();
             }
-            Err(Refused::TooLarge) => panic!("50 kB are too large"),
+            Err(AppendRefusal::TooLarge) => panic!("50 kB are too large"),
         }
     }
     assert!(log.usage().frees > 50, "{:?}", log.usage());
@@ -370,7 +370,7 @@ fn a_store_beyond_the_disk_allocates_nothing() {
 
 #[test]
 fn a_log_without_a_file_works_alike() {
-    let (log, _) = Recovering::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();
+    let (log, _) = LogRecovery::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();
     let mut writer = log.writer(0, 0);
     let appended = writer.append(new(1), &[b"in memory"]).unwrap();
     writer.make_durable();
@@ -399,7 +399,7 @@ fn two_who_wait_share_a_write_and_nobody_waits_for_ever() {
 
 #[test]
 fn bytes_beside_which_a_record_would_come_are_known() {
-    let (log, _) = Recovering::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();
+    let (log, _) = LogRecovery::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();
     let mut writer = log.writer(0, 0);
     let bytes = body(1, 5000);
     let first = writer.append(new(1), &[b"head", &bytes]).unwrap().location;

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use engine::log::{FileOptions, Kind, Location, Log, New, Options, Refused};
+use engine::log::{AppendRefusal, FileOptions, Kind, Location, Log, NewRecord, Options};
 
 const FILE: &str = "LOG_KILL_FILE";
 
@@ -55,15 +55,15 @@ fn child() {
         let mut said = Vec::new();
         for _ in 0..1 + id % 7 {
             let body = payload(id);
-            let new = New { kind: Kind(1), hash: id, tag: 0, target: None };
+            let new = NewRecord { kind: Kind(1), hash: id, tag: 0, target: None };
             match writer.append(new, &[&body]) {
                 Ok(appended) => {
                     living.insert(id, (appended.location, body.len() as u32));
                     said.push(format!("+{id}"));
                     id += 1;
                 }
-                Err(Refused::Busy) => std::thread::yield_now(),
-                Err(refused) => assert_eq!(refused, Refused::Full),
+                Err(AppendRefusal::Busy) => std::thread::yield_now(),
+                Err(refused) => assert_eq!(refused, AppendRefusal::Full),
             }
             // Never more than fits: the oldest, or one in the middle, is ended.
             while living.len() > 300 {

@@ -14,8 +14,8 @@ use std::{
 
 use crate::common::Random;
 use engine::log::{
-    Appended, FileOptions, Filling, Found, Header, Kind, Location, Log, New, Options, Progress, ReadError,
-    Recovered, Recovering, Refused, Ticket, Writer,
+    AppendRefusal, AppendedRecord, FileOptions, FoundRecord, Header, Kind, Location, Log, LogRecovery,
+    NewRecord, Options, Progress, ReadError, RecordWriter, RecoveryReport, Ticket, Writer,
     format::SEGMENTS_AT,
     simulated::{Faults, SimulatedDisk},
 };
@@ -62,8 +62,8 @@ fn payload(id: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (id.wrapping_mul(97).wrapping_add(at).wrapping_mul(31) >> 3) as u8).collect()
 }
 
-fn new(id: u64, target: Option<Location>) -> New {
-    New { kind: Kind(1 + (id % 5) as u8), hash: id, tag: !id, target }
+fn new(id: u64, target: Option<Location>) -> NewRecord {
+    NewRecord { kind: Kind(1 + (id % 5) as u8), hash: id, tag: !id, target }
 }
 
 struct Run {
@@ -73,7 +73,7 @@ struct Run {
     log: Option<Log>,
     writers: Vec<Writer>,
     progress: Vec<Arc<Progress>>,
-    fillings: Vec<(usize, u64, usize, Filling)>,
+    fillings: Vec<(usize, u64, usize, RecordWriter)>,
     kept: BTreeMap<u64, Kept>,
     /// Must never be found again.
     gone: HashSet<u64>,
@@ -102,8 +102,8 @@ impl Run {
         run
     }
 
-    fn start(&mut self) -> (Vec<Found>, Recovered) {
-        let opening = Recovering::on(Arc::new(self.disk.clone()), self.header, options()).unwrap();
+    fn start(&mut self) -> (Vec<FoundRecord>, RecoveryReport) {
+        let opening = LogRecovery::on(Arc::new(self.disk.clone()), self.header, options()).unwrap();
         self.header = Some(*opening.header());
         let mut found = Vec::new();
         let (log, recovered) = opening
@@ -122,7 +122,7 @@ impl Run {
         self.log.as_mut().unwrap()
     }
 
-    fn keep(&mut self, id: u64, len: usize, writer: usize, appended: Appended) {
+    fn keep(&mut self, id: u64, len: usize, writer: usize, appended: AppendedRecord) {
         let born = Event { writer, ticket: appended.ticket, written: false, durable: false };
         let kept = Kept { location: appended.location, len, born, end: None, forgotten: false };
         self.kept.insert(id, kept);
@@ -231,10 +231,10 @@ impl Run {
         }
     }
 
-    fn make_room(&mut self, refused: Refused) {
-        assert!(refused != Refused::TooLarge);
+    fn make_room(&mut self, refused: AppendRefusal) {
+        assert!(refused != AppendRefusal::TooLarge);
         self.turn();
-        if refused == Refused::Full {
+        if refused == AppendRefusal::Full {
             for _ in 0..5 {
                 let oldest = self
                     .kept
@@ -301,7 +301,7 @@ impl Run {
         };
         let (found, recovered) = self.start();
         assert_eq!(recovered.segments_damaged, 0, "{recovered:?}");
-        let mut present: HashMap<u64, Found> = HashMap::new();
+        let mut present: HashMap<u64, FoundRecord> = HashMap::new();
         for record in found {
             assert_eq!((record.tag, record.kind), (!record.hash, new(record.hash, None).kind));
             assert!(record.hash < self.next_id, "{} was never appended", record.hash);

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use engine::store::{
-    BodyLength, HEAP_BYTES, Hash, Lookup, META_WORDS, NewObject, Reader, Refused, Shard, Store, StoreConfig,
-    open_anon,
+    BodyLength, HEAP_BYTES, Hash, InsertRefusal, Lookup, META_WORDS, NewObject, Reader, Shard, Store,
+    StoreConfig, open_anon,
 };
 
 /// So that a run that fails fails again.
@@ -63,7 +63,7 @@ fn read(reader: &Reader, key: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((body, tail))
 }
 
-fn fill(shard: &mut Shard, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> Result<(), Refused> {
+fn fill(shard: &mut Shard, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> Result<(), InsertRefusal> {
     let mut filling = shard.begin(object)?;
     let mut rest = body;
     while !rest.is_empty() {
@@ -140,19 +140,19 @@ fn what_is_short_long_or_too_large_is_refused_and_counted() {
     let reader = store.reader(0);
     shard.insert(object(b"/k", BodyLength::Unknown), b"old", b"").unwrap();
     let filling = shard.begin(object(b"/k", BodyLength::Exact(5))).unwrap();
-    assert_eq!(shard.finish(filling, b""), Err(Refused::Short));
+    assert_eq!(shard.finish(filling, b""), Err(InsertRefusal::Short));
     assert_eq!(read(&reader, b"/k").unwrap().0, b"old", "a body cut short leaves the older one");
 
     let mut filling = shard.begin(object(b"/k", BodyLength::Exact(5))).unwrap();
     let extent = filling.extend(&mut shard).unwrap();
     extent.span().write_from(b"12345");
     filling.written(5);
-    assert_eq!(filling.extend(&mut shard).unwrap_err(), Refused::TooLarge, "a body longer than said");
+    assert_eq!(filling.extend(&mut shard).unwrap_err(), InsertRefusal::TooLarge, "a body longer than said");
     shard.abandon(filling);
     assert!(extent.span().eq(b"12345"), "followers keep what they have");
 
     let most = store.object_bytes_max();
-    assert_eq!(shard.begin(object(b"/k", BodyLength::Exact(most + 1))).unwrap_err(), Refused::TooLarge);
+    assert_eq!(shard.begin(object(b"/k", BodyLength::Exact(most + 1))).unwrap_err(), InsertRefusal::TooLarge);
     let mut filling = shard.begin(object(b"/k", BodyLength::Unknown)).unwrap();
     let refused = loop {
         match filling.extend(&mut shard) {
@@ -160,11 +160,11 @@ fn what_is_short_long_or_too_large_is_refused_and_counted() {
             Err(refused) => break refused,
         }
     };
-    assert_eq!((refused, filling.body_bytes()), (Refused::TooLarge, most));
+    assert_eq!((refused, filling.body_bytes()), (InsertRefusal::TooLarge, most));
     drop(filling);
     let long = vec![b'h'; SEGMENT as usize];
     let wide = NewObject { head: &long, ..object(b"/k", BodyLength::Exact(0)) };
-    assert_eq!(shard.begin(wide).unwrap_err(), Refused::TooLarge);
+    assert_eq!(shard.begin(wide).unwrap_err(), InsertRefusal::TooLarge);
     let usage = store.usage();
     assert_eq!((usage.refused_short, usage.refused_too_large, usage.abandoned), (1, 4, 3));
     assert_eq!(read(&reader, b"/k").unwrap().0, b"old");
@@ -252,7 +252,7 @@ fn a_store_full_of_unfinished_objects_says_so_and_recovers() {
         filling.extend(&mut shard).unwrap();
         fillings.push(filling);
     };
-    assert_eq!(refused, Refused::NoRoom);
+    assert_eq!(refused, InsertRefusal::NoRoom);
     assert!(fillings.len() > 100);
     shard.invariants();
     drop(fillings);
@@ -315,7 +315,7 @@ fn what_readers_hold_is_not_thrown_away_in_vain() {
             let key = stored.to_le_bytes();
             match shard.insert(NewObject { key: &key, hash: hash_of(&key), ..new }, &body, b"") {
                 Ok(()) => {}
-                Err(Refused::NoRoom) => refused += 1,
+                Err(InsertRefusal::NoRoom) => refused += 1,
                 Err(other) => panic!("{other}"),
             }
         }

@@ -7,13 +7,13 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use engine::{
-    log::{Log, NotKept},
+    log::{DurabilityError, Log},
     size::Size,
     store::{
         BodyLength, NewObject, Shard, StoreConfig,
         tier::{
-            Admission, FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, begin_on_file,
-            image::Image, open_on_file, write_buffer_bytes_max,
+            Admission, FileConfig, FileStore, OpenOnFileError, ReadMode, StoreContents, UnreadStore,
+            begin_on_file, image::Image, open_on_file, write_buffer_bytes_max,
         },
     },
     sys::span::WordBuffer,
@@ -30,14 +30,14 @@ fn configs(path: &Path, memory: u64, bytes: u64) -> (StoreConfig, FileConfig) {
             path: path.into(),
             bytes,
             flush,
-            paging: Paging::Direct,
+            paging: ReadMode::Direct,
             admission,
             objects_max: u64::MAX,
         },
     )
 }
 
-fn open(path: &Path, memory: u64, bytes: u64, now_s: u32) -> OnFile {
+fn open(path: &Path, memory: u64, bytes: u64, now_s: u32) -> FileStore {
     let (config, file) = configs(path, memory, bytes);
     open_on_file(&config, &file, now_s).unwrap()
 }
@@ -109,7 +109,7 @@ fn wait(shard: &mut Shard) {
     try_wait(shard).unwrap();
 }
 
-fn try_wait(shard: &mut Shard) -> Result<(), NotKept> {
+fn try_wait(shard: &mut Shard) -> Result<(), DurabilityError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(shard.promise().kept())
 }
@@ -156,7 +156,7 @@ fn a_store_many_times_larger_than_its_memory_keeps_everything_over_lives() {
         let usage = opened.store.usage();
         assert!(usage.file_hits > 500 || life == 0, "{usage:?}");
         // The shards first, then the log: what is left is written.
-        let OnFile { mut shards, log, .. } = opened;
+        let FileStore { mut shards, log, .. } = opened;
         // Odd lives end suddenly.
         if life == 1 {
             wait(&mut shards[0]);
@@ -222,7 +222,7 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
         }
         wait(shard);
         // As if it had been killed.
-        let OnFile { shards, log, .. } = opened;
+        let FileStore { shards, log, .. } = opened;
         log.crash();
         drop(shards);
     }
@@ -238,7 +238,7 @@ fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
     let numbers = |from: u32| (from..).filter(|number| number % 50 != 7);
     let lasting: Vec<u32> = numbers(0).take(400).collect();
     let (mut now_s, mut next) = (NOW_S, 1_000);
-    let mut come_and_go = |opened: &mut OnFile| {
+    let mut come_and_go = |opened: &mut FileStore| {
         for lasting in &lasting {
             insert(&mut opened.shards[0], *lasting, NOW_S + 1_000_000);
             for number in numbers(next).take(100) {
@@ -259,8 +259,8 @@ fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
         now_s
     };
     let now_s = come_and_go(&mut opened);
-    let there = |opened: &mut OnFile, now_s| {
-        let OnFile { shards, log, .. } = opened;
+    let there = |opened: &mut FileStore, now_s| {
+        let FileStore { shards, log, .. } = opened;
         lasting.iter().filter(|number| find(&mut shards[0], log, **number, now_s).is_some()).count()
     };
     let log = opened.log.usage();
@@ -390,12 +390,12 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
     for number in 0..400 {
         sequences.insert(find(&mut opened.shards[0], &opened.log, number, NOW_S).unwrap().1);
     }
-    let OnFile { shards, log, .. } = opened;
+    let FileStore { shards, log, .. } = opened;
     log.crash();
     drop(shards);
 
     let (config, file) = configs(&path, 8 << 20, 64 << 20);
-    let Opening { store, mut shards, start, may_go_ahead, .. } = begin_on_file(&config, &file).unwrap();
+    let UnreadStore { store, mut shards, start, may_go_ahead, .. } = begin_on_file(&config, &file).unwrap();
     assert!(may_go_ahead);
     let shard = &mut shards[0];
     assert!(shard.is_warming() && store.usage().file_warming == 1);
@@ -412,7 +412,7 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
         insert(shard, number, NOW_S + 500);
     }
     assert!(store.usage().evictions > 0);
-    let Known { log, tiers, recovered, objects } = start.read(NOW_S).unwrap();
+    let StoreContents { log, tiers, recovered, objects } = start.read(NOW_S).unwrap();
     assert_eq!((recovered.live, objects), (400, 400));
     for tier in tiers {
         shard.put_on_file(tier);
@@ -470,7 +470,7 @@ fn a_start_that_is_stopped_or_fails_leaves_the_file_and_goes_on_without() {
     drop(opened.shards);
     drop(opened.log);
     let (config, file) = configs(&path, 8 << 20, 64 << 20);
-    let Opening { store, mut shards, start, .. } = begin_on_file(&config, &file).unwrap();
+    let UnreadStore { store, mut shards, start, .. } = begin_on_file(&config, &file).unwrap();
     start.stopper().store(true, std::sync::atomic::Ordering::Relaxed);
     let hash = shards[0].store().hash(&key(1));
     shards[0].unlink(hash, &key(1));
@@ -566,7 +566,7 @@ fn who_was_crowded_out_is_gone_for_good() {
     let count = |part: &[bool]| part.iter().filter(|known| **known).count();
     let (old, new) = there.split_at(there.len() / 2);
     assert!(count(new) > 2 * count(old), "{} of the older half, {} of the newer", count(old), count(new));
-    let OnFile { shards, log, .. } = opened;
+    let FileStore { shards, log, .. } = opened;
     drop((shards, log));
 
     let mut opened = open_on_file(&config, &file, NOW_S).unwrap();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use engine::{
-    log::{FileOptions, Header, Log, Options, Recovering, format::SEGMENTS_AT, simulated::SimulatedDisk},
+    log::{FileOptions, Header, Log, LogRecovery, Options, format::SEGMENTS_AT, simulated::SimulatedDisk},
     store::{
         BodyLength, NewHead, NewObject, Shard, StoreConfig,
         tier::{WRITERS_PER_CORE, image::Image, open_stepped},
@@ -40,7 +40,7 @@ impl Life {
             keep_free: 3,
             ..Options::default()
         };
-        let opening = Recovering::on(Arc::new(disk.clone()), header, options).unwrap();
+        let opening = LogRecovery::on(Arc::new(disk.clone()), header, options).unwrap();
         let header = *opening.header();
         // A body is one record of such segments.
         let segment_bytes = Some(SEGMENT_BYTES as u32);
@@ -100,7 +100,7 @@ impl Life {
         let hash = self.shard.store().hash(KEY);
         assert!(self.shard.lookup_owned(hash, KEY).is_none(), "it is in memory");
         let at = self.shard.cold(hash, now_s)?;
-        let read = |at: engine::store::tier::Cold| {
+        let read = |at: engine::store::tier::FileRecord| {
             self.log.reader().read(at.location, at.payload_bytes as usize).unwrap().payload().to_vec()
         };
         let payload = read(at);

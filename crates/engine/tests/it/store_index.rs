@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use engine::store::{
     Hash,
     directory::IndexOwner,
-    index::{BUCKETS, Found, Index, PROBES, SLOTS, Slot, VISITS_MAX},
-    turns::Turns,
+    index::{BUCKETS, Index, PROBES, SLOTS, Slot, SlotLookup, VISITS_MAX},
+    turns::Epochs,
 };
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn hash_of(key: &[u8]) -> Hash {
 struct Run {
     index: Index,
     owner: IndexOwner,
-    turns: Turns,
+    turns: Epochs,
     twin: HashMap<u64, (Slot, u64)>,
 }
 
@@ -30,7 +30,7 @@ impl Run {
     fn new(pages: usize) -> Self {
         let index = Index::reserve(pages, 2).unwrap();
         let owner = IndexOwner::new(&index, 0, 2);
-        Self { index, owner, turns: Turns::new(2), twin: HashMap::new() }
+        Self { index, owner, turns: Epochs::new(2), twin: HashMap::new() }
     }
 
     fn put(&mut self, hash: Hash, number: u32) -> bool {
@@ -57,7 +57,7 @@ impl Run {
     }
 
     fn visit(&mut self, hash: Hash, core: usize) {
-        if let Found::Slot(_, at) = self.index.lookup(hash) {
+        if let SlotLookup::Slot(_, at) = self.index.lookup(hash) {
             self.index.visit(core, at);
             let visits = &mut self.twin.get_mut(&hash.word()).unwrap().1;
             *visits = (*visits + 1).min(VISITS_MAX);
@@ -65,7 +65,7 @@ impl Run {
     }
 
     fn forgive(&mut self, hash: Hash, kept: u64) {
-        if let Found::Slot(_, at) = self.index.lookup(hash) {
+        if let SlotLookup::Slot(_, at) = self.index.lookup(hash) {
             self.owner.forgive_visits(&self.index, at, kept);
             let visits = &mut self.twin.get_mut(&hash.word()).unwrap().1;
             *visits = kept.min(*visits);
@@ -75,7 +75,7 @@ impl Run {
     fn check(&self) {
         assert_eq!(self.owner.invariants(&self.index), self.twin.len());
         for (hash, (slot, visits)) in &self.twin {
-            let Found::Slot(found, at) = self.index.lookup(Hash::from_word(*hash)) else {
+            let SlotLookup::Slot(found, at) = self.index.lookup(Hash::from_word(*hash)) else {
                 panic!("hash {hash:x} is not found")
             };
             assert_eq!(found, *slot);

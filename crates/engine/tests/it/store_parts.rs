@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::common::Random;
 use engine::{
-    log::{FileOptions, Header, Log, Options, Recovering, format::SEGMENTS_AT, simulated::SimulatedDisk},
+    log::{FileOptions, Header, Log, LogRecovery, Options, format::SEGMENTS_AT, simulated::SimulatedDisk},
     store::{
         BodyLength, Hash, NewHead, NewObject, Shard, Store, StoreConfig,
         tier::{PartsList, WRITERS_PER_CORE, image::Image, open_stepped},
@@ -103,7 +103,7 @@ impl Run {
             keep_free: 4,
             ..Options::default()
         };
-        let opening = Recovering::on(Arc::new(self.disk.clone()), self.header, options).unwrap();
+        let opening = LogRecovery::on(Arc::new(self.disk.clone()), self.header, options).unwrap();
         self.header = Some(*opening.header());
         // Some of these fit memory and are copied from there, the others go to the file as they come.
         let config = StoreConfig {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::store::{
     BodyLength, Hash, NewObject, Shard, StoreConfig, open_anon,
-    tier::{FileConfig, OnFile, open_on_file},
+    tier::{FileConfig, FileStore, open_on_file},
 };
 
 /// As many as fill the eight buckets that an object may lie in, and some.
@@ -76,7 +76,7 @@ fn a_store_on_a_file_has_the_seed_of_its_file() {
             admission: Default::default(),
             objects_max: u64::MAX,
         };
-        let OnFile { store, .. } = open_on_file(&config, &file, 0).unwrap();
+        let FileStore { store, .. } = open_on_file(&config, &file, 0).unwrap();
         store.hash(b"site.example\0/")
     };
     let first = hash("one");

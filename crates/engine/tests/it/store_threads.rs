@@ -13,7 +13,8 @@ use std::{
 };
 
 use engine::store::{
-    BodyLength, Extent, Hash, Lookup, NewObject, PinnedObject, Refused, Shard, Store, StoreConfig, open_anon,
+    BodyLength, Extent, Hash, InsertRefusal, Lookup, NewObject, PinnedObject, Shard, Store, StoreConfig,
+    open_anon,
 };
 
 /// So that a run that fails fails again.
@@ -90,7 +91,7 @@ fn own(shard: &mut Shard, stop: &AtomicBool, pins: &AtomicU64) {
             Ok(()) => stored += 1,
             // All is held by turns of readers that have lost their processor.
             Err(refused) => {
-                assert_eq!(refused, Refused::NoRoom);
+                assert_eq!(refused, InsertRefusal::NoRoom);
                 thread::yield_now();
             }
         }

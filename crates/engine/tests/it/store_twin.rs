@@ -9,8 +9,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use engine::store::{
-    BodyLength, Filling, Hash, Lookup, NewHead, NewObject, PinnedObject, Reader, Shard, Store, StoreConfig,
-    open_anon,
+    BodyLength, Hash, Lookup, NewHead, NewObject, ObjectWriter, PinnedObject, Reader, Shard, Store,
+    StoreConfig, open_anon,
 };
 use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ struct Twin {
 }
 
 struct InFlight {
-    filling: Filling,
+    filling: ObjectWriter,
     key: Vec<u8>,
     twin: Twin,
     extent: Option<Arc<engine::store::Extent>>,
@@ -314,7 +314,7 @@ impl Run {
         let known = twin.tail.is_empty();
         let finished = self.shard.finish(filling, &twin.tail);
         if known && written < twin.body.len() {
-            assert_eq!(finished, Err(engine::store::Refused::Short));
+            assert_eq!(finished, Err(engine::store::InsertRefusal::Short));
         }
         if let Some(extent) = extent {
             // A follower may be behind.

@@ -1,18 +1,19 @@
-//! What a core knows of other accounts' streams and services: who of whom gets what, under which name.
+//! Imports on one core: which subscriptions and requests reach another account's streams and services, under
+//! which subject.
 //!
 //! ```text
-//!   SUB p.a.* in account B, which takes A's a.> as p.a.>      ┌ B's root ─ p ─ a ─ * ─▶ the client's subscription
+//!   SUB p.a.* in account B, which imports A's a.> as p.a.>    ┌ B's root ─ p ─ a ─ * ─▶ the client's subscription
 //!                                                             └ A's root ─ a ─ * ─▶ a foreign one that stands for it
-//!   PUB q in account B, which takes A's service x as q        ── B's services (a root of their own) ─ q ─▶ where it leads
+//!   PUB q in account B, which imports A's service x as q      ── B's services (a root of their own) ─ q ─▶ A's x
 //! ```
-//! A foreign subscription lies in the other account's part of the trie like any other: messages find it, queue groups
-//! count it, other cores are told of it. So a message costs nothing more where nobody takes anything, and who is given
-//! it under another name is looked up only when it is delivered. Services have roots of their own, on each core all of
-//! them; only the core of whoever asks looks there.
+//! A foreign subscription is in the exporting account's part of the trie like any other: messages match it,
+//! queue groups count it, other cores hear of it. So a message costs nothing extra where nothing is imported,
+//! and the importer's subject is computed only on delivery. Imported services have a trie root of their own
+//! for each account. Every core has all of them, but only the core of the requesting client searches there.
 //!
-//! *Bounds:* an account takes at most `AN_ACCOUNT_MAX` things, and all cores hold at most [`IMPORTED_MAX`] foreign
-//! subscriptions, which count for the memory of their clients' subscriptions, too; a SUB that needs more is refused as
-//! one too many (`feed_imported_subscriptions_refused`).
+//! *Bounds:* an account has at most `AN_ACCOUNT_MAX` imports, and all cores together hold at most
+//! [`IMPORTED_MAX`] foreign subscriptions. Their memory is charged to their clients' subscriptions. A SUB
+//! that needs more is refused as one subscription too many (`feed_imported_subscriptions_refused`).
 
 use std::{cell::Cell, collections::HashMap, rc::Rc, sync::Arc};
 
@@ -24,7 +25,8 @@ use crate::{
     client::connection::{Connection, FOREIGN, Subscription},
     counters::Counter,
     delivery::{
-        publish::{Origin, Run},
+        publish::Origin,
+        run::Run,
         work::{SUBSCRIBE, WALKS, Work},
     },
     mesh::{core::Core, links::Links},
@@ -34,61 +36,61 @@ use crate::{
     },
 };
 
-/// Foreign subscriptions of all cores.
+/// Foreign subscriptions of all cores together.
 const IMPORTED_MAX: usize = 1 << 20;
-/// What one takes of memory beyond a client's own.
+/// Memory of a foreign subscription beyond that of an ordinary one.
 const FOREIGN_BYTES: usize = 160;
 
-/// There are as many foreign subscriptions as there may be.
+/// Error: the bound of foreign subscriptions is reached.
 #[derive(Debug)]
 pub(crate) struct NoRoomAbroad;
 
-/// What is known of other accounts.
+/// Imports of all accounts, as one core has them.
 #[derive(Default)]
 pub(crate) struct Imports {
     exchange: Option<Arc<Exchange>>,
-    /// Subscriptions that stand for a client's in another account.
+    /// Foreign subscriptions: those in an exporting account that stand for a client's subscription.
     foreign: HashMap<SubId, Foreign>,
-    /// Those that stand for a client's, by this.
+    /// Foreign subscriptions by the client's subscription that they stand for.
     of: HashMap<SubId, SmallVec<[SubId; 2]>>,
     services: HashMap<u16, Services>,
-    /// By account the subscription by which answers come from other cores.
+    /// Subscriptions that receive answers from other cores, by account.
     answers: HashMap<u16, SubId>,
     foreign_max: usize,
 }
 
-/// What a foreign subscription stands for.
+/// The client's subscription and the stream of a foreign subscription.
 struct Foreign {
     of: SubId,
     stream: Arc<Stream>,
 }
 
-/// What an account takes.
+/// Services that an account imports, with their root in the trie.
 struct Services {
     root: NodeId,
     all: Vec<Rc<ServiceImport>>,
 }
 
-/// A service of another account, as a core has it.
+/// A service import, as one core has it.
 #[derive(Debug)]
 pub(crate) struct ServiceImport {
     pub(crate) service: Arc<Service>,
-    /// The number of the export.
+    /// Number of the export.
     pub(crate) export: Cell<usize>,
-    /// A reload has taken it away.
+    /// A reload has removed the import.
     pub(crate) is_gone: Cell<bool>,
 }
 
-/// Streams of other accounts that a pattern matches, each with the pattern there.
+/// Imported streams that a pattern overlaps, each with the pattern in the exporting account.
 pub(crate) type ReachedStreams = SmallVec<[(Arc<Stream>, Vec<u8>); 2]>;
 
-/// A subscription that is not done with: an account may take a thousand streams of others, each of which a pattern may
-/// reach.
+/// A subscription whose start or end takes several turns: a pattern may overlap each of an account's thousand
+/// imported streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum UnderWay {
-    /// It follows the account's streams, of which this is the next.
+    /// The subscription is being added to the imported streams; `next` is the next stream.
     Following { sub: SubId, next: usize },
-    /// It ends: those that stand for it in other accounts, and then itself.
+    /// The subscription is being removed: its foreign subscriptions first, then itself.
     Ending { sub: SubId },
 }
 
@@ -105,21 +107,22 @@ impl Imports {
         Self { foreign_max: IMPORTED_MAX / cores, ..Self::default() }
     }
 
-    /// Whether an account has or takes a service.
+    /// Returns whether an account exports or imports a service.
     #[inline]
     pub(crate) fn deals(&self, account: u16) -> bool {
         let deals = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.deals());
         deals.get(usize::from(account)).copied().unwrap_or(false)
     }
 
-    /// Whether an account takes streams of others.
+    /// Returns whether an account imports streams.
     #[inline]
     pub(crate) fn has_streams(&self, account: u16) -> bool {
         let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
         imports.is_some_and(|imports| !imports.streams.is_empty())
     }
 
-    /// What a hub's pattern reaches of other accounts' streams: the stream, and the pattern there.
+    /// Returns the imported streams that a hub's pattern overlaps, each with the pattern in the exporting
+    /// account.
     pub(crate) fn reached(&self, account: u16, pattern: &[u8]) -> ReachedStreams {
         let mut reached = ReachedStreams::new();
         let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
@@ -133,28 +136,29 @@ impl Imports {
         reached
     }
 
-    /// What an account takes of another one's streams.
+    /// Returns the streams that an account imports from another one.
     pub(crate) fn streams(&self, account: u16, exporter: u16) -> SmallVec<[Arc<Stream>; 2]> {
         let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
         let streams = imports.into_iter().flat_map(|imports| &imports.streams);
         streams.filter(|stream| stream.exporter == exporter).map(Arc::clone).collect()
     }
 
-    /// The services that an account takes, by the patterns that they have there.
+    /// Returns the patterns of the services that an account imports.
     pub(crate) fn services(&self, account: u16) -> impl Iterator<Item = &str> {
         let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
         imports.into_iter().flat_map(|imports| &imports.services).map(|service| &*service.local)
     }
 
-    /// The subscription that a foreign one stands for, and what its stream's subjects are called there.
+    /// Returns the client's subscription that a foreign one stands for, with the stream that translates the
+    /// subjects.
     pub(crate) fn stands_for(&self, sub: SubId) -> Option<(SubId, &Stream)> {
         self.foreign.get(&sub).map(|foreign| (foreign.of, &*foreign.stream))
     }
 }
 
 impl Subjects {
-    /// Adds foreign subscriptions that stand for a client's, from the account's stream `next` on, as long as the turn's
-    /// work allows; whether that was all.
+    /// Adds foreign subscriptions for a client's subscription, from the account's stream `next` on, within
+    /// the turn's budget. Returns whether all are added.
     pub(crate) fn follow_some(
         &mut self,
         sub: SubId,
@@ -199,7 +203,8 @@ impl Subjects {
         Ok(true)
     }
 
-    /// Ends foreign subscriptions that stand for a client's, as long as the turn's work allows; whether there are no more.
+    /// Removes foreign subscriptions of a client's subscription within the turn's budget. Returns whether all
+    /// are removed.
     pub(crate) fn unfollow_some(
         &mut self,
         sub: SubId,
@@ -228,10 +233,12 @@ impl Subjects {
         true
     }
 
-    /// Holds a client's subscriptions against the streams of now, all of them at once: a reload is the operator's.
+    /// Adapts a client's subscriptions to the current stream imports, all at once, because reloads are the
+    /// operator's.
     pub(crate) fn follow_again(&mut self, connection: &mut Connection, links: &mut Links) {
         let mut work = Work::of(u64::MAX);
-        // One that was being followed is followed anew; one that was ending goes on with what there is then.
+        // A subscription that was being added starts again from the first stream. One that was being removed
+        // goes on.
         if matches!(connection.under_way.as_deref(), Some(UnderWay::Following { .. })) {
             connection.under_way = None;
         }
@@ -244,10 +251,10 @@ impl Subjects {
         }
     }
 
-    /// The services that a request in an account meets.
+    /// Returns the imported services that a request on a subject matches.
     pub(crate) fn services_of(&mut self, account: u16, subject: &[u8]) -> SmallVec<[Rc<ServiceImport>; 2]> {
         let Some(services) = self.abroad.services.get(&account) else { return SmallVec::new() };
-        // Bounded by the configuration.
+        // The configuration bounds the number of services, so the budget is unlimited here.
         let mut work = Work::of(u64::MAX);
         let (slot, matched) = self.matches.take(&self.trie, services.root, subject, &mut work);
         let found = matched.subscribers.iter().map(|&at| Rc::clone(&services.all[at as usize])).collect();
@@ -255,8 +262,8 @@ impl Subjects {
         found
     }
 
-    /// Takes over what goes from account to account now; what was before, if it is something else. `answers` is the
-    /// pattern of this core's subjects for answers.
+    /// Activates the current imports; returns the old ones if they differ. `answers` is the pattern of this
+    /// core's reply subjects.
     pub(crate) fn take_exchange(
         &mut self,
         now: Option<&Arc<Exchange>>,
@@ -291,7 +298,7 @@ impl Subjects {
             let before = before.map_or_else(Vec::new, |before| before.all);
             let mut all: Vec<Rc<ServiceImport>> = Vec::new();
             for service in &imports.services {
-                // Requests that wait for an answer go on to.
+                // An unchanged import keeps its object, because pending requests refer to it.
                 let same = before.iter().find(|taken| taken.service.is_like(service)).cloned();
                 let taken = same.unwrap_or_else(|| {
                     let (export, is_gone) = (Cell::new(0), Cell::new(false));
@@ -311,7 +318,8 @@ impl Subjects {
         }
     }
 
-    /// Has other cores send on to here what is published as an answer to who asked on this core.
+    /// Subscribes to this core's reply subjects, so that other cores forward the answers to its clients'
+    /// requests.
     fn listen_for_answers(&mut self, pattern: &[u8], links: &mut Links) {
         let gone: Vec<u16> =
             self.abroad.answers.keys().copied().filter(|account| !self.abroad.deals(*account)).collect();
@@ -333,10 +341,12 @@ impl Subjects {
 }
 
 impl Core {
-    /// Delivers to whom a foreign subscription stands for, by the subject's name there.
+    /// Delivers a message to the client's subscription that a foreign one stands for, under the importer's
+    /// subject.
     #[cold]
     pub(crate) fn deliver_abroad(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
-        // A message that came by a service is not had again by a stream (nats-server's rule).
+        // A message that came by a service import is not delivered by a stream import as well (nats-server's
+        // rule).
         if of.is_imported {
             return 0;
         }

@@ -1,13 +1,14 @@
-//! `Nats-Request-Info`: the header line in which a server says who asks, on a request that goes into another account.
+//! `Nats-Request-Info`: the header line by which a server describes the requesting client to a service of
+//! another account.
 //!
-//! The asker must not be able to say it instead. Client libraries read header names without regard to case, some join
-//! folded lines and some take CR alone for a line's end; so a line counts as this one in whatever way it is spelt, with its
-//! folded continuation. (nats-server removes the exact spelling alone.)
+//! Clients must not be able to forge the line. Client libraries ignore the case of header names, some join
+//! folded lines, and some accept CR alone as a line end. So every spelling counts as this line, together with
+//! its folded continuation. (nats-server removes the exact spelling only.)
 
-/// The name of the line (nats-server's word).
+/// Name of the header line (nats-server's).
 pub(crate) const WHO_ASKS: &str = "Nats-Request-Info";
 
-/// A header with a line that says who asks, instead of any that was there.
+/// Returns the header with this `Nats-Request-Info` line in place of any that it had.
 pub(crate) fn with_line(header: &[u8], who: &str) -> Vec<u8> {
     let mut with = kept_lines(header);
     if with.is_empty() {
@@ -19,7 +20,7 @@ pub(crate) fn with_line(header: &[u8], who: &str) -> Vec<u8> {
     with
 }
 
-/// A header without any line that says who asks; as it is where there is none.
+/// Returns the header without any `Nats-Request-Info` line; unchanged if it has none.
 pub(crate) fn without_who_asks(header: &[u8]) -> Vec<u8> {
     if !has_who_asks(header) {
         return header.to_vec();
@@ -32,19 +33,19 @@ pub(crate) fn without_who_asks(header: &[u8]) -> Vec<u8> {
     without
 }
 
-/// Whether a header has a line that says who asks.
+/// Returns whether a header has a `Nats-Request-Info` line.
 pub(crate) fn has_who_asks(header: &[u8]) -> bool {
     lines(header).any(says_who_asks)
 }
 
-/// The lines up to the header's end, each with a line end, without those that say who asks.
+/// Returns the lines up to the header's end, each with a line end, without the `Nats-Request-Info` lines.
 fn kept_lines(header: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(header.len() + 256);
     let mut was_dropped = false;
     for line in lines(header) {
         let text = line.trim_ascii_end();
         if text.is_empty() {
-            // Behind an empty line nobody reads on. CR LF CR is one, too.
+            // An empty line ends the header for every reader. CR LF CR makes an empty line, too.
             break;
         }
         let goes_on = matches!(line.first(), Some(b' ' | b'\t'));
@@ -59,7 +60,7 @@ fn kept_lines(header: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Lines with their ends: CR LF, LF or CR.
+/// Splits a header into lines with their line ends: CR LF, LF or CR.
 fn lines(header: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = header;
     std::iter::from_fn(move || {
@@ -75,7 +76,7 @@ fn lines(header: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Whether a line's name is the one, without regard to case and to what is no visible letter.
+/// Returns whether a line's name is `Nats-Request-Info`, ignoring case and bytes that are not visible ASCII.
 fn says_who_asks(line: &[u8]) -> bool {
     let Some(colon) = memchr::memchr(b':', line) else { return false };
     let letters = line[..colon].iter().filter(|byte| byte.is_ascii_graphic());
@@ -96,7 +97,7 @@ mod tests {
                 "NATS/1.0\r\nNats-Request-Info: lies\r\nA: b\r\nNats-Request-Info: more\r\n\r\n",
                 "NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n",
             ),
-            // An end that comes too early or not at all hides nothing.
+            // A header whose end comes too early, or is missing, hides no line.
             ("NATS/1.0\r\n\r\nA: b\r\n\r\n", "NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n"),
             ("NATS/1.0\r\nA: b", "NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n"),
         ] {

@@ -1,7 +1,7 @@
-//! Messages to subjects that stand for others ([`crate::accounts::identity::Mappings`]).
+//! Publishing to mapped subjects ([`crate::accounts::identity::Mappings`]).
 //!
-//! What follows the subject in a message is passed on as it is, so another subject costs no copy of the message. As in
-//! nats-server the permission to publish is asked for the subject that it becomes.
+//! The part of a message after its subject is passed on unchanged, so a mapping does not copy the message. As
+//! in nats-server, the permission to publish is checked for the destination subject.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -10,11 +10,14 @@ use wire::nats::leaf;
 use crate::{
     accounts::identity::MappingResult,
     client::connection::ConnId,
-    delivery::publish::{BegunMapped, Run, SuspendedDelivery},
+    delivery::{
+        publish::{BegunMapped, SuspendedDelivery},
+        run::Run,
+    },
     mesh::core::Core,
 };
 
-/// Numbers that no client can foresee: xorshift (Marsaglia 2003), seeded by the system.
+/// Generator of random numbers that clients cannot predict: xorshift (Marsaglia 2003), seeded by the system.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 
@@ -23,7 +26,7 @@ impl Dice {
         Self(RandomState::new().hash_one(0) | 1)
     }
 
-    /// A number below another, which is not 0.
+    /// Returns a random number below `below`, which must not be 0.
     pub(crate) fn throw(&mut self, below: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -32,18 +35,18 @@ impl Dice {
     }
 }
 
-/// Whose messages are mapped.
+/// Source of the messages that are mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By<'a> {
-    /// A client's.
+    /// A client's messages.
     Client,
-    /// A hub's, which said so of them.
+    /// A hub's message, as the hub sent it.
     Hub(&'a leaf::Message<'a>),
 }
 
 impl Core {
-    /// Takes messages, where in the account of who has sent them or in another subjects are mapped, or goes on with them;
-    /// whether all is done.
+    /// Publishes messages under their mapped subjects, or continues to. The mappings are those of the
+    /// sender's account, if it has any. Returns whether everything is published.
     pub(crate) fn publish_mapped(
         &mut self,
         id: ConnId,
@@ -111,7 +114,7 @@ impl Core {
     ) -> bool {
         match by {
             By::Client => self.publish_as_it_is(id, run, begun),
-            // The hub has named groups at the subject that it knows.
+            // The hub chose queue groups for the subject that it knows, so they do not hold for a mapped one.
             By::Hub(message) => self.publish_from_hub(id, run, (!is_mapped).then_some(message), begun),
         }
     }

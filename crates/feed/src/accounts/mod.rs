@@ -1,4 +1,4 @@
-//! Accounts and permissions, and what goes from one account to another.
+//! Accounts and permissions, and imports between accounts.
 
 pub mod identity;
 pub(crate) mod imports;

@@ -1,17 +1,17 @@
-//! Requests to other accounts' services that wait for their answers.
+//! Pending requests to services of other accounts.
 //!
 //! ```text
-//!   B asks q, answer to _INBOX.1 ─▶ A is asked x, answer to _R_.<core>.<token>      token ─▶ {B, _INBOX.1, how often, until}
+//!   B requests q, reply _INBOX.1 ─▶ A gets x, reply _R_.<core>.<token>      token ─▶ {B, _INBOX.1, how often, until}
 //!   A answers to _R_.<core>.<token> ─▶ that core ─▶ B's _INBOX.1
 //! ```
-//! One table a core, in its memory: that of the core whose client asks. A token is a hash under a key that nobody
-//! outside knows, so that nobody answers who was not asked.
+//! Each core has one table in its own memory, for the requests of its own clients. A token is a hash under a
+//! secret key, so that only the service that got the request can answer it.
 //!
-//! *Bounds.* All cores' tables hold `waiting_requests_bytes_max`. At that bound a client that has a share of
-//! 1/[`HEAVY_SHARE`] of its core's table gets no more: its request is answered by 503, as if nobody were there
-//! (`feed_requests_refused`). For a client that has less, the request goes whose time is up next
-//! (`feed_requests_forgotten`): one that nobody answers, if somebody fills the table with such. *Time:* what the export
-//! says, two minutes by default (`feed_requests_unanswered`).
+//! *Bounds.* The tables of all cores hold `waiting_requests_bytes_max`. When the table is full, a client that
+//! has 1/[`HEAVY_SHARE`] of its core's table or more is refused: its request is answered with 503, as if
+//! there were no responders (`feed_requests_refused`). A client with less displaces the request that expires
+//! next (`feed_requests_forgotten`), which is an unanswered one if a client fills the table with such.
+//! *Time:* as the export says, two minutes by default (`feed_requests_unanswered`).
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -23,59 +23,59 @@ use engine::random;
 
 use crate::accounts::{identity::Response, imports::ServiceImport};
 
-/// What one costs beside its reply subject.
+/// Bytes of a request without its reply subject.
 const REQUEST_BYTES: usize = 256;
-/// A client with such a share of the table gives way when it is full.
+/// Divisor of the table: a client with a larger share than one part is refused when the table is full.
 const HEAVY_SHARE: usize = 64;
-/// An empty table with room for more is given back.
+/// Largest capacity that an empty table keeps; a larger one is freed.
 const KEPT_REQUESTS_MAX: usize = 1024;
-/// What subjects for answers begin with (nats-server's word).
+/// Prefix of the reply subjects of forwarded requests (nats-server's).
 pub(crate) const RESERVED: &[u8] = b"_R_.";
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Letters of a core's own part, and of a token.
+/// Digits of a core's part of the reply subject, and of a token.
 const OWN_LETTERS: usize = 6;
 const TOKEN_LETTERS: usize = 11;
 
-/// A core's table.
+/// A core's table of pending requests.
 pub(crate) struct Requests {
-    /// `_R_.` and what is this core's alone, with a dot.
+    /// Prefix of this core's reply subjects: `_R_.`, the core's own part, and a dot.
     prefix: Vec<u8>,
     open: HashMap<u64, Request>,
-    /// By when their time is up.
+    /// Requests in the order in which they expire.
     due: BTreeSet<(u64, u64)>,
     bytes: usize,
     bytes_max: usize,
-    /// Bytes by who asked.
+    /// Bytes of each requesting client.
     held: HashMap<u64, usize>,
     keys: RandomState,
     next: u64,
 }
 
-/// A request that waits.
+/// A pending request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// The account in which its answer is published.
+    /// Account in which the answer is published.
     pub(crate) at: u16,
-    /// The account to which the answer goes, and its subject there.
+    /// Account to which the answer is forwarded, and the reply subject there.
     pub(crate) to: u16,
     pub(crate) reply: Rc<[u8]>,
     pub(crate) taken: Rc<ServiceImport>,
-    /// Who asked, by its connection's number for ever.
+    /// Requesting client, by its connection's permanent number.
     pub(crate) cid: u64,
     due_ms: u64,
 }
 
-/// What became of a request that is to wait.
+/// Result of [`Requests::open`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OpenOutcome {
-    /// It waits under this token.
+    /// The request is pending under this token. `forgot`: an older request was displaced.
     Open { token: u64, forgot: bool },
-    /// Who asked has too many.
+    /// The client has too many pending requests.
     Refused,
 }
 
 impl Requests {
-    /// No request yet, of so many bytes on so many cores.
+    /// Builds an empty table. All `cores` share `bytes_max`.
     pub(crate) fn new(bytes_max: usize, cores: usize) -> Self {
         let seed =
             random::number().unwrap_or_else(|error| panic!("the system's random source fails: {error}"));
@@ -94,17 +94,17 @@ impl Requests {
         }
     }
 
-    /// The pattern of this core's subjects for answers.
+    /// Returns the pattern of this core's reply subjects.
     pub(crate) fn pattern(&self) -> Vec<u8> {
         [&self.prefix[..], b"*"].concat()
     }
 
-    /// How many wait.
+    /// Returns the number of pending requests.
     pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Notes a request; its time begins.
+    /// Records a request, whose time to be answered begins.
     pub(crate) fn open(
         &mut self,
         (at, to): (u16, u16),
@@ -142,14 +142,14 @@ impl Requests {
         OpenOutcome::Open { token, forgot }
     }
 
-    /// The token that a subject has, if it is one of this core's.
+    /// Returns the token in a subject, if it is a reply subject of this core.
     #[inline]
     pub(crate) fn token_of(&self, subject: &[u8]) -> Option<u64> {
         let token = subject.strip_prefix(&self.prefix[..])?;
         (token.len() == TOKEN_LETTERS).then(|| read_number(token)).flatten()
     }
 
-    /// The subject for the answer to a request.
+    /// Returns the reply subject for a token.
     pub(crate) fn subject_of(&self, token: u64) -> Vec<u8> {
         let mut subject = Vec::with_capacity(self.prefix.len() + TOKEN_LETTERS);
         subject.extend_from_slice(&self.prefix);
@@ -157,14 +157,14 @@ impl Requests {
         subject
     }
 
-    /// The request that an answer in an account is to.
+    /// Returns the pending request that an answer published in the account `at` belongs to.
     pub(crate) fn find(&self, token: u64, at: u16, now_ms: u64) -> Option<&Request> {
         self.open
             .get(&token)
             .filter(|request| request.at == at && request.due_ms > now_ms && !request.taken.is_gone.get())
     }
 
-    /// An answer was handed on: the last, or its time begins anew.
+    /// Notes that an answer was forwarded. The last answer closes the request; any other restarts its time.
     pub(crate) fn answered(&mut self, token: u64, is_last: bool, now_ms: u64) {
         let Some(request) = self.open.get_mut(&token) else { return };
         if is_last || request.taken.service.service.response == Response::Singleton {
@@ -176,7 +176,7 @@ impl Requests {
         self.due.insert((request.due_ms, token));
     }
 
-    /// Nobody waits for it any more.
+    /// Removes a request.
     pub(crate) fn close(&mut self, token: u64) {
         let Some(request) = self.open.remove(&token) else { return };
         self.due.remove(&(request.due_ms, token));
@@ -194,7 +194,8 @@ impl Requests {
         }
     }
 
-    /// Closes some of those whose time is up; how many, and when the next is.
+    /// Closes up to `at_most` expired requests. Returns how many it closed, and the time at which the next
+    /// one expires.
     pub(crate) fn close_overdue(&mut self, now_ms: u64, at_most: usize) -> (usize, Option<u64>) {
         for closed in 0..at_most {
             match self.due.first() {
@@ -205,7 +206,7 @@ impl Requests {
         (at_most, self.due.first().map(|(due_ms, _)| *due_ms))
     }
 
-    /// Closes those whose service a reload has taken away.
+    /// Closes the requests whose service import a reload has removed.
     pub(crate) fn close_gone(&mut self) {
         let gone = self.open.iter().filter(|(_, request)| request.taken.is_gone.get());
         let gone: Vec<u64> = gone.map(|(token, _)| *token).collect();

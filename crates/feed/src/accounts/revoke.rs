@@ -1,14 +1,14 @@
-//! What a reload takes away from those who are connected.
+//! Effect of a reload on connected clients: identities and permissions are checked again.
 //!
 //! ```text
-//!   Reload ─▶ each core ─▶ each connection: who let it in, and would it be let in now?
+//!   Reload ─▶ each core ─▶ each connection: would its credentials be accepted now?
 //!                            ├─ no, or into another account ─▶ closed
-//!                            └─ yes ─▶ the permissions of now; subscriptions that they do not allow end, with a word
+//!                            └─ yes ─▶ new permissions; subscriptions that they do not allow end, with an error
 //! ```
-//! As nats-server does (2.9.10, by its answers): a user with another password is told `Authorization Violation`, a
-//! subscription that is taken away is named with its sid. *When:* in one turn a core, so that nothing is delivered or
-//! published by what was allowed before once a core has begun. It costs a look a connection, and one a subscription only
-//! where the permissions are others.
+//! The answers are those of nats-server 2.9.10: a client whose password has changed gets `Authorization
+//! Violation`, and the error for a revoked subscription names its sid. *When:* each core does all of it in
+//! one turn, so that nothing is delivered or published under the old permissions once a core has begun. Each
+//! connection is looked up once, and each subscription only if the permissions have changed.
 
 use std::rc::Rc;
 
@@ -24,7 +24,8 @@ use crate::{
 };
 
 impl Core {
-    /// Holds a connection against the identities of now. Who is still being checked is held against them afterwards.
+    /// Checks a connection's identity against the current configuration. A client whose password check is
+    /// still running is checked when that ends.
     pub(crate) fn judge_again(&mut self, id: ConnId) {
         let connection = &mut *self.outputs.connections[id];
         let Some(before) = connection.identity.as_deref() else { return };
@@ -41,7 +42,8 @@ impl Core {
                 self.count(Counter::Revoked);
                 self.outputs.reject(id, Rejection::AuthorizationViolation);
             }
-            // As in nats-server without a word of error: it comes again and is let into the other one.
+            // The connection is closed without an error, as in nats-server: the client reconnects and enters
+            // the other account.
             Some(now) if now.account != before.account => {
                 self.count(Counter::Revoked);
                 self.outputs.close(id, CloseReason::ClientClosed);
@@ -78,7 +80,7 @@ impl Core {
                     self.count(Counter::SubscriptionsRevoked);
                     let sid = &self.subjects.subscription(sub).sid;
                     self.outputs.reject(id, Rejection::SubscriptionRevoked { subject: &pattern, sid });
-                    // All at once: a reload is the operator's.
+                    // The budget is unlimited, because reloads are the operator's.
                     let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
                     self.end_subscription(id, sub);
                     self.work = work;

@@ -1,15 +1,17 @@
-//! A request's way to another account's service, and its answer's way back.
+//! Forwarding of requests to services of other accounts, and of the answers back.
 //!
 //! ```text
 //!   account B      PUB q _INBOX.1    ─ a service of A's? ─┐                               ┌▶ _INBOX.1 in B
 //!   account A                                             └▶ x _R_.c.t ─ answer: _R_.c.t ─┘
 //! ```
-//! What a message becomes in the other account is handed out there like any other, and may meet a service again: each
-//! step is a [`Level`] on a list, the deepest is done first, and a turn's end finds all that is to be gone on with in
-//! [`SuspendedDelivery`]. One message of a run after the other, because each request is answered by itself.
+//! A forwarded message is published in the other account like any other, and may match an imported service
+//! again. Each step is a [`Level`] on a list, and the deepest is done first. If the turn ends before,
+//! [`SuspendedDelivery`] holds the rest. The messages of a run are forwarded one by one, because each request
+//! is answered by itself.
 //!
-//! As in nats-server: a request carries who asks in a header, a message that came by a service goes into no stream,
-//! and a way does not pass one export twice. *Bound:* a message takes at most [`LEVELS_MAX`] steps one after the other.
+//! As in nats-server, a header of the request describes the requesting client, a message that came by a
+//! service import is not delivered by a stream import, and no export is passed twice. *Bound:* a message
+//! passes at most [`LEVELS_MAX`] levels.
 
 use std::rc::Rc;
 
@@ -27,19 +29,20 @@ use crate::{
     client::connection::Connection,
     counters::Counter,
     delivery::{
-        publish::{Origin, Run, SuspendedDelivery},
+        publish::{Origin, SuspendedDelivery},
+        run::Run,
         work,
     },
     mesh::core::Core,
 };
 
-/// Accounts that a message passes.
+/// Accounts that a message may pass.
 const LEVELS_MAX: usize = 64;
 
-/// A message that is on its way through accounts.
+/// A message on its way through service imports.
 #[derive(Debug)]
 pub(crate) struct ServiceImportChain {
-    /// The first is what the client published.
+    /// Steps so far; the first is the message that the client published.
     levels: Vec<Level>,
 }
 
@@ -47,30 +50,30 @@ pub(crate) struct ServiceImportChain {
 struct Level {
     of: Origin,
     message: Message,
-    /// Exports on the way to here.
+    /// Exports that were passed to get here.
     passed: SmallVec<[usize; 4]>,
     ways: SmallVec<[Way; 2]>,
-    /// The next of the ways, and of the run's messages.
+    /// Index of the next way, and of the next message of the run.
     way: usize,
     at: usize,
-    /// It is not handed out yet, or not to all.
+    /// The message is not delivered in its account yet, or not to all subscribers.
     is_new: bool,
     begun: Option<Box<SuspendedDelivery>>,
-    /// The request that waits for an answer to this.
+    /// Token of the pending request for which this message asks an answer.
     asks: Option<u64>,
-    /// The request that this answers.
+    /// Token of the pending request that this message answers, and whether the answer is the last.
     answers: Option<(u64, bool)>,
     reached: bool,
 }
 
-/// A message as it is at a level.
+/// A message at a level.
 #[derive(Debug)]
 enum Message {
-    /// The client's run.
+    /// The run that the client published.
     Published,
-    /// One of the level before, with another subject.
+    /// A message of the level above, under another subject.
     Renamed { subject: Box<[u8]>, at: usize },
-    /// One operation of its own.
+    /// A message written anew.
     Written(RequestInfo),
 }
 
@@ -90,7 +93,7 @@ enum Way {
     Answer(u64),
 }
 
-/// Who asks, as nats-server says it.
+/// Description of the requesting client, in nats-server's format.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct WhoAsks {
@@ -123,8 +126,11 @@ struct WhoAsks {
 }
 
 impl Core {
-    /// Hands a run out in its account, and on to others' services; or goes on with it. Whether anybody was reached; or
-    /// what is to go on in another turn.
+    /// Publishes a run in its account and forwards it to imported services, or continues to. Returns whether
+    /// a subscriber was reached.
+    ///
+    /// # Errors
+    /// [`SuspendedDelivery`] if the turn's budget is used up; the rest is done in another turn.
     #[cold]
     pub(crate) fn hand_out_and_cross(
         &mut self,
@@ -156,7 +162,8 @@ impl Core {
         Err(begun)
     }
 
-    /// Goes on until all is done, and says whether anybody was reached, or until the turn's work is done.
+    /// Continues until everything is done, and returns whether a subscriber was reached; `None` if the turn's
+    /// budget is used up before.
     fn go_across(&mut self, run: &Run<'_>, crossing: &mut ServiceImportChain) -> Option<bool> {
         loop {
             let depth = crossing.levels.len() - 1;
@@ -209,7 +216,8 @@ impl Core {
         }
     }
 
-    /// What leads on from a subject: services that the account takes, the request that this answers.
+    /// Returns where a message goes besides its own account: to services that the account imports, and to the
+    /// request that it answers.
     fn ways(&mut self, of: &Origin, subject: &[u8]) -> SmallVec<[Way; 2]> {
         let mut ways = SmallVec::new();
         if !of.deals {
@@ -218,14 +226,14 @@ impl Core {
         if let Some(token) = self.requests.token_of(subject) {
             ways.push(Way::Answer(token));
         }
-        // Of what another core sent, that one has seen to the services.
+        // For a message from another core, that core has looked up the services already.
         if !of.is_from_core {
             ways.extend(self.subjects.services_of(of.account, subject).into_iter().map(Way::Service));
         }
         ways
     }
 
-    /// What a message becomes by going a way.
+    /// Builds the next level for a message that takes this way.
     fn step(
         &mut self,
         (from, published_in): (&Level, u16),
@@ -290,12 +298,12 @@ impl Core {
     fn answer(&mut self, from: &Level, one: &Run<'_>, at: usize, token: u64) -> Option<Level> {
         let request = self.requests.find(token, from.of.account, self.now_ms)?.clone();
         if from.of.is_from_core && self.links.is_any_full() {
-            // Who answers is another core's, and cannot be held back from here.
+            // The answering client is on another core and cannot be paused from here.
             self.count(Counter::AnswersLost);
             return None;
         }
         let Request { at: exporter, to: importer, reply, taken, .. } = request;
-        // An answer may be answered, too.
+        // An answer may ask for an answer, too.
         let asks = self.ask_for_answer(from, one, &taken, (importer, exporter))?;
         let of = self.origin_in(importer, &from.of);
         let message = match asks {
@@ -308,7 +316,7 @@ impl Core {
         Some(Level { asks, answers: Some((token, is_last)), passed, ..Level::new(&of, message) })
     }
 
-    /// Has the answer to a message that wants one come back; none: there is no room.
+    /// Records a pending request for a message with a reply subject. `None`: there is no room for it.
     #[expect(clippy::option_option, reason = "no room, no answer wanted, or where the answer comes to")]
     fn ask_for_answer(
         &mut self,
@@ -324,7 +332,7 @@ impl Core {
         let opened = self.requests.open((at, to), one.reply, taken, from.of.producer.cid, self.now_ms);
         self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
         if was_empty {
-            // Somebody looks when its time is up.
+            // Wakes the housekeeping, which closes the request when it expires.
             self.outputs.rounds.stir();
         }
         match opened {
@@ -341,7 +349,8 @@ impl Core {
         }
     }
 
-    /// A level is done: what its message waited for is closed, unless an answer is to come.
+    /// Ends a level: closes the request that its message opened, unless a subscriber was reached and may
+    /// answer.
     fn close_level(&mut self, level: &Level) {
         if let Some(token) = level.asks.filter(|_| !level.reached) {
             self.requests.close(token);
@@ -352,7 +361,7 @@ impl Core {
         self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
     }
 
-    /// The levels of a message whose producer is gone.
+    /// Ends all levels of a message whose producer has left.
     pub(crate) fn let_go_of_crossing(&mut self, crossing: ServiceImportChain) {
         for mut level in crossing.levels {
             if let Some(begun) = level.begun.take() {
@@ -362,7 +371,7 @@ impl Core {
         }
     }
 
-    /// Closes requests whose time is up; when this is to be asked again.
+    /// Closes expired requests. Returns the time at which the next one expires.
     pub(crate) fn close_overdue_requests(&mut self) -> Option<u64> {
         const AT_ONCE: usize = 4096;
         if self.requests.len() == 0 {
@@ -387,7 +396,7 @@ impl Core {
         }
     }
 
-    /// A message as an operation of its own.
+    /// Writes a message as an operation with its own bytes.
     fn written(&self, one: &Run<'_>, subject: Vec<u8>, asks: Option<u64>, who: Option<&str>) -> RequestInfo {
         let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
         let (header, payload) = body.split_at(one.header_bytes.unwrap_or(0).min(body.len()));
@@ -414,7 +423,7 @@ impl Core {
         }
     }
 
-    /// Who asks, in JSON; none, if that is no client's to say.
+    /// Returns the description of the requesting client in JSON; `None` if there is none.
     fn who_asks(
         &self,
         from: &Level,
@@ -434,7 +443,8 @@ impl Core {
             {
                 self.who_is(connection, taken.service.share)
             } else {
-                // No more is known of another core's client, and of a hub's. What a hub says of it is not believed.
+                // Only the account is known of a client on another core or behind a hub. A hub's description
+                // is not trusted.
                 let account = self.settings.identities.account_name(AccountId(published_in));
                 WhoAsks { acc: Some(account.to_owned()), ..WhoAsks::default() }
             }
@@ -469,7 +479,7 @@ impl Core {
 }
 
 impl ServiceImportChain {
-    /// The messages of a level.
+    /// Returns the messages of a level.
     fn run<'a>(&'a self, depth: usize, published: &Run<'a>) -> Run<'a> {
         match &self.levels[depth].message {
             Message::Published => *published,
@@ -508,14 +518,14 @@ impl Level {
     }
 }
 
-/// What the header of a message that came by a service says of who asks.
+/// Reads the description of the requesting client from the header of a message that came by a service import.
 fn said_before(one: &Run<'_>) -> Option<WhoAsks> {
     let mut lines = header_of(one).split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let value = lines.find_map(|line| line.strip_prefix(WHO_ASKS.as_bytes())?.strip_prefix(b":"))?;
     serde_json::from_slice(value).ok()
 }
 
-/// The header of a message; empty without one.
+/// Returns the header of a message; empty if it has none.
 fn header_of<'a>(one: &Run<'a>) -> &'a [u8] {
     let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
     &body[..one.header_bytes.unwrap_or(0).min(body.len())]

@@ -1,4 +1,4 @@
-//! One client, as its core knows it: who it is, what waits for it, what it waits for.
+//! State of one client connection on its core: identity, output, and the reasons for which it is paused.
 
 use std::{io::IoSlice, net::SocketAddr, sync::Arc, task::Waker};
 
@@ -11,6 +11,7 @@ use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
 use wire::nats::rejection::Rejection;
 
+pub(crate) use crate::delivery::producer::{ConnId, FOREIGN, GONE};
 use crate::{
     accounts::{
         identity::{AccountLimits, Identity, Permissions, Replies, certificate::Names},
@@ -27,50 +28,48 @@ use crate::{
     },
 };
 
-/// A connection's number on its core.
-pub(crate) type ConnId = u32;
-
-/// Why a connection was closed.
+/// Reason for which a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The client left.
+    /// The client closed the connection.
     ClientClosed,
-    /// The client's side failed while we read.
+    /// Reading from the socket failed.
     ReadError,
-    /// The client's side failed while we wrote.
+    /// Writing to the socket failed.
     WriteError,
-    /// The client broke the protocol.
+    /// The client violated the protocol.
     ProtocolViolation,
-    /// A message above `max_payload`.
+    /// A message was longer than `max_payload`.
     MaximumPayload,
-    /// A line above `max_control_line`.
+    /// A line was longer than `max_control_line`.
     MaximumControlLine,
-    /// Wrong or missing credentials.
+    /// The credentials were wrong or missing.
     AuthorizationViolation,
-    /// No CONNECT in time.
+    /// The client sent no CONNECT in time.
     AuthenticationTimeout,
-    /// More connections than there may be.
+    /// The limit of connections was reached.
     MaximumConnections,
-    /// Pings were not answered.
+    /// The client did not answer pings.
     StaleConnection,
-    /// More than `max_pending` waited for it.
+    /// The client's backlog exceeded `max_pending`.
     SlowConsumerPending,
-    /// It held its producers back for longer than it may.
+    /// The client, as a consumer, held its producers back for longer than allowed.
     SlowConsumerHold,
-    /// It did not take within `write_deadline` what waited for it.
+    /// The client did not read its backlog within `write_deadline`.
     SlowConsumerDeadline,
-    /// Of its message so much had come, and not the end, that all clients' together were too much.
+    /// Clients held more memory than `max_pending_total`, and this client's unfinished message was dropped to
+    /// make room.
     SlowProducer,
-    /// It did not go on with an operation that it had begun.
+    /// The client did not continue an operation that it had begun.
     SlowOperation,
-    /// Its subscriptions took more memory than others' left for it.
+    /// The client's subscriptions took memory that other clients needed.
     SubscriptionMemory,
     /// The server is stopping.
     ServerShutdown,
 }
 
 impl CloseReason {
-    /// The reason in the words of nats-server's `/connz`.
+    /// Returns the reason in the words of nats-server's `/connz`.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
@@ -93,7 +92,7 @@ impl CloseReason {
         }
     }
 
-    /// How a connection ends that was told this.
+    /// Returns the close reason of a connection that got this error.
     pub(crate) fn of_rejection(rejection: Rejection<'_>) -> Self {
         match rejection {
             Rejection::ControlLineTooLong => Self::MaximumControlLine,
@@ -109,14 +108,15 @@ impl CloseReason {
         }
     }
 
-    /// Whether it is one of the ways to be too slow.
+    /// Returns whether the reason is a slow consumer's.
     #[must_use]
     pub fn is_slow_consumer(self) -> bool {
         matches!(self, Self::SlowConsumerPending | Self::SlowConsumerHold | Self::SlowConsumerDeadline)
     }
 }
 
-/// CONNECT as clients send it. What is absent has nats-server's default; in another CONNECT, what it had.
+/// CONNECT as clients send it. An absent field has nats-server's default; in a later CONNECT it keeps its
+/// value.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConnectOptions {
@@ -137,7 +137,7 @@ pub(crate) struct ConnectOptions {
     pub(crate) jwt: Option<String>,
 }
 
-/// What the client said about itself.
+/// Name, language and version that the client sent in CONNECT.
 #[derive(Debug, Default)]
 pub(crate) struct ClientInfo {
     pub(crate) name: Box<str>,
@@ -145,32 +145,32 @@ pub(crate) struct ClientInfo {
     pub(crate) version: Box<str>,
 }
 
-/// How the bytes get to the client.
+/// Path by which bytes are written to the client.
 #[derive(Debug)]
 pub(crate) enum Writer {
-    /// Straight into the socket, by whoever has something for the client.
+    /// The socket, to which any task of the core writes directly.
     Socket(OwnedWriteHalf),
-    /// By the connection's own task (TLS, WebSocket).
+    /// The connection's own task (TLS, WebSocket).
     Task,
 }
 
-/// How far CONNECT has come.
+/// Progress of the login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// No CONNECT yet, and one is needed.
+    /// No CONNECT yet, and credentials are required.
     CredentialsNeeded,
-    /// No CONNECT yet; all may be done without.
+    /// No CONNECT yet, and none is required.
     Fresh,
     /// The password is being checked.
     Checking,
-    /// Let in.
+    /// The client is admitted.
     Connected,
 }
 
-/// A client.
+/// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The number that clients and operators know it by; never used again.
+    /// Number that clients and operators see; never reused.
     pub(crate) cid: u64,
     pub(crate) address: SocketAddr,
     /// The client whose account the connection is charged to.
@@ -179,11 +179,11 @@ pub(crate) struct Connection {
     pub(crate) writer: Writer,
     pub(crate) waker: Option<Waker>,
     pub(crate) outbox: Outbox,
-    /// Memory of an operation that has not come whole.
+    /// Memory of an operation that has not arrived completely.
     pub(crate) unfinished_bytes: usize,
-    /// It is in the core's list of those to be flushed at the end of the turn.
+    /// The connection is in the core's list of connections to flush at the end of the turn.
     pub(crate) is_dirty: bool,
-    /// The socket is full: its task waits until it takes more.
+    /// The socket's buffer is full; the task waits until the socket is writable.
     pub(crate) is_blocked: bool,
     pub(crate) closing: Option<CloseReason>,
 
@@ -194,40 +194,41 @@ pub(crate) struct Connection {
     pub(crate) headers: bool,
     pub(crate) no_responders: bool,
     pub(crate) wants_second_info: bool,
-    /// The client understands INFO at any time.
+    /// The client accepts INFO at any time.
     pub(crate) takes_info: bool,
     pub(crate) told: Option<Box<ClientInfo>>,
     pub(crate) identity: Option<Box<Identity>>,
     pub(crate) permissions: Option<Arc<Permissions>>,
     pub(crate) replies: Option<Box<Replies>>,
     pub(crate) nonce: Option<Box<str>>,
-    /// What its certificate calls it, where that says who it is.
+    /// Names in the client's certificate, if certificates identify users.
     pub(crate) certificate: Option<Box<Names>>,
     pub(crate) root: NodeId,
     pub(crate) account: u16,
-    /// It counts as one of the account's connections.
+    /// The connection is counted in its account's limit.
     pub(crate) is_in_account: bool,
-    /// Bytes of a message, by its account.
+    /// Largest message that the account allows, in bytes.
     pub(crate) payload_max: usize,
-    /// Subscriptions, by its account.
+    /// Subscriptions that the account allows.
     pub(crate) subscriptions_max: usize,
-    /// The account has or takes a service of another.
+    /// The account exports or imports a service.
     pub(crate) deals: bool,
-    /// It is no client: we have joined this hub by it.
+    /// Hub that this connection leads to, if it is not a client's.
     pub(crate) hub: Option<HubId>,
 
-    /// The message of it that has not reached everybody yet; nothing that it said later is looked at before.
+    /// Delivery of the client's last message, if it is not complete. Later operations wait for it.
     pub(crate) begun: Option<Box<SuspendedDelivery>>,
-    /// Of what other cores had sent when it was last read from, this is the last: what it asks waits for that.
+    /// Number of batches from other cores that had been queued when bytes were last read from this
+    /// connection. Questions such as PING are answered once all of these are done.
     pub(crate) behind: u64,
-    /// Its reads are paused for that.
+    /// Reads are paused until these batches are applied.
     pub(crate) waits_for_inbox: bool,
 
-    /// Subscriptions by sid.
+    /// Subscriptions of the client, by sid.
     pub(crate) sids: HashTable<SubId>,
-    /// A subscription that is not followed or ended everywhere yet; nothing that the client said later is looked at before.
+    /// Subscription that is not completely added or removed yet. Later operations wait for it.
     pub(crate) under_way: Option<Box<UnderWay>>,
-    /// Memory of the subscriptions.
+    /// Memory charged for the subscriptions.
     pub(crate) subscription_memory: Option<Charge>,
 
     pub(crate) messages_in: u64,
@@ -237,43 +238,43 @@ pub(crate) struct Connection {
 
     pub(crate) started_unix_ms: u64,
     pub(crate) started_ms: u64,
-    /// When bytes last came of it.
+    /// Time at which bytes last arrived.
     pub(crate) last_in_ms: u64,
-    /// When it last took something of what waited for it, or something began to wait.
+    /// Time at which the client last read from its backlog, or the backlog began.
     pub(crate) last_out_ms: u64,
-    /// Bytes that have come of it.
+    /// Bytes received on the connection.
     pub(crate) received: u64,
-    /// When the operation began that has not come whole, and what had come of it by then.
+    /// Time at which the unfinished operation began, and the bytes received by then.
     pub(crate) operation_since: (u64, u64),
-    /// What the client must take, and since when.
+    /// Bytes that the client must read, and since when.
     pub(crate) due: Due,
     pub(crate) ping_sent_ms: u64,
     pub(crate) pings_out: u32,
     pub(crate) rtt_ms: Option<u32>,
 
-    /// Consumers that hold this client's reads back.
+    /// Number of consumers that hold this client's reads back.
     pub(crate) holds: u32,
-    /// Its reads are paused until it has taken more of the answers to what it said.
+    /// Reads are paused until the client has read more of the answers to its operations.
     pub(crate) is_held_for_answers: bool,
-    /// Its reads are paused until another core has taken what is under way to it.
+    /// Reads are paused until another core has taken the messages on their way to it.
     pub(crate) waits_for_core: bool,
-    /// Who filled its output, and who is held for it, while much waits.
+    /// Producers that filled the output and those that are held back, while the backlog is large.
     pub(crate) backlog: Option<Box<ConsumerBacklog>>,
-    /// The credit for holds that its last backlog left. `None`: it had no backlog.
+    /// Time credit for holding producers that the last backlog left over; `None` if there was no backlog.
     pub(crate) hold_credit: Option<HoldCredit>,
 }
 
-/// What the connection runs over.
+/// Transport of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transport {
-    /// A browser's.
+    /// The client is connected by WebSocket.
     pub websocket: bool,
-    /// The TLS version and cipher suite, as nats-server names them.
+    /// TLS version and cipher suite, as nats-server names them.
     pub tls: Option<(&'static str, &'static str)>,
 }
 
 impl Connection {
-    /// One that has just come, into the global account until it is known who it is.
+    /// Builds a new connection; it is in the global account until its identity is known.
     pub(crate) fn new(cid: u64, address: SocketAddr, writer: Writer, root: NodeId, now_ms: u64) -> Self {
         Self {
             cid,
@@ -287,7 +288,7 @@ impl Connection {
             is_blocked: false,
             closing: None,
             stage: Stage::Fresh,
-            // What nats-server takes for granted of who has not said.
+            // nats-server's defaults before CONNECT.
             verbose: true,
             pedantic: true,
             echo: true,
@@ -337,19 +338,20 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is to be read from it now.
+    /// Returns whether reads from the connection are paused.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.holds > 0 || self.waits_for_core || self.is_held_for_answers || self.waits_for_inbox
     }
 
-    /// Takes over what its account's clients may have.
+    /// Applies the limits of the account.
     pub(crate) fn take_limits(&mut self, limits: AccountLimits) {
         self.payload_max = limits.max_payload.unwrap_or(usize::MAX);
         self.subscriptions_max = limits.max_subscriptions.unwrap_or(usize::MAX);
     }
 
-    /// Whether an open request alone may let messages to this subject through (`allow_responses`), so that each is counted.
+    /// Returns whether messages to this subject may be allowed only as answers to open requests
+    /// (`allow_responses`), so that each one is counted.
     #[inline]
     pub(crate) fn answers(&self, subject: &[u8], may_be_mapped: bool) -> bool {
         self.replies.is_some()
@@ -357,19 +359,21 @@ impl Connection {
                 || self.permissions.as_ref().is_some_and(|permissions| !permissions.may_publish(subject)))
     }
 
-    /// Whether it is not the client's turn to move: it is not read from, or what it said is not done.
+    /// Returns whether the server, not the client, has to act next: reads are paused, or an operation is not
+    /// complete.
     pub(crate) fn waits_for_us(&self) -> bool {
         self.is_held() || self.begun.is_some() || self.under_way.is_some()
     }
 
-    /// The task looks again.
+    /// Wakes the connection's task.
     pub(crate) fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
     }
 
-    /// Writes what waits, as far as the socket takes it, and lets the task wait for the rest. How many writes it took.
+    /// Writes as much of the backlog as the socket accepts; the task waits to write the rest. Returns the
+    /// number of writes.
     pub(crate) fn flush(&mut self, chunks: &mut Chunks) -> u64 {
         if let Writer::Task = self.writer {
             if !self.outbox.is_empty() {
@@ -388,8 +392,8 @@ impl Connection {
         writes
     }
 
-    /// Writes a control line and a long rest of a message from where they lie, behind what waits already; what the
-    /// socket does not take is copied and waits. How many writes it took.
+    /// Writes a control line and the long rest of a message without copying them, after the backlog. Bytes
+    /// that the socket does not accept are copied to the backlog. Returns the number of writes.
     pub(crate) fn lend(&mut self, chunks: &mut Chunks, line: &[u8], rest: &[u8]) -> u64 {
         let mut writes = self.flush(chunks);
         let mut taken = 0;
@@ -414,7 +418,7 @@ impl Connection {
                 self.last_out_ms = clock::monotonic_ms();
             }
             if self.is_blocked || self.closing.is_some() {
-                // Its task waits for the socket, or ends it.
+                // The task waits until the socket is writable, or closes it.
                 self.wake();
             }
         }
@@ -425,7 +429,8 @@ impl Connection {
         writes
     }
 
-    /// The same on the connection's own task.
+    /// Writes the backlog to the socket, as [`Connection::flush`] does, but without waking the connection's
+    /// own task.
     pub(crate) fn flush_socket(&mut self, chunks: &mut Chunks) -> u64 {
         let Writer::Socket(socket) = &self.writer else { return 0 };
         let mut writes = 0;
@@ -449,30 +454,25 @@ impl Connection {
     }
 }
 
-/// The connection of a subscription that has ended, while a message that is under way may still name it.
-pub(crate) const GONE: ConnId = ConnId::MAX - 1;
-/// The connection of a subscription that is not a client's own wish: what it stands for, `abroad` knows.
-pub(crate) const FOREIGN: ConnId = ConnId::MAX - 2;
-
-/// A client's wish for messages.
+/// A client's subscription.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) conn: ConnId,
     pub(crate) node: NodeId,
     pub(crate) sid: Word,
     pub(crate) delivered: u64,
-    /// Where it stands in the list of its node or of its group.
+    /// Index in the list of its node or of its group.
     pub(crate) place: u32,
-    /// It is in one of its node's groups.
+    /// The subscription is a member of one of its node's queue groups.
     pub(crate) is_member: bool,
-    /// The permissions allow only some of what the pattern matches.
+    /// The permissions allow only some of the subjects that the pattern matches.
     pub(crate) is_filtered: bool,
-    /// It ends after a number of messages, which few do: the core knows the number.
+    /// The subscription ends after a number of messages. Few do; the core has a table of the numbers.
     pub(crate) ends: bool,
 }
 
 impl Subscription {
-    /// One that is at no node yet.
+    /// Builds a subscription that is not in the trie yet.
     pub(crate) fn new(conn: ConnId, sid: Word, is_member: bool) -> Self {
         Self { conn, node: 0, sid, delivered: 0, place: 0, is_member, is_filtered: false, ends: false }
     }
@@ -480,11 +480,11 @@ impl Subscription {
 
 const _: () = assert!(size_of::<Option<Subscription>>() == 40, "a subscription is 40 bytes");
 
-/// The number of the subscription that a client calls `sid`.
+/// A connection's table of sids, and the subscriptions that it refers to.
 pub(crate) type Sids<'a> = (&'a HashTable<SubId>, &'a crate::routing::slab::Slab<Subscription>);
 
-/// A sid's place in the table of its connection. Seeded: a client that could make its own sids collide would have each
-/// of its operations look through all of them.
+/// Returns the hash of a sid in its connection's table. It is seeded; otherwise a client could choose sids
+/// that collide, and each of its operations would search through all of them.
 pub(crate) fn sid_hash(seed: u64, sid: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(sid, seed)
 }

@@ -1,8 +1,9 @@
-//! The handshakes that a core has under way: of TLS, of WebSocket, and PROXY headers that have not come whole.
+//! Handshakes in progress on a core: of TLS and WebSocket, and PROXY headers that have not arrived
+//! completely.
 //!
-//! There are [`HANDSHAKES_MAX`] of them. When one more begins, one makes room: the oldest of the client that has most.
-//! An honest handshake is over in a few round trips, so whoever connects and says nothing makes room for the others,
-//! from one address or from many. A core looks through the table only when it is full.
+//! There are at most [`HANDSHAKES_MAX`]. One more displaces the oldest handshake of the client that has most.
+//! An honest handshake takes a few round trips, so connections that stay silent are displaced first, from one
+//! address or from many. A core searches the table only when it is full.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,17 +14,17 @@ use std::{
 use engine::{accounts::ClientKey, network::Network};
 use tokio::sync::Notify;
 
-/// Handshakes that a core has under way at most.
+/// Maximum number of handshakes in progress on a core.
 pub(crate) const HANDSHAKES_MAX: usize = 1024;
 
-/// The handshakes under way, the oldest first.
+/// Handshakes in progress, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     under_way: BTreeMap<u64, (ClientKey, Rc<Notify>)>,
     last: u64,
 }
 
-/// A handshake that has begun. [`Handshakes::end`] takes it back.
+/// A handshake in progress. [`Handshakes::end`] removes it.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     number: u64,
@@ -31,15 +32,15 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Waits until the handshake has to make room for another one.
+    /// Waits until the handshake is displaced by another one.
     pub(crate) async fn cut(&self) {
         self.cut.notified().await;
     }
 }
 
 impl Handshakes {
-    /// Begins a handshake with a client at this address; whether another one was ended for it. In `shared` networks each
-    /// connection is a client.
+    /// Begins a handshake with a client at this address. Returns whether another one was displaced. In
+    /// `shared` networks each connection counts as a client.
     pub(crate) fn begin(&mut self, address: IpAddr, shared: &[Network]) -> (Handshake, bool) {
         self.last += 1;
         let is_full = self.under_way.len() >= HANDSHAKES_MAX;
@@ -52,17 +53,17 @@ impl Handshakes {
         (Handshake { number: self.last, cut }, is_full)
     }
 
-    /// A handshake is over, however it ended.
+    /// Removes a handshake that has ended in any way.
     pub(crate) fn end(&mut self, handshake: &Handshake) {
         self.under_way.remove(&handshake.number);
     }
 
-    /// The number of handshakes under way.
+    /// Returns the number of handshakes in progress.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Ends the oldest handshake of the client that has most; whether there is one.
+    /// Ends the oldest handshake of the client that has most. Returns whether there was one.
     pub(crate) fn make_room(&mut self) -> bool {
         let mut counts: HashMap<ClientKey, usize> = HashMap::new();
         for (client, _) in self.under_way.values() {
@@ -111,7 +112,8 @@ mod tests {
         assert!(handshakes.under_way.is_empty());
     }
 
-    /// From loopback each connection is a client: the oldest handshake makes room, which an honest one has left behind.
+    /// On loopback each connection counts as a client, so the oldest handshake is displaced; an honest one is
+    /// over by then.
     #[test]
     fn on_loopback_the_oldest_makes_room() {
         let mut handshakes = Handshakes::default();
@@ -120,7 +122,7 @@ mod tests {
         assert!(all[..5].iter().all(is_cut) && !all[5..].iter().any(is_cut));
     }
 
-    /// In a shared network, too, each connection is a client.
+    /// In a shared network each connection counts as a client, too.
     #[test]
     fn in_a_shared_network_the_oldest_makes_room() {
         let shared: [Network; 1] = ["192.0.2.0/24".parse().expect("a network")];
@@ -128,7 +130,7 @@ mod tests {
         let other = handshakes.begin([198, 51, 100, 1].into(), &shared).0;
         let all: Vec<Handshake> =
             (0..HANDSHAKES_MAX + 5).map(|_| handshakes.begin(address(1), &shared).0).collect();
-        // The network has no more than others: the handshake that began first makes room, whosoever it is.
+        // No client has more than one, so the handshake that began first is displaced, whatever its address.
         assert!(is_cut(&other));
         assert!(all[..5].iter().all(is_cut) && !all[5..].iter().any(is_cut));
     }

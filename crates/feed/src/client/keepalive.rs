@@ -1,4 +1,4 @@
-//! What a core does by the clock: pings, deadlines, consumers that hold others up.
+//! Periodic tasks of a core: pings, deadlines, and consumers that hold producers back for too long.
 
 use std::{rc::Rc, time::Duration};
 
@@ -14,28 +14,30 @@ use crate::{
     routing::subjects::Subjects,
 };
 
-/// How often, while a connection is new, lets its output wait, or is soon due for a ping.
+/// Interval of the rounds while a connection is new, has a backlog, or is soon due for a ping.
 pub(crate) const EVERY: Duration = Duration::from_millis(50);
-/// Each connection is looked at once in so many rounds ...
+/// Rounds in which each connection is examined once ...
 const ROUNDS: u32 = 10;
-/// ... or in fewer, if that is not more than so many a round.
+/// ... or fewer rounds, as long as no more than this many connections are examined in each.
 const LOOKS_A_ROUND: u32 = 32;
-/// The pause after which a core with much client memory looks whether others want some of it.
+/// Pause after which a core with much client memory checks whether other cores or servers need some of it.
 const GIVING_WAY_EVERY_MS: u64 = 1000;
-/// The first ping comes early, to know the round trip.
+/// Delay of the first ping, which comes early to measure the round trip.
 const FIRST_PING_AFTER_MS: u64 = 2000;
-/// It comes up to so much later, so that clients which came together are not all asked at once (nats-server's fifth).
+/// Largest additional delay of the first ping. Clients that connect together are not pinged all at once
+/// (nats-server adds a fifth).
 const FIRST_PING_SPREAD_MS: u64 = 400;
 
-/// How long after its beginning a connection gets its first ping.
+/// Returns the delay of a connection's first ping.
 fn first_ping_after_ms(cid: u64) -> u64 {
-    // Numbers of connections that come together follow each other; the golden ratio spreads them evenly.
+    // Connections that begin together have consecutive numbers; multiplying by the golden ratio spreads them
+    // evenly.
     let spread = cid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     FIRST_PING_AFTER_MS + spread * (FIRST_PING_SPREAD_MS + 1) / (1 << 32)
 }
 
 impl Local {
-    /// Looks at everything that has a deadline, for ever; sleeps while nothing has one soon.
+    /// Checks all deadlines, forever; sleeps while none is near.
     pub(crate) async fn keep_house(self: Rc<Self>) {
         let rounds = Rc::clone(&self.core.borrow().outputs.rounds);
         let mut cursor = 0;
@@ -59,22 +61,22 @@ impl Local {
                 due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
             };
             if rounds.pause(due_in).await {
-                // Perhaps one that has been looked at.
+                // The event may concern a connection that was examined already, so a new pass begins.
                 pass = Pass::default();
             }
         }
     }
 }
 
-/// What is known since all connections began to be looked at, one after the other.
+/// State of a pass over all connections.
 #[derive(Default)]
 struct Pass {
     looked: u32,
-    /// When the first of them is to be looked at again; `None`: none of them by itself.
+    /// Earliest time at which one of the examined connections must be examined again; `None` if none must be.
     due_ms: Option<u64>,
 }
 
-/// Cuts off who has held its producers back for too long.
+/// Disconnects consumers that have held their producers back for too long.
 fn cut_holders(core: &mut Core) {
     let Core { subjects, outputs, links, settings, now_ms, .. } = core;
     while let Some(id) = outputs.held_too_long(settings.config.limits.producer_hold_max, *now_ms) {
@@ -84,7 +86,7 @@ fn cut_holders(core: &mut Core) {
     }
 }
 
-/// Looks at the connections of one round, from the one behind `cursor`.
+/// Examines the connections of one round, beginning after `cursor`.
 fn look_after_some(core: &mut Core, cursor: &mut ConnId, pass: &mut Pass) {
     let end = core.outputs.connections.end();
     for _ in 0..end.div_ceil(ROUNDS).max(LOOKS_A_ROUND).min(end) {
@@ -93,7 +95,8 @@ fn look_after_some(core: &mut Core, cursor: &mut ConnId, pass: &mut Pass) {
         if core.outputs.connections.find(*cursor).is_some() {
             let Core { subjects, outputs, settings, now_ms, .. } = core;
             look_after(outputs, subjects, *cursor, &settings.config.limits, *now_ms);
-            // Written at once: a thousand pings together would borrow a thousand chunks for six bytes each.
+            // The ping is written at once: a thousand pings together would take a thousand chunks for six
+            // bytes each.
             core.end_turn();
             let due_ms = due_ms(&core.outputs, *cursor, &core.settings.config.limits);
             pass.due_ms = pass.due_ms.into_iter().chain(due_ms).min();
@@ -101,7 +104,7 @@ fn look_after_some(core: &mut Core, cursor: &mut ConnId, pass: &mut Pass) {
     }
 }
 
-/// When a connection is to be looked at again, unless it stirs.
+/// Returns the time at which a connection must be examined again if nothing happens on it before.
 fn due_ms(outputs: &Outputs, id: ConnId, limits: &Limits) -> Option<u64> {
     let connection = outputs.connections.find(id)?;
     if connection.closing.is_some() {
@@ -183,7 +186,8 @@ mod tests {
 
     const CLIENTS: usize = 40;
 
-    /// Clients that come together are asked over 400 ms, about as many in each tenth of it.
+    /// First pings of clients that connect together are spread over 400 ms, about as many in each tenth of
+    /// it.
     #[test]
     fn first_pings_are_spread() {
         let mut tenths = [0; 10];
@@ -195,7 +199,7 @@ mod tests {
         assert!(tenths.iter().all(|count| (75..=110).contains(count)), "{tenths:?}");
     }
 
-    /// Each client is given one ping, and all of them together one chunk.
+    /// Each client gets one ping, and all of the pings together take one chunk.
     #[test]
     fn pings_to_many_need_one_chunk() {
         let runtime = tokio::runtime::Builder::new_current_thread()

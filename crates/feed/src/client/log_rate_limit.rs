@@ -1,9 +1,9 @@
-//! Lines of the log that strangers can cause, so many a second and no more.
+//! Rate limit for log lines that clients can cause.
 
-/// Lines a second; of the others the next line that is written says how many they were.
+/// Lines written in a second. The next line written says how many were suppressed.
 const LINES_A_SECOND: u32 = 10;
 
-/// How many lines were written in this second.
+/// Lines written in the current second, and lines suppressed since the last one.
 #[derive(Debug, Default)]
 pub(crate) struct LogRateLimit {
     second: u64,
@@ -12,7 +12,8 @@ pub(crate) struct LogRateLimit {
 }
 
 impl LogRateLimit {
-    /// Whether a line may be written now; with it, how many were left out since the last one.
+    /// Returns the number of lines suppressed since the last one, if a line may be written now; `None`
+    /// otherwise.
     pub(crate) fn may_write(&mut self, now_ms: u64) -> Option<u64> {
         let second = now_ms / 1000;
         if self.second != second {

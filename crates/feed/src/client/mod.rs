@@ -1,8 +1,9 @@
-//! A client, from its handshake to its end: reading, operations, deadlines.
+//! Client connections, from handshake to close: reading, operations, deadlines.
 
 pub(crate) mod connection;
 pub(crate) mod handshakes;
 pub(crate) mod keepalive;
+pub(crate) mod lifecycle;
 pub(crate) mod log_rate_limit;
 pub(crate) mod password_checks;
 pub(crate) mod protocol_log;

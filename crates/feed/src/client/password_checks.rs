@@ -1,12 +1,12 @@
-//! Passwords that are compared with their hashes: tens of milliseconds each, on helpers.
+//! Password checks: bcrypt comparisons on helper threads, each of tens of milliseconds.
 //!
 //! ```text
-//!   CONNECT ─▶ at most CHECKS_WAITING_MAX ─▶ at most CHECKS_AT_ONCE on helpers ─▶ let in, or not
+//!   CONNECT ─▶ at most CHECKS_WAITING_MAX ─▶ at most CHECKS_AT_ONCE on helpers ─▶ admitted, or not
 //!                │ more: Authentication Timeout    │ auth_timeout: the same
 //!                └ the client leaves: its place in the queue is free
 //! ```
-//! *Who waits:* clients that have not been let in, in the order in which they came. A check that runs cannot be ended;
-//! there are few of them.
+//! *Who waits:* clients that are not admitted yet, in the order of their arrival. A running check cannot be
+//! aborted, but only few run.
 
 use std::{
     future::{Future, poll_fn},
@@ -33,18 +33,18 @@ use crate::{
     mesh::core::Local,
 };
 
-/// Checks that a core has running at once.
+/// Checks that run at once on behalf of a core.
 const CHECKS_AT_ONCE: usize = 2;
-/// Checks of a core that wait or run; one client more is told to come again.
+/// Checks of a core that are queued or run. The client of one more is rejected and may retry.
 pub(crate) const CHECKS_WAITING_MAX: usize = 256;
-/// How often a client that waits is asked whether it is still there.
+/// Interval at which a queued client's socket is checked for having been closed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A core's checks.
+/// Password checks of a core.
 #[derive(Debug)]
 pub(crate) struct Checks {
     at_once: Arc<Semaphore>,
-    /// How many wait or run.
+    /// Number of checks that are queued or run.
     waiting: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for Checks {
     }
 }
 
-/// Has a password compared when it is its turn. `None`: the client has gone or is to be closed.
+/// Queues a password check and returns its result. `None`: the client has left or is to be closed.
 pub(crate) async fn check(
     local: &Rc<Local>,
     id: ConnId,
@@ -89,7 +89,7 @@ pub(crate) async fn check(
     checked.filter(|_| core.outputs.connections[id].closing.is_none())
 }
 
-/// Waits for a place among those that run.
+/// Waits for permission to run a check.
 async fn wait(
     local: &Local,
     id: ConnId,
@@ -113,11 +113,12 @@ async fn wait(
     }
 }
 
-/// Whether the client has closed its side. Of one behind TLS or WebSocket it is not known: `auth_timeout` ends it.
+/// Returns whether the client has closed its side. This is unknown behind TLS or WebSocket, where
+/// `auth_timeout` ends the wait.
 async fn has_left(stream: &Stream) -> bool {
     let Stream::Plain(socket) = stream else { return false };
     poll_fn(|cx| {
-        // It says at once what is known.
+        // The readiness is polled once and does not wait.
         let ready = pin!(socket.ready(Interest::READABLE));
         Poll::Ready(match ready.poll(cx) {
             Poll::Ready(Ok(ready)) => ready.is_read_closed(),

@@ -1,24 +1,25 @@
-//! What clients say and are told, line by line, for who looks for a fault: nats-server's `trace`.
+//! Protocol log: the operations of clients and the messages sent to them, line by line, as nats-server's
+//! `trace`.
 //!
-//! Nothing of it is done unless the log's filter asks for it by name (`--log info,feed::protocol=trace`, `-V`): the one
-//! thing that is always there is a comparison with the level in force. Payloads are not shown, and CONNECT's words are
-//! left out: it holds passwords.
+//! Lines are written only if the log's filter names the target (`--log info,feed::protocol=trace`, `-V`);
+//! otherwise the only cost is a comparison of levels. Payloads are not shown, nor CONNECT's options, because
+//! they contain passwords.
 
 use tracing::Level;
 use wire::nats::client::ClientOp;
 
-use crate::delivery::publish::Run;
+use crate::delivery::run::Run;
 
-/// The name that a log's filter has for these lines.
+/// Target of these lines in the log's filter.
 pub const TARGET: &str = "feed::protocol";
 
-/// Whether somebody wants to know.
+/// Returns whether the log's filter wants these lines.
 #[inline]
 pub(crate) fn is_wanted() -> bool {
     tracing::enabled!(target: TARGET, Level::TRACE)
 }
 
-/// An operation of a client's other than a message.
+/// Logs an operation of a client, except for messages.
 #[cold]
 pub(crate) fn operation(cid: u64, op: &ClientOp<'_>) {
     let text = String::from_utf8_lossy;
@@ -35,7 +36,7 @@ pub(crate) fn operation(cid: u64, op: &ClientOp<'_>) {
     tracing::trace!(target: TARGET, "cid:{cid} <<- [{said}]");
 }
 
-/// Messages from a client, or to one.
+/// Logs messages from a client, or to one.
 #[cold]
 pub(crate) fn messages(cid: u64, verb: &str, run: &Run<'_>, count: usize) {
     let (subject, reply) = (String::from_utf8_lossy(run.subject), String::from_utf8_lossy(run.reply));

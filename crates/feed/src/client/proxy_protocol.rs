@@ -1,9 +1,9 @@
-//! The PROXY protocol's header, by which a proxy says whom it speaks for, before whatever the listener speaks: NATS,
-//! TLS, WebSocket.
+//! PROXY protocol header, by which a proxy names the client that it forwards, before the listener's own
+//! protocol: NATS, TLS or WebSocket.
 //!
-//! It is taken from the socket to its last byte and no further, because what comes behind it may be a TLS handshake,
-//! which reads the socket itself: so it is looked at first (`MSG_PEEK`), and only what belongs to it is read. A header
-//! that comes in one packet costs two system calls. *Bounds:* `auth_timeout`, and with handshakes so many at a time.
+//! Exactly the header is read from the socket, because a TLS handshake may follow, which reads the socket
+//! itself. So the bytes are inspected first (`MSG_PEEK`), and only those of the header are read. A header in
+//! one packet costs two system calls. *Bounds:* `auth_timeout`, and the limit of handshakes in progress.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use crate::{
     server::{Door, begin},
 };
 
-/// Serves a connection from `proxy` once its header is read, as the address that it names.
+/// Reads the header of a connection from `proxy`, then serves the connection under the address in the header.
 pub(crate) fn read(local: &Rc<Local>, core: &mut Core, mut socket: TcpStream, proxy: IpAddr, door: Door) {
     let handshake = core.begin_handshake(proxy);
     let local = Rc::clone(local);
@@ -40,7 +40,7 @@ pub(crate) fn read(local: &Rc<Local>, core: &mut Core, mut socket: TcpStream, pr
     });
 }
 
-/// Whom the header names; the proxy, if that speaks for itself.
+/// Returns the client's address from the header, or the proxy's own if the header has none.
 async fn peer(socket: &mut TcpStream) -> io::Result<SocketAddr> {
     let mut bytes = [0; HEADER_BYTES_MAX];
     let mut have = 0;
@@ -51,7 +51,7 @@ async fn peer(socket: &mut TcpStream) -> io::Result<SocketAddr> {
         }
         match header(&bytes[..seen]) {
             Header::Wrong => return Err(io::ErrorKind::InvalidData.into()),
-            // All of it belongs to the header.
+            // All bytes so far belong to the header.
             Header::NeedMore => {
                 socket.read_exact(&mut bytes[have..seen]).await?;
                 have = seen;

@@ -1,13 +1,13 @@
-//! A connection's task: read, carry out, write, wait.
+//! A connection's task: read, execute, write, wait.
 //!
 //! ```text
 //!   wait ─readable─▶ one read into the core's scratch ─▶ inbox of other cores ─▶ operations ─▶ end_turn ─▶ again / wait
-//!        ─writable─▶ what waits for this client
+//!        ─writable─▶ the client's backlog
 //! ```
 //!
-//! A connection that waits keeps only what it has received of an unfinished operation, in a buffer of the core's that
-//! it gives back; nothing when it is idle. A long payload gathers in that buffer; a short rest is put in front of the
-//! next read in the scratch.
+//! While a connection waits, it keeps only the bytes of an unfinished operation, in a buffer that it borrows
+//! from the core; an idle connection has no buffer. A long payload is collected in that buffer; a short rest
+//! is copied in front of the next read in the scratch.
 
 use std::{
     future::poll_fn,
@@ -19,11 +19,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{
-    accounts::ClientKey,
-    cores::{clock, fair::Member},
-};
-use smallvec::SmallVec;
+use engine::cores::{clock, fair::Member};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
@@ -32,7 +28,7 @@ use tokio_rustls::server::TlsStream;
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    accounts::identity::{Check, Credentials, SlowCheck, certificate::Names},
+    accounts::identity::{SlowCheck, certificate::Names},
     client::{
         connection::{CloseReason, ConnId, Connection, Stage, Transport, Writer},
         password_checks,
@@ -44,43 +40,41 @@ use crate::{
         core::{Core, Local},
         shared,
     },
-    monitor::snapshot::{self, CLOSED_KEPT_MAX},
-    routing::trie::SubId,
 };
 
-/// Reads of one connection before the others have their turn.
+/// Reads of one connection before other tasks run.
 const READS_A_TURN: usize = 4;
-/// Room that a long operation's buffer gets at least; beyond that it doubles.
+/// Least room by which the buffer of a long operation grows; a larger buffer doubles.
 const GROWTH_BYTES: usize = 128 * 1024;
-/// Subscriptions of a client that has left, ended in one go at most.
-const ENDED_IN_ONE_GO: usize = 512;
-/// So many places of a table are looked at in a step.
-const TABLE_PLACES_A_STEP: usize = 64;
+/// Maximum number of subscriptions of a departed client that are removed at once.
+pub(super) const ENDED_IN_ONE_GO: usize = 512;
+/// Table slots that are scanned for one unit of the turn's budget.
+pub(super) const TABLE_PLACES_A_STEP: usize = 64;
 
-/// How long the end of a TLS or WebSocket stream may take.
+/// Time for the shutdown of a TLS or WebSocket stream.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// A stream that one task reads and writes.
+/// A stream that one task both reads and writes.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
-    /// The client has been let in: what it sends is bounded by its limits from now on.
+    /// Notes that the client is admitted: from now on its own limits bound what it sends.
     fn let_in(&mut self) {}
 
-    /// The frames that were read since this was last asked.
+    /// Returns the frames read since the last call.
     fn take_frames(&mut self) -> Frames {
         Frames::default()
     }
 
-    /// Memory of what was read and cannot be given on yet.
+    /// Returns the memory of bytes that were read and cannot be passed on yet.
     fn held_bytes(&self) -> usize {
         0
     }
 }
 
-/// Frames around a client's bytes.
+/// Frames that carried a client's bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Frames {
     pub(crate) count: u64,
-    /// The last read ended because it had let through as many as it may.
+    /// The last read ended because it had passed the allowed number of frames.
     pub(crate) may_have_more: bool,
 }
 
@@ -88,11 +82,11 @@ impl Duplex for TlsStream<TcpStream> {}
 
 impl Duplex for engine::tls::client::TlsStream<TcpStream> {}
 
-/// Where a client's bytes come from.
+/// Source of a client's bytes.
 pub(crate) enum Stream {
-    /// A socket; whoever has something for the client writes to it directly.
+    /// A plain socket, to which any task of the core writes directly.
     Plain(OwnedReadHalf),
-    /// TLS, WebSocket or both; the connection's task writes.
+    /// TLS, WebSocket or both, written by the connection's own task.
     Wrapped(Box<dyn Duplex>),
 }
 
@@ -112,35 +106,36 @@ impl Stream {
     }
 }
 
-/// A connection's input.
+/// Input of a connection.
 struct Input {
     stream: Stream,
-    /// Received and not done.
+    /// Bytes received and not executed yet.
     leftover: Vec<u8>,
-    /// The operation at the beginning of `leftover` is at least so long.
+    /// Least length of the operation at the start of `leftover`.
     need: usize,
-    /// `leftover` may hold whole operations.
+    /// `leftover` may contain complete operations.
     is_unexamined: bool,
-    /// Nothing was read for this look: what was said is said, and other cores were asked before.
+    /// Nothing was read in this pass. The input was examined before, and the inbox of other cores was emptied
+    /// then.
     was_examined: bool,
 }
 
 impl Input {
-    /// Memory of an operation that has not come whole.
+    /// Returns the memory of an incomplete operation.
     fn held_bytes(&self) -> usize {
         self.leftover.capacity() + self.stream.held_bytes()
     }
 }
 
-/// What a turn came to, where it does not simply wait.
+/// Result of a turn, unless it waits for the socket.
 enum TurnOutcome {
     Closed,
-    /// It has had its turn's worth, and may have more.
+    /// The turn's budget is used up, and there may be more to do.
     Over,
     Check(SlowCheck),
 }
 
-/// What is known of a client before its first word.
+/// Data about a client before its first operation.
 pub(crate) struct Arrival {
     pub(crate) cid: u64,
     pub(crate) address: SocketAddr,
@@ -150,20 +145,20 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// A new client.
+    /// Builds the data of a new client, with a number and, if needed, a nonce.
     pub(crate) fn new(core: &Core, address: SocketAddr, transport: Transport) -> Self {
         let nonce = core.settings.identities.wants_nonce().then(shared::nonce);
         Self { cid: core.shared.next_cid(), address, transport, nonce, certificate: None }
     }
 }
 
-/// Serves a client over its socket.
+/// Serves a client over a plain socket.
 pub(crate) async fn serve_plain(local: Rc<Local>, socket: TcpStream, arrival: Arrival) {
     let (read, write) = socket.into_split();
     serve(local, Stream::Plain(read), Writer::Socket(write), arrival, false).await;
 }
 
-/// Serves a client until it leaves. `was_informed`: it has had its INFO.
+/// Serves a client until it leaves. `was_informed`: INFO has been sent already.
 pub(crate) async fn serve(
     local: Rc<Local>,
     stream: Stream,
@@ -182,8 +177,8 @@ pub(crate) async fn serve(
     attend(&local, id, stream, Vec::new(), address).await;
 }
 
-/// Reads and writes until a connection is closed, and takes it out of the books; why it was closed. `received`: what
-/// has come of it already.
+/// Reads and writes until a connection is closed, then removes it. Returns why it was closed. `received`:
+/// bytes that have arrived already.
 pub(crate) async fn attend(
     local: &Rc<Local>,
     id: ConnId,
@@ -206,8 +201,8 @@ pub(crate) async fn attend(
             Some(TurnOutcome::Closed) => break,
             Some(TurnOutcome::Over) => {
                 works_much = true;
-                // After those that are ready, and after the sockets were looked at. (Woken at once it would be one of
-                // sixty-one polls before that: `engine::cores::CoresConfig::event_interval`.)
+                // Runs again after all ready tasks and a poll of the sockets. (A task that wakes itself would
+                // run up to sixty-one times before that: `engine::cores::CoresConfig::event_interval`.)
                 tokio::task::yield_now().await;
             }
             Some(TurnOutcome::Check(check)) => {
@@ -221,11 +216,12 @@ pub(crate) async fn attend(
         }
     }
     if let Stream::Wrapped(stream) = &mut input.stream {
-        // TLS and WebSocket have a word for goodbye; who does not take it in time goes without.
+        // TLS and WebSocket have a closing handshake; a client that does not complete it in time is closed
+        // without.
         let _ = tokio::time::timeout(GOODBYE_TIME_MAX, stream.shutdown()).await;
     }
     loop {
-        // To end much is work, too: a turn among those of its address.
+        // Removing many subscriptions is costly, so it takes a turn among the connections of the address.
         let is_much = !local.core.borrow().outputs.connections[id].sids.is_empty();
         let _turn = if is_much { Some(member.turn().await) } else { None };
         let left = {
@@ -234,7 +230,7 @@ pub(crate) async fn attend(
             if let Some(begun) = core.outputs.connections[id].begun.take() {
                 core.let_go(*begun);
             }
-            // Other cores are told of each, and of no more than they take.
+            // Other cores are told of each removal, but of no more than their queues take.
             let is_done = !core.links.is_full_for_words() && core.end_some(id);
             let left = is_done.then(|| {
                 core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
@@ -250,7 +246,8 @@ pub(crate) async fn attend(
     }
 }
 
-/// A turn, when it is this client's among those of its address who have much to do; nothing if it only waits then.
+/// Runs a turn once this client is due among the busy connections of its address. `None` if it then only
+/// waits for the socket.
 async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Member) -> Option<TurnOutcome> {
     let turn_of_address = member.turn().await;
     if turn_of_address.has_waited() {
@@ -275,7 +272,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         if connection.closing.is_some() {
             return Poll::Ready(TurnOutcome::Closed);
         }
-        // A message that is under way comes to its end, whoever waits for whom.
+        // A delivery that has begun is finished even while reads are paused.
         if connection.begun.is_none() {
             if connection.is_held_for_answers && !core.outputs.has_taken_answers(id) {
                 return Poll::Pending;
@@ -318,7 +315,8 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         core.end_turn();
         match processed {
             ReadOutcome::More { need } => input.need = need,
-            // Looked at again at once: the end of the turn may have written what it was held for.
+            // The input is examined again at once, because the end of the turn may have written the answers
+            // that paused it.
             ReadOutcome::Held | ReadOutcome::Behind => input.is_unexamined = true,
             ReadOutcome::Over => {
                 input.is_unexamined = true;
@@ -340,8 +338,8 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
     Poll::Ready(TurnOutcome::Over)
 }
 
-/// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in
-/// the scratch; `None`: it is all in `leftover`.
+/// Reads once, into the scratch after a short rest of the last read, or into the buffer of a long operation.
+/// `Some(have)`: the scratch holds that many bytes; `None`: all bytes are in `leftover`.
 fn take_in(
     core: &mut Core,
     cx: &mut Context<'_>,
@@ -356,8 +354,8 @@ fn take_in(
     loop {
         let Input { stream, leftover, need, .. } = input;
         if leftover.len() > SMALL_LEFTOVER_BYTES_MAX {
-            // Where its beginning is, and no further: what is behind it is read into the scratch, and not copied.
-            // Room as it comes, not as it was announced.
+            // Reads up to the end of the operation only; later bytes go into the scratch and need no copy.
+            // The buffer grows with the bytes that arrive, not with the announced length.
             leftover.reserve_exact(
                 need.saturating_sub(leftover.len()).clamp(1, leftover.len().max(GROWTH_BYTES)),
             );
@@ -384,7 +382,7 @@ fn take_in(
         if kept + bytes >= *need {
             return Poll::Ready(Ok(Some(kept + bytes)));
         }
-        // A long payload has begun: it gathers in its own buffer.
+        // The start of a long payload, which is collected in its own buffer.
         if leftover.capacity() == 0 {
             *leftover = core.buffers.take_leftover();
         }
@@ -402,7 +400,7 @@ fn bytes_read(read: io::Result<usize>) -> Result<usize, CloseReason> {
     }
 }
 
-/// Carries out what is whole, and keeps the rest.
+/// Executes the complete operations, and keeps the rest.
 fn carry_out(
     core: &mut Core,
     id: ConnId,
@@ -441,7 +439,7 @@ fn carry_out(
     processed
 }
 
-/// What a client says, or a hub.
+/// Executes the operations of a client, or of a hub.
 fn process(core: &mut Core, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
     if core.outputs.connections[id].hub.is_some() {
         return core.process_hub(id, bytes);
@@ -449,7 +447,7 @@ fn process(core: &mut Core, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
     core.process(id, bytes)
 }
 
-/// Ends a client whose subscriptions take memory that others need.
+/// Closes a client whose subscriptions take memory that other clients need.
 fn give_way(core: &mut Core, cx: &Context<'_>, id: ConnId) {
     if let Some(memory) = &core.outputs.connections[id].subscription_memory
         && memory.poll_cut(cx).is_ready()
@@ -466,7 +464,8 @@ fn note_waker(connection: &mut Connection, cx: &Context<'_>) {
     }
 }
 
-/// Writes what waits for the client, as far as it takes it, and sees to it that the task is woken when it takes more.
+/// Writes as much of the client's backlog as the socket accepts, and registers the task to be woken when it
+/// accepts more.
 fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut Stream) {
     let mut writes = 0;
     let Outputs { connections, chunks, .. } = &mut core.outputs;
@@ -528,94 +527,5 @@ fn write_wrapped(
                 return writes;
             }
         }
-    }
-}
-
-impl Core {
-    /// Takes a client into the books and gives it INFO.
-    pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
-        let Arrival { cid, address, transport, nonce, certificate } = arrival;
-        let identities = &self.settings.identities;
-        let is_required = identities.is_required();
-        // As in nats-server, a client may do without CONNECT where somebody stands for it.
-        let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
-        let root = self.subjects.root_of(0);
-        let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
-        connection.client =
-            ClientKey::of_connection(address.ip(), cid, &self.settings.config.shared_networks);
-        connection.transport = transport;
-        connection.nonce = nonce;
-        connection.certificate = certificate;
-        if !may_begin_without {
-            connection.stage = Stage::CredentialsNeeded;
-        }
-        let id = self.outputs.connections.insert(Box::new(connection));
-        self.balance.opened(self.index);
-        self.outputs.rounds.stir();
-        self.counters.add(Counter::Connections, 1);
-        if !is_required
-            && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
-        {
-            // Who says nothing is whoever `no_auth_user` names, or nobody in particular.
-            self.checked(id, Ok(identity));
-            self.outputs.connections[id].stage = Stage::Fresh;
-        }
-        if !was_informed {
-            let info = self.shared.info(
-                &self.settings,
-                &(&*self.outputs.connections[id]).into(),
-                false,
-                self.is_lame,
-            );
-            self.outputs.say(id, &info);
-        }
-        id
-    }
-
-    /// Ends subscriptions of a client that has left, as long as the turn's work allows; whether there are no more.
-    pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
-        let sids = &self.outputs.connections[id].sids;
-        // The table is gone through from its beginning each time, where most are gone.
-        self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
-        let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
-        for sub in ending {
-            if self.links.is_full_for_words() || !self.end_subscription(id, sub) {
-                return false;
-            }
-        }
-        self.outputs.connections[id].sids.is_empty()
-    }
-
-    /// Takes a client, or a hub, out of the books; why it was closed.
-    fn leave(&mut self, id: ConnId) -> CloseReason {
-        let Self { outputs, links, .. } = self;
-        outputs.release_all(id, links);
-        let Some(mut connection) = outputs.connections.remove(id) else { return CloseReason::ClientClosed };
-        let why = connection.closing.unwrap_or(CloseReason::ClientClosed);
-        if let Some(counter) = Counter::of_closed(why) {
-            self.count(counter);
-        }
-        if let Some(hub) = connection.hub {
-            self.lose_hub(hub, &mut connection);
-            return why;
-        }
-        self.tell_disconnected(&connection, why);
-        let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
-        snapshot.closed = Some((clock::now_system(), why));
-        if connection.is_in_account {
-            self.shared.leave_account(connection.account);
-        }
-        connection.outbox.clear(&mut self.outputs.chunks);
-        self.outputs.unfinished_bytes -= connection.unfinished_bytes;
-        if self.closed.len() == CLOSED_KEPT_MAX {
-            self.closed.pop_front();
-        }
-        self.closed.push_back(snapshot);
-        tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
-        self.balance.closed(self.index);
-        // Somebody looks whether what it needed can be given back.
-        self.outputs.rounds.stir();
-        self.counters.sub(Counter::Connections, 1);
-        why
     }
 }

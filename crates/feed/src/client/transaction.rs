@@ -1,11 +1,11 @@
-//! What the log says of a consumer that was cut off.
+//! Transaction record of a consumer that was cut off.
 
 use engine::{cores::clock, journal::Scribe};
 use wire::transaction::{self as record, Kind, Tag};
 
 use crate::client::connection::{CloseReason, Connection};
 
-/// Writes its record, if anybody reads.
+/// Writes the record, if the log has a reader.
 pub(crate) fn cut_off(scribe: Option<&Scribe>, connection: &Connection, why: CloseReason, subject: &str) {
     let Some(scribe) = scribe.filter(|scribe| scribe.is_read()) else { return };
     let now = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

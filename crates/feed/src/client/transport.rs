@@ -1,13 +1,13 @@
-//! TLS and WebSocket around a client's socket.
+//! TLS and WebSocket on client sockets.
 //!
 //! ```text
-//!   nats://  socket ─────────────────────────────────────────────▶ serve (written by whoever has something)
+//!   nats://  socket ─────────────────────────────────────────────▶ serve (written by any task of the core)
 //!   tls://   socket ─ INFO ─ handshake ─▶ TlsStream ─────────────▶ serve (written by its own task)
 //!   ws://    socket ─ upgrade ─▶ WebStream ──────────────────────▶ serve
 //!   wss://   socket ─ handshake ─ upgrade ─▶ WebStream<TlsStream> ▶ serve
 //! ```
 //!
-//! A handshake has `auth_timeout`, and a core has so many under way at most (`handshakes`).
+//! A handshake must end within `auth_timeout`, and a core has a limited number in progress (`handshakes`).
 
 use std::{fmt, io, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// What is needed to accept TLS on each listener.
+/// TLS acceptors of the listeners.
 #[derive(Default)]
 pub(crate) struct Acceptors {
     nats: Option<TlsAcceptor>,
@@ -58,7 +58,7 @@ impl fmt::Debug for Acceptors {
 }
 
 impl Acceptors {
-    /// Reads the files.
+    /// Builds the acceptors from the configured files.
     pub(crate) fn build(config: &Config) -> Result<Self, TlsError> {
         let web_tls = config.websocket.as_ref().and_then(|web| web.tls.as_ref());
         Ok(Self {
@@ -77,7 +77,7 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
     tls::acceptor(&tls.shown, &[], clients)
 }
 
-/// Does what comes before a client's first operation, then serves it.
+/// Completes TLS and WebSocket handshakes of a client, then serves it.
 pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream, arrival: Arrival) {
     let handshake = core.begin_handshake(arrival.address.ip());
     let local = Rc::clone(local);
@@ -112,7 +112,7 @@ pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream,
 }
 
 impl Core {
-    /// Begins what comes before a client's first operation. Another handshake may end for it.
+    /// Registers a handshake, which may displace another one.
     pub(crate) fn begin_handshake(&mut self, address: IpAddr) -> Handshake {
         let (handshake, has_displaced) =
             self.handshakes.begin(address, &self.settings.config.shared_networks);
@@ -123,7 +123,7 @@ impl Core {
     }
 }
 
-/// A client that can be served.
+/// A client whose handshakes are complete.
 struct Ready {
     stream: Stream,
     writer: Writer,
@@ -176,7 +176,7 @@ async fn prepare(
         socket.write_all(&info).await?;
     }
     if tls.optional && !is_tls_first {
-        // A client that says nothing for so long waits for nothing either.
+        // A silent client is taken for one without TLS after half of the timeout.
         let wait = tls.timeout.unwrap_or(settings.config.limits.auth_timeout) / 2;
         if !begins_with_tls(&socket, wait).await? {
             let (read, write) = socket.into_split();
@@ -190,10 +190,10 @@ async fn prepare(
     Ok(Ready::wrapped(Stream::Wrapped(Box::new(stream)), arrival, !is_tls_first))
 }
 
-/// Whether the client begins TLS by itself within a time. One that waits for INFO says nothing, and one that begins with
-/// something else is answered as if it had waited.
+/// Returns whether the client starts a TLS handshake within the time. A client that waits for INFO, or starts
+/// with something else, is served without TLS.
 async fn begins_with_tls(socket: &TcpStream, wait: Duration) -> io::Result<bool> {
-    /// The type of a TLS record that holds a part of a handshake (RFC 8446 §5.1).
+    /// Type of a TLS record that carries a handshake message (RFC 8446 §5.1).
     const HANDSHAKE: u8 = 22;
     let mut first = [0];
     match tokio::time::timeout(wait, socket.peek(&mut first)).await {
@@ -202,7 +202,8 @@ async fn begins_with_tls(socket: &TcpStream, wait: Duration) -> io::Result<bool>
     }
 }
 
-/// What the client's certificate calls it, if that is to say who it is. A certificate without any name is nobody's.
+/// Returns the names in the client's certificate, if certificates identify users. A certificate without names
+/// matches no user.
 fn names_of_client(tls: &Tls, stream: &TlsStream<TcpStream>) -> Option<Box<Names>> {
     let (_, session) = stream.get_ref();
     let first = session.peer_certificates().and_then(<[_]>::first);
@@ -219,12 +220,12 @@ where
     Ok(Stream::Wrapped(Box::new(stream)))
 }
 
-/// Version and cipher suite in the words of nats-server's `/connz`.
+/// Returns the TLS version and cipher suite in the words of nats-server's `/connz`.
 fn what_was_agreed(stream: &TlsStream<TcpStream>) -> (&'static str, &'static str) {
     what_was_agreed_by(stream.get_ref().1)
 }
 
-/// The same of either side.
+/// Returns version and cipher suite of a session on either side.
 pub(crate) fn what_was_agreed_by(session: &rustls::CommonState) -> (&'static str, &'static str) {
     let version = match session.protocol_version() {
         Some(rustls::ProtocolVersion::TLSv1_3) => "1.3",

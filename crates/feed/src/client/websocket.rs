@@ -1,14 +1,14 @@
-//! NATS over WebSocket (RFC 6455): the stream of operations, cut into binary messages anywhere.
+//! NATS over WebSocket (RFC 6455): the stream of operations, cut into messages at any point.
 //!
-//! Each write of ours becomes one message; what a browser sends may be text or binary, cut where it likes.
+//! Each write of the server is one binary message. A browser's messages may be text or binary, cut anywhere.
 //!
 //! ```text
 //!   socket or TLS ─▶ Gate: counts frames and bytes ─▶ the library: gathers a message ─▶ WebStream: a stream of bytes
 //! ```
-//! *Bounds.* The library reads as long as there is something to read, and a frame without payload gives its caller
-//! nothing: so the gate looks at the frames' heads as they pass, lets [`FRAMES_A_READ`] of them through in one read, and
-//! each is paid by the client's turn. What the library has gathered of a message that is not whole counts as an
-//! operation that has not come whole ([`Duplex::held_bytes`]).
+//! *Bounds.* The library reads for as long as there are bytes, and returns nothing for a frame without
+//! payload. So the gate parses the frames' heads, lets at most [`FRAMES_A_READ`] frames through in one read,
+//! and each frame is charged to the client's turn. The part of an incomplete message that the library holds
+//! counts as an incomplete operation ([`Duplex::held_bytes`]).
 
 use std::{
     io,
@@ -38,30 +38,30 @@ use crate::{
 };
 use wire::http1::url::{self, Scheme};
 
-/// Bytes of one message from a browser, at least; more where `max_payload` is more.
+/// Least bound on the bytes of one message from a browser; it is higher if `max_payload` is.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of one message from a server that we have joined: the longest of NATS, and what stands around it.
+/// Largest message from a server that we connect to: the longest NATS message with its control line.
 const FROM_SERVER_BYTES_MAX: usize = 65 << 20;
 
-/// Bytes that a client may send before it is let in, beside what its CONNECT may have.
+/// Bytes that a client may send before it is admitted, in addition to the bound of its CONNECT.
 const OUTSIDE_BYTES_MAX: usize = 4096;
 
-/// What the library reads at once into a buffer of each connection's own.
+/// Bytes that the library reads at once, into a buffer of each connection.
 const READ_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Frames that one read of ours lets through.
+/// Frames that the gate lets through in one read.
 const FRAMES_A_READ: u64 = 512;
 
-/// What lies below the frames: lets through so many bytes while nobody knows who sends them. (Frames are as long as
-/// their heads say, up to the bound of a message, and one is gathered before we see any of it.)
+/// Stream below the frames. It limits the bytes from a client that is not admitted yet. (A frame may be as
+/// long as the bound of a message, and the library collects a whole one before it returns any of it.)
 struct Gate<S> {
     inner: S,
-    /// `None`: any number.
+    /// Bytes that may still pass; `None`: any number.
     left: Option<usize>,
-    /// Looks at the heads of the frames, once the upgrade is done; `None`: nobody bounds them.
+    /// Parser of the frames' heads, set once the upgrade is done; `None`: frames are not limited.
     walker: Option<FrameWalker>,
-    /// Bytes that passed since the last whole message.
+    /// Bytes passed since the last complete message.
     since_message: usize,
 }
 
@@ -71,31 +71,31 @@ impl<S> Gate<S> {
     }
 }
 
-/// Finds where frames begin in bytes that pass (RFC 6455 §5.2).
+/// Finds the starts of frames in a stream of bytes (RFC 6455 §5.2).
 #[derive(Debug, Default)]
 struct FrameWalker {
-    /// Of a head that has not passed whole: its bytes so far.
+    /// Bytes so far of an incomplete head.
     head: [u8; HEAD_BYTES_MAX],
     have: usize,
-    /// Of the frame's payload so much is still to pass.
+    /// Bytes of the frame's payload that are still to come.
     payload_left: u64,
-    /// Heads that have passed since this was last asked.
+    /// Heads passed since the count was last taken.
     frames: u64,
     /// Heads that this read may still let through.
     allowed: u64,
-    /// This read has let through all that it may.
+    /// The read has let through as many heads as allowed.
     is_spent: bool,
 }
 
-/// The longest head of a frame: two bytes, eight of length, four of mask.
+/// Longest head of a frame: two bytes, eight of length, four of mask.
 const HEAD_BYTES_MAX: usize = 14;
-/// The shortest head of a client's frame: two bytes and the mask.
+/// Shortest head of a client's frame: two bytes and the mask.
 const HEAD_BYTES_MIN: u64 = 6;
-/// That of a ping or a pong is no longer.
+/// Longest head of a client's ping or pong.
 const CONTROL_HEAD_BYTES: usize = 6;
 
 impl FrameWalker {
-    /// How many bytes may be read now, so that no more frames pass than are allowed.
+    /// Returns how many bytes may be read now without passing more frames than allowed.
     fn bytes_allowed(&self) -> usize {
         usize::try_from(self.payload_left.saturating_add(self.allowed * HEAD_BYTES_MIN)).unwrap_or(usize::MAX)
     }
@@ -123,7 +123,7 @@ impl FrameWalker {
         }
     }
 
-    /// Bytes of this head, as far as is known: at least two.
+    /// Returns the length of the current head, as far as it is known: at least two bytes.
     fn head_bytes(&self) -> usize {
         if self.have < 2 {
             return 2;
@@ -149,13 +149,13 @@ impl FrameWalker {
 /// A stream of bytes over WebSocket messages.
 pub(crate) struct WebStream<S> {
     inner: WebSocketStream<Gate<S>>,
-    /// Of the message that is being read.
+    /// Rest of the message that is being read.
     incoming: Bytes,
-    /// What the other side did wrong, for the close frame (RFC 6455 §7.4.1).
+    /// Close code for the peer's protocol error (RFC 6455 §7.4.1).
     fault: Option<CloseCode>,
 }
 
-/// Does the upgrade, for programs and for the pages that may connect ([`origin_allowed`]).
+/// Accepts the upgrade from programs, and from pages whose origin may connect ([`origin_allowed`]).
 pub(crate) async fn accept<S>(
     stream: S,
     web: &crate::config::WebSocket,
@@ -190,11 +190,11 @@ where
             Err(refused)
         }
     };
-    // The upgrade has bounds of the library's own.
+    // The library bounds the upgrade itself.
     let mut inner = accept_hdr_async_with_config(Gate::new(stream), look, Some(config))
         .await
         .map_err(io::Error::other)?;
-    // A client sends nothing behind its request before it has the answer, else the library refuses it.
+    // The library refuses clients that send anything after the request before they have the response.
     let gate = inner.get_mut();
     gate.left = is_outside.then_some(limits.max_control_line + OUTSIDE_BYTES_MAX);
     gate.walker = Some(FrameWalker::default());
@@ -202,7 +202,7 @@ where
     Ok(WebStream { inner, incoming: Bytes::new(), fault: None })
 }
 
-/// Asks a server for an upgrade: the other side of the same. `place` is its host and port.
+/// Requests the upgrade from a server, as a client. `place` is the server's host and port.
 pub(crate) async fn connect<S>(stream: S, place: &str, path: &str) -> io::Result<WebStream<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -219,8 +219,8 @@ where
     Ok(WebStream { inner, incoming: Bytes::new(), fault: None })
 }
 
-/// Returns whether a handshake has at most one `Host`, and the host of an absolute-form target in it (RFC 9112 §3.2, §3.2.2). An
-/// origin is compared with `Host`, so there must be no doubt which host that is.
+/// Returns whether a request has at most one `Host` field, equal to the host of an absolute-form target (RFC
+/// 9112 §3.2, §3.2.2). The page's origin is compared with `Host`, so the host must be unambiguous.
 fn names_one_host(request: &Request) -> bool {
     let uri = request.uri();
     let scheme = match uri.scheme_str() {
@@ -231,14 +231,16 @@ fn names_one_host(request: &Request) -> bool {
     url::names_one_host(absolute, request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes))
 }
 
-/// In [`crate::config::WebSocket::allowed_origins`]: pages of all origins.
+/// Entry of [`crate::config::WebSocket::allowed_origins`] that allows every origin.
 const ANY_ORIGIN: &str = "*";
 
-/// Whether whoever asks may connect. Programs other than browsers send no origin, and may. A page may if its origin is
-/// listed, or is this very address. Of names that is not enough: whoever owns a name can have it mean this machine (DNS
-/// rebinding), and a browser then calls the page and the address the same.
-/// That is for who asks for [`crate::config::WebSocket::same_origin`], which is nats-server's: the name must be the
-/// same, and the list, if there is one, must have it as well.
+/// Returns whether a request's origin may connect. Programs other than browsers send no origin, and may. A
+/// page may connect if its origin is listed, or is the very IP address that it connects to. An equal host
+/// name is not enough: the owner of a name can point it at this machine (DNS rebinding), and the browser then
+/// sees page and server under the same name.
+///
+/// [`crate::config::WebSocket::same_origin`] selects nats-server's rule instead: the names must be equal, and
+/// the list, if there is one, must contain the origin as well.
 fn origin_allowed(request: &Request, web: &crate::config::WebSocket) -> bool {
     let Some(origin) = request.headers().get(header::ORIGIN) else { return true };
     let host = request.headers().get(header::HOST);
@@ -251,7 +253,8 @@ fn origin_allowed(request: &Request, web: &crate::config::WebSocket) -> bool {
     is_listed || is_same_address(origin, host)
 }
 
-/// Whether a page's origin and what it asks for have one name and one port; a port that is not said is the scheme's.
+/// Returns whether a page's origin and the requested host have the same name and port. A missing port is the
+/// scheme's default.
 fn is_same_name(origin: &HeaderValue, host: Option<&HeaderValue>, is_tls: bool) -> bool {
     let (Ok(origin), Some(Ok(host))) = (origin.to_str(), host.map(HeaderValue::to_str)) else { return false };
     let Some((scheme, origin_host)) = origin.split_once("://") else { return false };
@@ -311,7 +314,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
         if let Some(walker) = walker {
             at_most = at_most.min(walker.bytes_allowed());
             if at_most == 0 {
-                // The others have their turn: whoever reads sees by this that it is not for want of bytes.
+                // Other tasks run first. `is_spent` tells the reader that the stream still has bytes.
                 walker.is_spent = true;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -384,7 +387,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebStream<S> {
                 Some(Ok(Message::Binary(bytes))) => self.take_message(bytes),
                 Some(Ok(Message::Text(text))) => self.take_message(text.into()),
                 Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
-                // The library answers pings by itself. One may come between the parts of a message, which count on.
+                // The library answers pings itself. A ping may come between the frames of a message, whose
+                // count goes on.
                 Some(Ok(Message::Ping(bytes) | Message::Pong(bytes))) => {
                     let gate = self.inner.get_mut();
                     gate.since_message = gate.since_message.saturating_sub(bytes.len() + CONTROL_HEAD_BYTES);
@@ -430,7 +434,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebStream<S> {
 mod tests {
     use super::*;
 
-    /// Frames of all kinds of lengths, split anywhere: each head is found where it is.
+    /// The gate finds every head among frames of all kinds of lengths, split anywhere.
     #[test]
     fn the_gate_finds_every_frame() {
         let mut bytes = Vec::new();
@@ -502,7 +506,7 @@ mod tests {
             ("https://evil.example", here),
             ("http://127.0.0.1:8000", here),
             ("null", here),
-            // A name that was made to mean this machine.
+            // Host names that were pointed at this machine.
             ("http://evil.example:8081", "evil.example:8081"),
             ("http://127.0.0.1.evil.example:8081", "127.0.0.1.evil.example:8081"),
         ] {
@@ -511,7 +515,7 @@ mod tests {
             assert!(allowed(Some(origin), host, &["https://good.example", origin]), "{origin}");
             assert!(allowed(Some(origin), host, &["*"]), "{origin}");
         }
-        // As nats-server's `same_origin`: the name may be any, and a list must have it, too.
+        // nats-server's `same_origin`: any equal name is allowed, unless there is a list without it.
         let same = |origin: &str, host: &str, list: &[&str]| asked(Some(origin), host, &web(list, true));
         assert!(same("http://shop.example", "shop.example:80", &[]));
         assert!(same("http://shop.example:8081", "Shop.Example:8081", &["http://shop.example:8081"]));

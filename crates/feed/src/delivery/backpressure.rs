@@ -1,38 +1,41 @@
-//! What happens when a consumer takes less than it is sent.
+//! Backpressure: consumers that read more slowly than messages arrive slow their producers down, and are cut
+//! off in the end.
 //!
 //! ```text
-//!   bytes waiting for the consumer
-//!   0 ── 1/16: noted ───────── low mark 11/16 ─────── high mark ¾ ───────── max_pending
+//!   bytes of the consumer's backlog
+//!   0 ── 1/16: noted ─────── low watermark 11/16 ──── high watermark ¾ ──── max_pending
 //!        │                         │                       │                    └─ cut off at once
 //!        │                         │                       └─ producers with a sixteenth of it or more are held: 20 ms at a time …
 //!        │                         └─ … until this is reached again; or, after producer_hold_max, the consumer is cut off
 //!        └─ from here on the server notes which producer puts in how much (`contributions`), and what the consumer takes
 //! ```
 //!
-//! *A hold* pauses a producer's reads for [`HOLD`], or for a part of it: a producer that put in less than half of what
-//! the largest one did is held for its proportion of that time and then let go; one with less than a sixteenth of the
-//! backlog is never held. A hold goes on for another [`HOLD`] only for what the consumer took meanwhile: a second of
-//! holds costs a sixteenth of `max_pending`, so that by default a consumer that takes 4 MiB in a second slows those
-//! producers down to what it takes, and loses nothing. One that takes nothing has held the producers
-//! that filled its backlog for [`HOLD`], once, and nobody else; and that as long as its address has a free hold left
-//! (`free_holds`), so that who reconnects again and again holds nobody. What a connection took since its last backlog counts
-//! for the next one.
+//! *A hold* pauses a producer's reads for [`HOLD`], or for a part of it. A producer that put in less than
+//! half as much as the largest one is held for its proportion of that time. A producer with less than a
+//! sixteenth of the backlog is never held. A hold is extended by another [`HOLD`] only if the consumer has
+//! paid for it by reading: a second of holds costs a sixteenth of `max_pending`. So by default a consumer
+//! that reads 4 MiB in a second slows its producers down to that rate, and loses nothing. A consumer that
+//! reads nothing holds the producers that filled its backlog once, for [`HOLD`], and only while its address
+//! has a free hold left (`free_holds`); so a client that reconnects again and again holds nobody. The bytes
+//! that a connection read since its last backlog count for the next one.
 //!
-//! What a client makes the server say to itself (`PONG`, `+OK`, `-ERR`, 503) counts towards the same bound. Above a
-//! sixteenth of it the client's own reads are paused, so that who pipelines and reads late is slowed and not cut; one
-//! operation's answers may go beyond the mark, and a run of messages that are refused one by one beyond the bound: then
-//! it is cut.
+//! Answers to the client's own operations (`PONG`, `+OK`, `-ERR`, 503) count towards the same bound. Above a
+//! sixteenth of it the client's own reads are paused, so that a client that pipelines and reads late is
+//! slowed and not cut off. The answers to one operation may exceed this watermark. A run of messages that are
+//! refused one by one may exceed even `max_pending`; then the client is cut off.
 //!
-//! *`write_deadline`.* Each period of that length, a client must take what waited for it when the period began, but not
-//! more than a sixteenth of `max_pending`; then the next period begins. So taking a little now and then does not help:
-//! with the defaults it is all, or 4 MiB in ten seconds. nats-server asks for all that waited when a write began (up to
-//! `max_pending`, within the deadline), which a consumer that lives but is slow may fail.
+//! *`write_deadline`.* In each period of that length a client must read the backlog that it had when the
+//! period began, up to a sixteenth of `max_pending`; then the next period begins. So reading a little now and
+//! then is not enough: with the defaults it must read everything, or 4 MiB in ten seconds. nats-server
+//! demands everything that waited when a write began (up to `max_pending`, within the deadline), which a live
+//! but slow consumer may fail.
 //!
-//! *In sum.* `max_pending_total` bounds what waits for all clients (`share`). While half of it is used, marks are those
-//! of a sixteenth of `max_pending`, so that many consumers that live are slowed down before one is cut off.
+//! *In total.* `max_pending_total` bounds the backlogs of all clients together (`share`). While half of it is
+//! used, the watermarks are those for a sixteenth of `max_pending`, so that many live consumers are slowed
+//! down before one is cut off.
 //!
-//! A producer on another core is held by a word across (`across`): between the consumer's passing of the mark and the
-//! word's arrival there may come what the producer had sent by then, which the room between mark and bound takes up.
+//! A producer on another core is held by a record sent to that core (`links`). Messages that the producer
+//! sends before it arrives fit between the high watermark and the bound.
 
 use std::{rc::Rc, time::Duration};
 
@@ -44,52 +47,43 @@ use crate::{
         transaction,
     },
     counters::Counter,
-    delivery::{contributions::Contributions, outbox::Outbox, outputs::Outputs},
+    delivery::{contributions::Contributions, outbox::Outbox, outputs::Outputs, producer::Producer},
     mesh::{core::Local, links::Links},
 };
 
-/// A producer, wherever it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Producer {
-    pub(crate) core: u16,
-    pub(crate) conn: ConnId,
-    /// The connection with this number at `conn`, and no later one.
-    pub(crate) cid: u64,
-}
-
-/// The longest time for which a producer is held before the consumer must have taken something.
+/// Longest time for which a producer is held before the consumer must have read something.
 pub(crate) const HOLD: Duration = Duration::from_millis(20);
 
-/// A second of holds, for which a consumer takes a sixteenth of `max_pending`.
+/// Holds in a second, for which a consumer must read a sixteenth of `max_pending`.
 const HOLDS_A_SECOND: usize = 50;
 
-/// How much may wait for one client before what happens.
+/// Watermarks of one client's backlog.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
-    /// More never waits: whoever lets it is cut off.
+    /// Bound of the backlog; a client that exceeds it is cut off.
     pub(crate) max_pending: usize,
-    /// Above this, the server notes who puts in how much.
+    /// Watermark above which the server notes how much each producer puts in.
     pub(crate) noted: usize,
-    /// Above this, producers are held.
+    /// Watermark above which producers are held.
     pub(crate) high: usize,
-    /// Down here, they are let go.
+    /// Watermark below which producers are released.
     low: usize,
-    /// Above this in answers, nothing is read from the client that they are for.
+    /// Watermark of answers above which the client's reads are paused.
     pub(crate) answers: usize,
-    /// So much must be taken within a write deadline, if so much waits; within `producer_hold_max`, if producers are
-    /// to be held for so long.
+    /// Bytes that must be read within a write deadline, if the backlog is as large; and within
+    /// `producer_hold_max`, if producers are to be held for that long.
     due: usize,
-    /// What a consumer must take for another [`HOLD`].
+    /// Bytes that a consumer must read for another [`HOLD`].
     hold_price: usize,
-    /// Much waits for all clients together: `noted`, `high` and `low` are lower than they would be.
+    /// All backlogs together are large, so `noted`, `high` and `low` are lowered.
     is_crowded: bool,
 }
 
-/// What the marks are lowered to then.
+/// Divisor of the watermarks while all backlogs together are large.
 const CROWDED_SHARE: usize = 16;
 
 impl Marks {
-    /// Has producers wait earlier while much waits for all clients together.
+    /// Lowers the watermarks while all backlogs together are large, so that producers wait earlier.
     #[inline]
     pub(crate) fn crowd(&mut self, is_crowded: bool) {
         if is_crowded != self.is_crowded {
@@ -99,7 +93,7 @@ impl Marks {
         }
     }
 
-    /// The marks for these settings.
+    /// Computes the watermarks for `max_pending`.
     pub(crate) fn of(max_pending: usize) -> Self {
         let sixteenth = max_pending / 16;
         Self {
@@ -109,32 +103,33 @@ impl Marks {
             low: sixteenth * 11,
             answers: sixteenth,
             due: sixteenth,
-            // A quarter less than the pace, so that a clock which ticks unevenly costs nobody a hold.
+            // A quarter less than the nominal price, so that an uneven clock costs nobody a hold.
             hold_price: (sixteenth / HOLDS_A_SECOND / 4 * 3).max(1),
             is_crowded: false,
         }
     }
 }
 
-/// What is known of a consumer for which more than the lowest mark waits.
+/// State of a consumer whose backlog is above the lowest watermark.
 #[derive(Debug)]
 pub(crate) struct ConsumerBacklog {
     contributions: Contributions,
-    /// When a producer was first held for it, since less than the low mark waited, or since it last took enough within
-    /// `producer_hold_max`; and the bytes that were written by then.
+    /// Time at which a producer was first held, and the bytes written by then. Starts anew once the backlog
+    /// is below the low watermark, or the consumer has read enough within `producer_hold_max`.
     held_since: Option<(u64, u64)>,
     holds: Vec<Hold>,
-    /// Until then producers may be held. 0: no longer than until now.
+    /// End of the window in which producers may be held. 0: no window has been opened.
     window_until_ms: u64,
-    /// What the consumer took and was not spent on holds; at most what a second of them costs.
+    /// Bytes that the consumer has read and not spent on holds; at most the price of a second of holds.
     credit: usize,
-    /// Bytes written when the credit was last reckoned.
+    /// Bytes written when the credit was last computed.
     written: u64,
-    /// The connection's first backlog, in which it has not asked its address for a free hold yet.
+    /// The connection has its first backlog, and has not used a free hold of its address yet.
     may_ask_address: bool,
 }
 
-/// The credit that a connection's last backlog left: bytes that it took and did not spend on holds, and the bytes written by then.
+/// Credit that is left of a connection's last backlog: bytes read and not spent on holds, and the bytes
+/// written by then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HoldCredit {
     credit: usize,
@@ -145,12 +140,13 @@ pub(crate) struct HoldCredit {
 #[derive(Debug)]
 struct Hold {
     producer: Producer,
-    /// `None`: as long as the consumer's window is open.
+    /// End of the hold; `None`: the end of the consumer's window.
     until_ms: Option<u64>,
 }
 
 impl ConsumerBacklog {
-    /// `left`: what the connection's last backlog left, if this is not the first.
+    /// Builds the state of a new backlog. `left`: credit from the connection's last backlog, if this is not
+    /// its first.
     fn new(written: u64, left: Option<HoldCredit>) -> Self {
         let HoldCredit { credit, written } = left.unwrap_or(HoldCredit { credit: 0, written });
         Self {
@@ -164,14 +160,15 @@ impl ConsumerBacklog {
         }
     }
 
-    /// Credits the consumer with what it took.
+    /// Credits the consumer with the bytes that it has read.
     fn reckon(&mut self, written: u64, at_most: usize) {
         let taken = usize::try_from(written - self.written).unwrap_or(usize::MAX);
         self.credit = self.credit.saturating_add(taken).min(at_most);
         self.written = written;
     }
 
-    /// Whether producers may be held now: in a window that is open, or in a new one that the consumer has paid for.
+    /// Returns whether producers may be held now: the window is open, or the consumer's credit pays for a new
+    /// one.
     fn may_hold(&mut self, price: usize, now_ms: u64) -> bool {
         if now_ms < self.window_until_ms {
             return true;
@@ -184,22 +181,23 @@ impl ConsumerBacklog {
         is_paid
     }
 
-    /// When something ends next: a hold, or the window. `None`: nobody is held.
+    /// Returns when the next hold or the window ends; `None`: no producer is held.
     fn due_ms(&self) -> Option<u64> {
         self.holds.iter().map(|hold| hold.until_ms.unwrap_or(self.window_until_ms)).min()
     }
 }
 
-/// What a client must take, and since when. Looked at now and then: a period begins with a look.
+/// Bytes that a client must read within a write deadline. Checked from time to time; a period begins with a
+/// check.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
     since_ms: u64,
-    /// Bytes written since the connection began, when enough of them are.
+    /// Bytes written since the connection began at which the client has read enough.
     until_written: u64,
 }
 
 impl Due {
-    /// Whether the time is up and the client has not taken enough.
+    /// Returns whether the period has ended and the client has not read enough.
     pub(crate) fn is_over(
         &mut self,
         outbox: &Outbox,
@@ -217,8 +215,8 @@ impl Due {
 }
 
 impl Outputs {
-    /// The consumer `id` is above the lowest mark, and `producer` has just sent it `bytes` bytes: noted, and where it is
-    /// above the high mark, too, the producer may be held.
+    /// Notes that `producer` has sent `bytes` bytes to the consumer `id`, whose backlog is above the lowest
+    /// watermark. Above the high watermark the producer may be held.
     #[cold]
     pub(crate) fn note_backlog(
         &mut self,
@@ -243,7 +241,8 @@ impl Outputs {
             self.rounds.stir();
         }
         backlog.contributions.add(producer, bytes, waits);
-        // Who writes to itself would wait for itself; the program's own messages are no connection's.
+        // A client that publishes to itself would wait for itself, and the program's own messages have no
+        // connection.
         let is_own = is_here && producer.conn == id;
         if waits <= high || is_own || producer.conn >= FOREIGN {
             return;
@@ -255,7 +254,8 @@ impl Outputs {
         backlog.reckon(written, due);
         let mut may_hold = backlog.may_hold(hold_price, now_ms);
         if !may_hold && std::mem::take(&mut backlog.may_ask_address) {
-            // Loopback is one address here, too: else each new connection from there would be another client.
+            // Loopback counts as one address here; otherwise each new connection from there would be another
+            // client.
             if self.free_holds.take(ClientKey::of(connection.address.ip()), now_ms) {
                 backlog.credit += hold_price;
                 may_hold = backlog.may_hold(hold_price, now_ms);
@@ -277,8 +277,8 @@ impl Outputs {
         }
     }
 
-    /// Lets those producers go whose time is up, and has those wait on for whose consumer has taken something. When
-    /// something ends next.
+    /// Releases producers whose hold has ended, and extends the holds whose consumer has read enough. Returns
+    /// when the next hold ends.
     pub(crate) fn end_holds(&mut self, now_ms: u64, links: &mut Links) -> Option<u64> {
         let Marks { due, hold_price, .. } = self.marks;
         let mut due_ms: Option<u64> = None;
@@ -312,7 +312,7 @@ impl Outputs {
         }
     }
 
-    /// A producer of this core is held back by one consumer more.
+    /// Adds a hold to a producer of this core.
     pub(crate) fn held(&mut self, producer: Producer) {
         if let Some(connection) = self.connections.find_mut(producer.conn).filter(|c| c.cid == producer.cid) {
             connection.holds += 1;
@@ -320,7 +320,7 @@ impl Outputs {
         }
     }
 
-    /// A producer of this core is held back by one consumer less.
+    /// Removes a hold from a producer of this core.
     pub(crate) fn let_go(&mut self, producer: Producer) {
         if let Some(connection) = self.connections.find_mut(producer.conn).filter(|c| c.cid == producer.cid) {
             connection.holds = connection.holds.saturating_sub(1);
@@ -330,7 +330,7 @@ impl Outputs {
         }
     }
 
-    /// Lets the producers of `id` go if it has caught up.
+    /// Releases the producers that are held for `id` if its backlog is small enough.
     #[inline]
     pub(crate) fn relieve(&mut self, id: ConnId, links: &mut Links) {
         if !self.over_mark.is_empty() && self.connections[id].backlog.is_some() {
@@ -352,7 +352,7 @@ impl Outputs {
         }
     }
 
-    /// Lets all producers of `id` go, and forgets who they were.
+    /// Releases all producers that are held for `id`, and drops its backlog's state.
     pub(crate) fn release_all(&mut self, id: ConnId, links: &mut Links) {
         let connection = &mut *self.connections[id];
         let Some(backlog) = connection.backlog.take() else { return };
@@ -361,7 +361,7 @@ impl Outputs {
         backlog.holds.into_iter().for_each(|hold| self.release(hold.producer, links));
     }
 
-    /// Whether a client that was not read from for the answers that wait for it may be read from again.
+    /// Returns whether a client whose reads were paused for its unread answers may be read from again.
     #[cold]
     pub(crate) fn has_taken_answers(&mut self, id: ConnId) -> bool {
         let connection = &mut self.connections[id];
@@ -369,8 +369,8 @@ impl Outputs {
         !connection.is_held_for_answers
     }
 
-    /// A consumer for which producers were held, and that has neither come down to the low mark in time nor taken a
-    /// sixteenth of `max_pending`.
+    /// Returns a consumer that has held producers for too long: its backlog has neither fallen to the low
+    /// watermark in time, nor has it read a sixteenth of `max_pending`.
     pub(crate) fn held_too_long(&mut self, at_most: Duration, now_ms: u64) -> Option<ConnId> {
         let due = self.marks.due as u64;
         let Self { over_mark, connections, .. } = self;
@@ -394,14 +394,14 @@ impl Outputs {
         })
     }
 
-    /// Whether a client has not taken within its time what it must.
+    /// Returns whether a client has missed its write deadline.
     pub(crate) fn is_overdue(&mut self, id: ConnId, write_deadline: Duration, now_ms: u64) -> bool {
         let Connection { due, outbox, .. } = &mut *self.connections[id];
         due.is_over(outbox, self.marks.due, write_deadline, now_ms)
     }
 
-    /// Cuts a consumer off, and says so to the operator, as far as strangers may make us write. `subject`: one that it
-    /// subscribes to.
+    /// Cuts a consumer off and logs it, within the rate limit of the log. `subject`: one that it subscribes
+    /// to.
     #[cold]
     pub(crate) fn cut_slow(&mut self, id: ConnId, why: CloseReason, subject: &str) {
         let connection = &self.connections[id];
@@ -421,7 +421,7 @@ impl Outputs {
 }
 
 impl Local {
-    /// Ends holds when their time is up, for ever; sleeps while nobody is held.
+    /// Ends holds when their time is up, forever; sleeps while no producer is held.
     pub(crate) async fn attend_holds(self: Rc<Self>) {
         let begun = Rc::clone(&self.core.borrow().outputs.hold_begun);
         loop {
@@ -434,7 +434,7 @@ impl Local {
             };
             match due_in {
                 None => begun.notified().await,
-                // One that began meanwhile may end earlier.
+                // A hold that begins meanwhile may end earlier.
                 Some(due_in) => _ = tokio::time::timeout(due_in, begun.notified()).await,
             }
         }
@@ -449,7 +449,8 @@ mod tests {
     const MAX_PENDING: usize = 16_000;
     const DEADLINE_S: u64 = 10;
 
-    /// What is appended and taken in each of some rounds of nine seconds; whether the client is cut in one of them.
+    /// Runs rounds of nine seconds, in each of which bytes are appended and read. Returns whether the client
+    /// is cut off.
     fn is_cut(rounds: &[(usize, usize)]) -> bool {
         let (mut outbox, mut chunks, mut due) = (Outbox::default(), Chunks::default(), Due::default());
         (1..).zip(rounds).any(|(round, &(append, take))| {

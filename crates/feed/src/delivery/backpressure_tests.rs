@@ -1,4 +1,5 @@
-//! Whom a slow consumer slows down, and for how long: by a clock of the test's own, on a core without sockets.
+//! Tests of the producers that a slow consumer holds, and for how long: with a simulated clock, on a core
+//! without sockets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -14,12 +15,12 @@ use crate::{
 };
 
 const HELLO: &[u8] = b"CONNECT {\"verbose\":false,\"pedantic\":false}\r\n";
-/// The pace at which a consumer loses nothing: 4 MiB in a second.
+/// Rate at which a consumer loses nothing: 4 MiB in a second.
 const PACE_A_MS: usize = (4 << 20) / 1000 + 1;
-/// What a flooding producer sends in a millisecond, if it may.
+/// Bytes that a flooding producer sends in a millisecond while it is not held.
 const FLOOD_A_MS: usize = 512 << 10;
 
-/// A core with a consumer of everything, and producers.
+/// A core with producers, and a consumer of all their messages.
 struct Scene {
     local: Rc<Local>,
     consumer: ConnId,
@@ -29,7 +30,7 @@ struct Scene {
 
 struct Producing {
     id: ConnId,
-    /// Bytes in each millisecond, in messages of so many.
+    /// Bytes sent in each millisecond.
     bytes: usize,
     message: Vec<u8>,
     sent: usize,
@@ -44,7 +45,7 @@ fn enter(core: &mut Core) -> ConnId {
 }
 
 impl Scene {
-    /// Producers by bytes a millisecond and bytes a message.
+    /// Builds a scene with producers of this many bytes in a millisecond and in a message.
     fn new(producers: &[(usize, usize)]) -> Self {
         let local = cores(1).remove(0);
         let (consumer, producers) = {
@@ -63,7 +64,8 @@ impl Scene {
         Self { local, consumer, producers, now_ms: 1_000_000 }
     }
 
-    /// A millisecond in which the consumer takes so many bytes; whether it is still there.
+    /// Simulates a millisecond in which the consumer reads this many bytes. Returns whether it is still
+    /// connected.
     fn step(&mut self, take: usize) -> bool {
         let core = &mut *self.local.core.borrow_mut();
         self.now_ms += 1;
@@ -97,7 +99,8 @@ impl Scene {
     }
 }
 
-/// A consumer that takes nothing holds who filled its backlog for one hold, and never who put little into it.
+/// A consumer that reads nothing holds the producer that filled its backlog once, and never one that put in
+/// little.
 #[test]
 fn a_stuck_consumer_holds_its_flooder_once() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096), (100, 100), (FLOOD_A_MS / 20, 4096)]);
@@ -111,7 +114,8 @@ fn a_stuck_consumer_holds_its_flooder_once() {
     assert_eq!(held[1..], [0, 0], "under a sixteenth");
 }
 
-/// A consumer that never takes anything reconnects thirty times: its address has a few free holds, not each connection.
+/// A consumer that never reads reconnects thirty times: the few free holds belong to its address, not to each
+/// connection.
 #[test]
 fn consumers_that_reconnect_hold_nobody() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);
@@ -127,7 +131,7 @@ fn consumers_that_reconnect_hold_nobody() {
     assert!(held_ms <= 5 * HOLD.as_millis() as u64, "{held_ms} ms");
 }
 
-/// Where the address has no free hold left, a new consumer that takes what it gets loses nothing.
+/// A new consumer whose address has no free hold left loses nothing if it reads.
 #[test]
 fn a_new_consumer_pays_by_taking() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);
@@ -136,7 +140,7 @@ fn a_new_consumer_pays_by_taking() {
     for ms in 1..3_000 {
         assert!(scene.step(PACE_A_MS), "cut after {ms} ms");
     }
-    // Caught up with all, and behind again: what it took meanwhile pays.
+    // The consumer has caught up and falls behind again: the bytes that it read meanwhile pay for holds.
     while scene.waits() > 0 {
         scene.producers[0].bytes = 0;
         assert!(scene.step(8 << 20));
@@ -147,7 +151,8 @@ fn a_new_consumer_pays_by_taking() {
     assert!(scene.producers[0].held_ms >= held_ms + HOLD.as_millis() as u64, "nobody was held");
 }
 
-/// Six simulated seconds in which producers would send a hundred times as much.
+/// A consumer at the nominal rate loses nothing in six simulated seconds, although producers would send a
+/// hundred times as much.
 #[test]
 fn a_consumer_at_its_pace_loses_nothing() {
     for (flooders, size, burst_ms) in
@@ -164,7 +169,8 @@ fn a_consumer_at_its_pace_loses_nothing() {
     }
 }
 
-/// A producer with an eighth of the flow is held for less than the one with the rest, and sends most of what it has.
+/// A producer with an eighth of the traffic is held for less time than the one with the rest, and sends most
+/// of its messages.
 #[test]
 fn a_hold_is_in_proportion() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096), (1024, 1024)]);
@@ -177,7 +183,8 @@ fn a_hold_is_in_proportion() {
     assert!(small.sent > steps * 1024 / 2, "{} bytes in {} ms of holds", small.sent, small.held_ms);
 }
 
-/// What a consumer takes pays for holds: one that takes a tenth of the pace is let go by its producers, and cut.
+/// A consumer pays for holds by reading: one that reads at a tenth of the nominal rate soon holds nobody, and
+/// is cut off.
 #[test]
 fn a_trickle_does_not_pay_for_holds() {
     let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);

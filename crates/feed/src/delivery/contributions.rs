@@ -1,22 +1,23 @@
-//! Which producers put how much into one consumer's backlog.
+//! Table of the producers that filled one consumer's backlog, with the bytes of each.
 //!
-//! The table is a *space-saving* sketch (Metwally et al. 2005): it has [`ENTRIES_MAX`] rows, whatever number of producers
-//! there are. A producer that takes over a row inherits its count as an error, so that `bytes - error` is never more than
-//! what the producer really put in: nobody is held for somebody else's bytes. Counts are halved when twice the backlog was
-//! put in, so that what was taken long ago counts little.
+//! The table is a *space-saving* sketch (Metwally et al. 2005) of at most [`ENTRIES_MAX`] rows, for any
+//! number of producers. A producer that takes over a row inherits its count as an error, so that `bytes -
+//! error` never exceeds the bytes that the producer really put in: nobody is held for another producer's
+//! bytes. Counts are halved once twice the backlog has been put in, so that bytes that were read long ago
+//! count little.
 
-use crate::delivery::backpressure::Producer;
+use crate::delivery::producer::Producer;
 
-/// Rows: a producer with more than a thirty-second of the bytes is always in the table.
+/// Rows of the table: a producer with more than a thirty-second of the bytes always has one.
 const ENTRIES_MAX: usize = 32;
-/// A producer with a smaller part of the backlog than one in so many is never held for it.
+/// Divisor of the backlog: a producer with a smaller part is never held for it.
 pub(crate) const HELD_FROM: u64 = 16;
 
-/// Who filled a backlog.
+/// Producers that filled a backlog.
 #[derive(Debug, Default)]
 pub(crate) struct Contributions {
     entries: Vec<Entry>,
-    /// Bytes that all producers put in.
+    /// Bytes of all producers, halved together with the rows.
     total: u64,
 }
 
@@ -33,17 +34,17 @@ impl Entry {
     }
 }
 
-/// A producer's part in a backlog.
+/// A producer's part of a backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// What the producer put in.
+    /// Bytes that the producer put in.
     pub(crate) bytes: u64,
-    /// What the producer that put in most has.
+    /// Bytes of the producer that put in most.
     pub(crate) largest: u64,
 }
 
 impl Contributions {
-    /// Notes that a producer put bytes into a backlog that is `backlog` bytes long now.
+    /// Notes that a producer put bytes into a backlog, which now has `backlog` bytes.
     pub(crate) fn add(&mut self, producer: Producer, bytes: usize, backlog: usize) {
         let bytes = bytes as u64;
         self.total += bytes;
@@ -57,14 +58,14 @@ impl Contributions {
         if self.total > 2 * backlog as u64 {
             self.total /= 2;
             for entry in &mut self.entries {
-                // Rounded so that the certain part does not grow.
+                // The error is rounded up, so that the certain part does not grow.
                 entry.bytes /= 2;
                 entry.error = entry.error.div_ceil(2).min(entry.bytes);
             }
         }
     }
 
-    /// The part of a producer that may be held; `None` where it is less than a sixteenth.
+    /// Returns the part of a producer that may be held; `None` if it is less than a sixteenth.
     pub(crate) fn part_of(&self, producer: Producer) -> Option<Part> {
         let bytes = self.entries.iter().find(|entry| entry.producer == producer)?.certain();
         if bytes == 0 || bytes.saturating_mul(HELD_FROM) < self.total {
@@ -99,7 +100,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against exact counts: nobody is charged with more than was put in, and who put in much is in the table.
+        /// Comparison with exact counts: no producer is charged more than it put in, and large producers are
+        /// in the table.
         #[test]
         fn never_more_than_was_put_in(puts in prop::collection::vec((0_u64..80, 1_usize..5000), 1..500)) {
             let (mut contributions, mut exact, mut total) = (Contributions::default(), BTreeMap::new(), 0);
@@ -112,7 +114,7 @@ mod tests {
             for (number, bytes) in exact {
                 let part = contributions.part_of(producer(number));
                 prop_assert!(part.is_none_or(|part| part.bytes <= bytes && bytes * HELD_FROM >= total));
-                // An error is at most a thirty-second of all.
+                // The error is at most a thirty-second of the total.
                 prop_assert!(part.is_some() || bytes * 32 < total * 3, "{bytes} of {total}");
             }
         }

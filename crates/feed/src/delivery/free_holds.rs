@@ -1,8 +1,8 @@
-//! Holds that cost a consumer nothing, by its address.
+//! Free holds of a consumer's address.
 //!
-//! A consumer pays for holds with what it takes (`backpressure`). One that falls behind for the first time may not have taken
-//! anything since: its first hold is free, [`AT_ONCE`] times for all connections of an address, and once more every
-//! [`EVERY_MS`].
+//! A consumer pays for holds by reading (`backpressure`). At its first backlog it may not have read anything
+//! yet, so the first hold is free. All connections of an address together have [`AT_ONCE`] free holds, and
+//! get another one every [`EVERY_MS`].
 
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use engine::accounts::ClientKey;
 
 /// Free holds that an address may use at once.
 const AT_ONCE: u64 = 4;
-/// The time until an address has another one.
+/// Time until an address gets another free hold.
 const EVERY_MS: u64 = 5_000;
-/// Addresses that have used some. While there are as many, no other address has a free one.
+/// Addresses that are remembered. While the table is full, no other address has a free hold.
 const ADDRESSES_MAX: usize = 1024;
 
-/// Which addresses have used free holds of a core.
+/// Addresses that have used free holds on a core.
 #[derive(Debug, Default)]
 pub(crate) struct FreeHolds {
-    /// When all of an address' free holds are there again.
+    /// Time at which an address has all of its free holds again.
     whole_at_ms: HashMap<ClientKey, u64>,
 }
 
 impl FreeHolds {
-    /// Uses a free hold of an address; whether it has one.
+    /// Uses a free hold of an address. Returns whether it had one.
     pub(crate) fn take(&mut self, address: ClientKey, now_ms: u64) -> bool {
         let whole_at_ms = self.whole_at_ms.get(&address).copied().unwrap_or(0).max(now_ms);
         if whole_at_ms + EVERY_MS > now_ms + AT_ONCE * EVERY_MS {

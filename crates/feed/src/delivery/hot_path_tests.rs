@@ -1,4 +1,4 @@
-//! A steady relay allocates nothing: counted on the loop's own thread, over real sockets.
+//! Test that a steady relay allocates nothing: counted on the loop's own thread, over real sockets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -24,30 +24,30 @@ use allocations::{Allocations, CountingAllocator, Counts};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 
-/// Who it is counts only where there are users.
+/// Returns a CONNECT with a user, which matters only where users are configured.
 fn hello(user: &str) -> String {
     format!(
         "CONNECT {{\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\
          \"user\":\"{user}\",\"pass\":\"x\"}}\r\n"
     )
 }
-/// Messages before anything is counted: chunks, lists and remembered subjects come into being.
+/// Messages before the counting starts: they create chunks, lists and cached subjects.
 const WARM_UP: usize = 20_000;
 const MESSAGES: usize = 40_000;
 
 struct Case {
     name: &'static str,
-    /// How many cores; consumers and producer are spread over them.
+    /// Cores, over which the consumers and the producer are spread.
     cores: usize,
-    /// What each consumer says.
+    /// Operations that each consumer sends.
     consumers: Vec<&'static str>,
-    /// What the producer says, again and again.
+    /// Operations that the producer repeats.
     messages: Vec<String>,
-    /// Messages that each consumer gets of one round of `messages`, in all.
+    /// Messages that all consumers together get from one round of `messages`.
     delivered: usize,
-    /// Subjects are mapped: `m.X` to `a.X`, or to `c.X` every other time.
+    /// Subjects are mapped: `m.X` to `a.X` or, every other time, to `c.X`.
     is_mapped: bool,
-    /// What the producer's account has, the consumers' takes under `p`.
+    /// The consumers' account imports the producer's subjects under `p`.
     is_imported: bool,
 }
 
@@ -164,9 +164,9 @@ async fn measure(case: &Case, allocations: &mut Allocations) -> Counts {
         locals.iter().map(|local| tokio::task::spawn_local(Rc::clone(local).attend_inbox())).collect();
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    // A `Notify` is the one signal whose receipt neither allocates nor frees.
+    // Receiving from a `Notify` neither allocates nor frees, unlike any other signal.
     let told = Arc::new(tokio::sync::Notify::new());
-    // Bounded: its slots are there before anything is counted.
+    // The channel is bounded, so its slots are allocated before the counting starts.
     let (go, told_to_go) = mpsc::sync_channel::<()>(2);
     let load = {
         let (tell, consumers) = (Arc::clone(&told), case.consumers.clone());
@@ -197,7 +197,7 @@ async fn measure(case: &Case, allocations: &mut Allocations) -> Counts {
     counts
 }
 
-/// The clients' side, on a thread of its own.
+/// Runs the clients, on a thread of their own.
 fn drive(
     address: SocketAddr,
     consumers: &[&str],
@@ -229,7 +229,7 @@ fn drive(
     let mut relay = |messages: usize| {
         let until = sent + messages;
         while sent < until {
-            // Always the same, and cut where it falls: reads end within messages.
+            // The bytes repeat, and reads cut them anywhere, so they end within messages.
             let batch = round.repeat(50);
             producer.write_all(batch.as_bytes()).expect("sent");
             sent += 50 * in_round;

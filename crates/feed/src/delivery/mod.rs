@@ -1,4 +1,4 @@
-//! A message on its way: publishing, what waits for each client, backpressure.
+//! Delivery of messages: publishing, backlogs of clients, backpressure.
 
 pub(crate) mod backpressure;
 #[cfg(test)]
@@ -10,7 +10,9 @@ pub(crate) mod free_holds;
 pub(crate) mod hot_path_tests;
 pub(crate) mod outbox;
 pub(crate) mod outputs;
+pub(crate) mod producer;
 pub(crate) mod publish;
 pub(crate) mod publisher;
+pub(crate) mod run;
 pub(crate) mod victims;
 pub(crate) mod work;

@@ -1,29 +1,29 @@
-//! What waits to be written to one consumer.
+//! Backlog of one consumer: the bytes that are to be written to it.
 //!
 //! ```text
 //!   append ──▶ [chunk][chunk][chunk▒▒  ] ──▶ one write a chunk ──▶ socket
 //!                 ▲ sent                         │
-//!                 └────────── Chunks of the core ◀┘ (a consumer that has taken all holds none)
+//!                 └────────── Chunks of the core ◀┘ (a consumer without a backlog holds none)
 //! ```
 //!
-//! Chunks belong to the core and go round: a consumer borrows one when there is something for it, and gives it back
-//! when it is written, so that the next consumer's bytes go into the chunk that is still in the processor's cache. In
-//! steady state nothing is allocated, and a connection that waits holds no buffer.
+//! Chunks belong to the core and are reused: a consumer borrows one when there is something for it, and
+//! returns it once it is written, so that the next consumer's bytes go into a chunk that is still in the
+//! processor's cache. In steady state nothing is allocated, and an idle connection holds no buffer.
 
 use std::collections::VecDeque;
 
-/// Bytes of a chunk. One write takes at most so many.
+/// Bytes of a chunk, and so the most that one write takes.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 /// Spare chunks that a core keeps.
 const SPARE_CHUNKS_MAX: usize = 256;
-/// Those of them that stay when memory is given back.
+/// Spare chunks that stay when memory is freed.
 const SPARE_CHUNKS_MIN: usize = 8;
 
 /// A core's spare chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     spare: Vec<Vec<u8>>,
-    /// Bytes of those that are lent, whether they are full or not.
+    /// Capacity of the chunks that are lent, full or not.
     lent: usize,
 }
 
@@ -35,18 +35,18 @@ impl Chunks {
         chunk
     }
 
-    /// Memory that is lent to outputs.
+    /// Returns the memory that is lent to outputs.
     #[inline]
     pub(crate) fn lent(&self) -> usize {
         self.lent
     }
 
-    /// Gives up the spare ones, but for a few.
+    /// Frees the spare chunks except for a few.
     pub(crate) fn give_up(&mut self) {
         self.spare.truncate(SPARE_CHUNKS_MIN);
     }
 
-    /// How many are here.
+    /// Returns the number of spare chunks.
     #[cfg(test)]
     pub(crate) fn spare(&self) -> usize {
         self.spare.len()
@@ -61,31 +61,32 @@ impl Chunks {
     }
 }
 
-/// What waits for one consumer.
+/// Backlog of one consumer.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     chunks: VecDeque<Vec<u8>>,
-    /// Bytes of the first chunk that are written already.
+    /// Bytes of the first chunk that are already written.
     sent: usize,
-    /// Bytes that wait, in all.
+    /// Bytes of the backlog.
     bytes: usize,
-    /// Bytes that were written, ever.
+    /// Bytes written since the connection began.
     written: u64,
-    /// Bytes that were thrown away, ever.
+    /// Bytes discarded since the connection began.
     thrown_away: u64,
-    /// Bytes of answers among those that wait, at most, while less than `answered_to` is written; then none.
+    /// Upper bound of the answers' bytes in the backlog, until `answered_to` bytes are written; then there
+    /// are none.
     answers: usize,
     answered_to: u64,
 }
 
 impl Outbox {
-    /// Bytes that wait.
+    /// Returns the bytes of the backlog.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Memory that holds them.
+    /// Returns the memory of the backlog.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.chunks.iter().map(Vec::capacity).sum()
     }
@@ -95,31 +96,31 @@ impl Outbox {
         self.bytes == 0
     }
 
-    /// Bytes that were written, ever.
+    /// Returns the bytes written since the connection began.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written
     }
 
-    /// How many of the bytes that wait are answers to the client's own operations, at most: other bytes that were
-    /// appended before them and between them count as written first.
+    /// Returns an upper bound of the bytes in the backlog that answer the client's own operations. Other
+    /// bytes that were appended before and between them count as written first.
     pub(crate) fn answer_bytes(&self) -> usize {
         if self.written < self.answered_to { self.answers.min(self.bytes) } else { 0 }
     }
 
-    /// Whether `bytes` more fit without another chunk.
+    /// Returns whether `bytes` more fit without another chunk.
     #[inline]
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.chunks.back().is_some_and(|chunk| chunk.capacity() - chunk.len() >= bytes)
     }
 
-    /// The chunk to append `bytes` bytes to, a chunk's worth at most; the caller appends exactly so many.
+    /// Returns the chunk to which the caller must append exactly `bytes` bytes, at most a chunk's capacity.
     #[inline(always)]
     fn chunk(&mut self, chunks: &mut Chunks, bytes: usize) -> &mut Vec<u8> {
         self.chunk_for(chunks, bytes, 1).0
     }
 
-    /// The chunk to append up to `count` pieces of `bytes` bytes to, each a chunk's worth at most, and how many of them the
-    /// chunk has room for: one at least. The caller appends exactly so many.
+    /// Returns the chunk to which the caller must append up to `count` pieces of `bytes` bytes, each at most
+    /// a chunk's capacity, and how many pieces fit: at least one. The caller appends exactly that many.
     #[inline(always)]
     pub(crate) fn chunk_for(
         &mut self,
@@ -131,7 +132,7 @@ impl Outbox {
             self.chunks.push_back(chunks.take());
         }
         let Some(chunk) = self.chunks.back_mut() else { unreachable!("a chunk was added") };
-        // A division takes as long as the rest of a single message's way.
+        // A division would double the cost of delivering a single message.
         let fitting = if count == 1 { 1 } else { ((chunk.capacity() - chunk.len()) / bytes).min(count) };
         self.bytes += fitting * bytes;
         (chunk, fitting)
@@ -147,20 +148,20 @@ impl Outbox {
         }
     }
 
-    /// Notes that so many bytes were written that never waited; nothing waits now.
+    /// Notes that bytes were written directly while the backlog was empty.
     pub(crate) fn passed_by(&mut self, bytes: usize) {
         debug_assert!(self.is_empty(), "what waits is written first");
         self.written += bytes as u64;
     }
 
-    /// Appends an answer to what the client itself said.
+    /// Appends an answer to one of the client's own operations.
     pub(crate) fn append_answer(&mut self, chunks: &mut Chunks, bytes: &[u8]) {
         self.answers = self.answer_bytes() + bytes.len();
         self.append(chunks, bytes);
         self.answered_to = self.written + self.bytes as u64;
     }
 
-    /// What can be written next; empty if nothing waits.
+    /// Returns the bytes to be written next; empty if the backlog is.
     pub(crate) fn front(&self) -> &[u8] {
         self.chunks.front().map_or(&[], |chunk| &chunk[self.sent..])
     }
@@ -180,7 +181,7 @@ impl Outbox {
         }
     }
 
-    /// Throws away what waits.
+    /// Discards the backlog.
     pub(crate) fn clear(&mut self, chunks: &mut Chunks) {
         self.chunks.drain(..).for_each(|chunk| chunks.give_back(chunk));
         self.sent = 0;
@@ -189,7 +190,7 @@ impl Outbox {
         self.answers = 0;
     }
 
-    /// Bytes that were appended and have never been written.
+    /// Returns the bytes that were appended and never written.
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.thrown_away + self.bytes as u64
     }
@@ -202,8 +203,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is appended and however little is written at a time: the same bytes in the same order, and the
-        /// last one gives the last chunk back.
+        /// Bytes come out in the order in which they were appended, for writes of any length, and the last
+        /// write returns the last chunk.
         #[test]
         fn a_queue_of_bytes(
             steps in prop::collection::vec((0_usize..90_000, 1_usize..90_000), 1..30),
@@ -235,7 +236,8 @@ mod tests {
             prop_assert_eq!(chunks.lent(), 0);
         }
 
-        /// Pieces of one size, as many at a time as a chunk has room for: the same bytes in the same order, over full chunks.
+        /// Pieces of one size, appended as many at a time as fit into a chunk, come out in order and fill the
+        /// chunks.
         #[test]
         fn pieces_fill_chunks_one_after_another(bytes in 1_usize..20_000, count in 1_usize..2_000, before in 0_usize..90_000) {
             let count = count.min(1 + 400_000 / bytes);
@@ -263,8 +265,8 @@ mod tests {
             prop_assert!(got == expected);
         }
 
-        /// Against a list of who appended what: never fewer bytes of answers than wait, never more than wait in all,
-        /// and none once the last of them is written.
+        /// Comparison with a list that marks each byte: the count of answer bytes is never below the true
+        /// one, never above the backlog, and zero once the last answer is written.
         #[test]
         fn answers_are_counted(steps in prop::collection::vec((any::<bool>(), 1_usize..5000, 1_usize..9000), 1..40)) {
             let (mut outbox, mut chunks) = (Outbox::default(), Chunks::default());

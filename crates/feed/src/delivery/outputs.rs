@@ -1,13 +1,13 @@
-//! Who is connected, and what waits for each: the second of a core's three parts (`core` draws them).
+//! Connections of a core and their backlogs: the second of a core's three parts (drawn in `core`).
 //!
 //! ```text
 //!   put (a message) ─┐
 //!   say (an answer) ─┴─▶ outbox of a connection ─▶ at the end of the turn: one write ─▶ socket, or its own task
-//!                            │ chunks, lent and given back
-//!                            └ marks: too much waits ─▶ `backpressure`
+//!                            │ chunks, lent and returned
+//!                            └ watermarks: the backlog is too large ─▶ `backpressure`
 //! ```
 //!
-//! Nothing here knows who wants what. What must be told to producers on other cores is given to the links.
+//! This module knows nothing of subscriptions. Messages to producers on other cores are passed to the links.
 
 use std::{cell::Cell, rc::Rc};
 
@@ -23,60 +23,58 @@ use crate::{
     },
     counters::Counter,
     delivery::{
-        backpressure::{Marks, Producer},
-        free_holds::FreeHolds,
-        outbox::Chunks,
-        publish::Run,
+        backpressure::Marks, free_holds::FreeHolds, outbox::Chunks, producer::Producer, run::Run,
         victims::OPERATION_HELD_MIN,
     },
     mesh::links::Links,
     routing::slab::Slab,
 };
 
-/// A message of so many bytes is written by itself, with no copy of it made unless the socket is full; a shorter one
-/// is cheaper copied, and written together with others.
+/// Length from which a message is written by itself, and copied only if the socket is full. A shorter message
+/// is cheaper to copy, and is written together with others.
 const LENT_BYTES_MIN: usize = 16 * 1024;
 
-/// The clients of a core.
+/// Connections of a core.
 pub(crate) struct Outputs {
-    /// Which core's.
+    /// Index of the core.
     pub(crate) core: usize,
     pub(crate) connections: Slab<Box<Connection>>,
     pub(crate) chunks: Chunks,
-    /// Memory of operations that have not come whole, of all connections.
+    /// Memory of incomplete operations of all connections.
     pub(crate) unfinished_bytes: usize,
     /// Memory of requests that clients may answer (`allow_responses`), of all connections.
     pub(crate) replies_bytes: Rc<Cell<usize>>,
-    /// Those that got something in this turn.
+    /// Connections whose output got something in this turn.
     dirty: Vec<ConnId>,
-    /// Consumers that have a backlog: above the lowest mark.
+    /// Consumers whose backlog is above the lowest watermark.
     pub(crate) over_mark: Vec<ConnId>,
-    /// Holds that cost a consumer nothing.
+    /// Free holds of the consumers' addresses.
     pub(crate) free_holds: FreeHolds,
-    /// A producer was held.
+    /// Notified when a producer is held.
     pub(crate) hold_begun: Rc<Notify>,
     pub(crate) marks: Marks,
-    /// For control lines that are put together.
+    /// Buffer in which control lines are built.
     line: Vec<u8>,
-    /// When somebody looks after deadlines.
+    /// Schedule of the deadline checks.
     pub(crate) rounds: Rc<Rounds>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
-    /// Slow consumers that the log names.
+    /// Rate limit of the log lines about slow consumers.
     pub(crate) told_of_slow: LogRateLimit,
-    /// By which the log hears of all of them.
+    /// Writer of the journal records about all slow consumers.
     pub(crate) scribe: Option<Scribe>,
 }
 
-/// What became of messages for a subscriber.
+/// Result of appending messages to a subscriber's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PutOutcome {
-    /// It gets none.
+    /// The subscriber gets none.
     Nothing,
-    /// So many were appended.
+    /// This many messages were appended.
     Appended(usize),
-    /// The same, and now more waits for it than the lowest mark: [`Outputs::note_backlog`] is to be told.
+    /// This many messages were appended, and the backlog is now above the lowest watermark: the caller must
+    /// call [`Outputs::note_backlog`].
     Backlogged(usize),
-    /// There is no room below `max_pending`.
+    /// The messages do not fit below `max_pending`.
     NoRoom,
 }
 
@@ -122,7 +120,7 @@ impl Outputs {
         if connection.closing.is_some() || (is_own && !connection.echo) || count == 0 {
             return PutOutcome::Nothing;
         }
-        // The subject may be another's, and longer.
+        // The subject shown to the subscriber may be another, longer one.
         let subject = run.shown.unwrap_or(run.subject);
         let bytes_max = count * (run.stride - run.tail_at + subject.len() + subscription.sid.len() + 8);
         if connection.outbox.bytes() + bytes_max > marks.max_pending {
@@ -169,7 +167,7 @@ impl Outputs {
         }
     }
 
-    /// Appends a run to a hub's output, with the names of the queue groups there that get it.
+    /// Appends a run to a hub's output, with the names of the queue groups at the hub that get it.
     pub(crate) fn put_to_hub(&mut self, id: ConnId, queues: &[u8], run: &Run<'_>) -> PutOutcome {
         let Self { connections, chunks, dirty, line, counters, marks, .. } = self;
         let connection = &mut *connections[id];
@@ -196,7 +194,7 @@ impl Outputs {
                 line.push(b' ');
                 write::number(line, run.body_bytes - left_out);
                 line.extend_from_slice(b"\r\n");
-                // With the line end behind it.
+                // The line end after the payload is included.
                 line.extend_from_slice(&message[run.stride - 2 - run.body_bytes + left_out..]);
                 connection.outbox.append(chunks, line);
             }
@@ -213,7 +211,7 @@ impl Outputs {
         }
     }
 
-    /// Appends what a hub is told beside messages; whether there was room.
+    /// Appends operations other than messages to a hub's output. Returns whether there was room.
     pub(crate) fn tell_hub(&mut self, id: ConnId, words: &[u8]) -> bool {
         let Self { connections, chunks, dirty, marks, counters, .. } = self;
         let connection = &mut *connections[id];
@@ -231,8 +229,9 @@ impl Outputs {
         true
     }
 
-    /// Appends an answer to a connection's output, for its own task or the end of the turn to write. Answers count like
-    /// messages: who lets more wait than it may is cut off; and who lets many wait is not read from (`backpressure`).
+    /// Appends an answer to a connection's output, which its own task or the end of the turn writes. Answers
+    /// count like messages: a client whose backlog exceeds the bound is cut off, and reads from a client with
+    /// many unread answers are paused (`backpressure`).
     pub(crate) fn say(&mut self, id: ConnId, bytes: &[u8]) {
         let Self { connections, chunks, dirty, counters, marks, .. } = self;
         let connection = &mut *connections[id];
@@ -249,7 +248,7 @@ impl Outputs {
         connection.outbox.append_answer(chunks, bytes);
         mark_dirty(dirty, id, connection);
         if !connection.is_held_for_answers && connection.outbox.answer_bytes() > marks.answers {
-            // Only what the socket does not take waits.
+            // Only bytes that the socket does not accept stay in the backlog.
             counters.add(Counter::Writes, connection.flush(chunks));
             if connection.outbox.answer_bytes() > marks.answers {
                 connection.is_held_for_answers = true;
@@ -258,7 +257,7 @@ impl Outputs {
         }
     }
 
-    /// Tells a requester that nobody was there to answer.
+    /// Tells a requester that there are no responders.
     pub(crate) fn say_no_responders(&mut self, id: ConnId, reply: &[u8], sid: &[u8], subject: &[u8]) {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
@@ -267,7 +266,7 @@ impl Outputs {
         self.line = line;
     }
 
-    /// Says what is wrong, and closes if the protocol says so.
+    /// Sends a protocol error, and closes the connection if the protocol demands it.
     pub(crate) fn reject(&mut self, id: ConnId, rejection: Rejection<'_>) {
         let mut line = Vec::new();
         rejection.write(&mut line);
@@ -279,13 +278,13 @@ impl Outputs {
         }
     }
 
-    /// Ends a connection: its task does the rest.
+    /// Marks a connection as closing; its task does the rest.
     pub(crate) fn close(&mut self, id: ConnId, why: CloseReason) {
         let Self { connections, chunks, unfinished_bytes, .. } = self;
         let connection = &mut connections[id];
         if connection.closing.is_none() {
             connection.closing = Some(why);
-            // Its task lets go of it as soon as it runs.
+            // The connection's task frees the operation as soon as it runs.
             *unfinished_bytes -= std::mem::take(&mut connection.unfinished_bytes);
             if why.is_slow_consumer() || matches!(why, CloseReason::SlowProducer | CloseReason::SlowOperation)
             {
@@ -295,17 +294,17 @@ impl Outputs {
         connection.wake();
     }
 
-    /// An operation of this connection has not come whole, and takes so much memory.
+    /// Notes how much memory an incomplete operation of a connection takes.
     #[inline]
     pub(crate) fn note_unfinished(&mut self, id: ConnId, bytes: usize, now_ms: u64) {
         let connection = &mut self.connections[id];
-        // Of one that was cut it is as good as gone.
+        // A closing connection's operation is about to be freed.
         if connection.closing.is_none() {
             if connection.unfinished_bytes == 0 && bytes > 0 {
                 connection.operation_since = (now_ms, connection.received);
             }
             if connection.unfinished_bytes < OPERATION_HELD_MIN && bytes >= OPERATION_HELD_MIN {
-                // Its deadline begins.
+                // The deadline of the operation begins.
                 self.rounds.stir();
             }
             self.unfinished_bytes = self.unfinished_bytes - connection.unfinished_bytes + bytes;
@@ -313,7 +312,7 @@ impl Outputs {
         }
     }
 
-    /// Bytes of a client have come.
+    /// Notes that bytes of a client have arrived.
     #[inline]
     pub(crate) fn note_received(&mut self, id: ConnId, bytes: usize, now_ms: u64) {
         let connection = &mut self.connections[id];
@@ -321,26 +320,26 @@ impl Outputs {
         connection.received += bytes as u64;
     }
 
-    /// An operation of a client was whole, and what is behind it begins another.
+    /// Notes that an operation of a client is complete and the bytes after it begin another.
     #[inline]
     pub(crate) fn note_operation(&mut self, id: ConnId, now_ms: u64) {
         let connection = &mut self.connections[id];
         connection.operation_since = (now_ms, connection.received);
     }
 
-    /// Memory that clients make this core hold.
+    /// Returns the memory that the core holds on behalf of its clients.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.chunks.lent() + self.unfinished_bytes + self.replies_bytes.get()
     }
 
-    /// How many got something in this turn: so many writes will end it.
+    /// Returns how many connections got something in this turn, which is the number of writes at its end.
     #[inline]
     pub(crate) fn dirty(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Writes what this turn has for clients, one write each.
+    /// Writes this turn's output, with one write for each connection.
     pub(crate) fn flush(&mut self, links: &mut Links) {
         let mut writes = 0;
         while let Some(id) = self.dirty.pop() {
@@ -348,7 +347,7 @@ impl Outputs {
             connection.is_dirty = false;
             writes += connection.flush(&mut self.chunks);
             if !connection.outbox.is_empty() {
-                // Its deadline begins.
+                // The write deadline begins.
                 self.rounds.stir();
             }
             self.relieve(id, links);
@@ -358,9 +357,10 @@ impl Outputs {
         }
     }
 
-    /// A client is not read from until another core has taken what is under way to it; whether that is new.
+    /// Pauses a client's reads until another core has taken the messages on their way to it. Returns whether
+    /// they were not paused before.
     pub(crate) fn wait_for_core(&mut self, id: ConnId) -> bool {
-        // What the program publishes itself is no connection's.
+        // The program's own messages belong to no connection.
         let Some(connection) = self.connections.find_mut(id) else { return false };
         let is_new = !std::mem::replace(&mut connection.waits_for_core, true);
         if is_new {
@@ -369,7 +369,7 @@ impl Outputs {
         is_new
     }
 
-    /// The clients that waited for other cores are read from again.
+    /// Resumes reads from the clients that waited for other cores.
     pub(crate) fn resume(&mut self, ids: impl IntoIterator<Item = ConnId>) {
         for id in ids {
             if let Some(connection) = self.connections.find_mut(id) {
@@ -380,7 +380,7 @@ impl Outputs {
     }
 }
 
-/// Appends messages of a run, each as a line and what stands from `tail_at` on in it.
+/// Appends messages of a run, each as a control line and the part of the message from `tail_at` on.
 #[inline]
 fn pour(
     connection: &mut Connection,
@@ -394,7 +394,7 @@ fn pour(
     let bytes = line.len() + run.stride - tail_at;
     let mut messages = run.bytes.chunks_exact(run.stride).take(count);
     if bytes >= LENT_BYTES_MIN {
-        // Not through a chunk: a long message is written from where it lies, to each of its consumers.
+        // A long message is written to each consumer directly, without a copy into a chunk.
         messages.for_each(|message| {
             counters.add(Counter::Writes, connection.lend(chunks, line, &message[tail_at..]));
         });
@@ -412,7 +412,8 @@ fn pour(
     }
 }
 
-/// Requests of whoever has asked a client most were forgotten: it may answer them no more.
+/// Counts and logs forgotten requests of the requester that had most open; the client can no longer answer
+/// them.
 #[cold]
 fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer, forgotten: usize) {
     counters.add(Counter::RepliesForgotten, forgotten as u64);
@@ -424,7 +425,7 @@ fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer
     );
 }
 
-/// Notes that a connection's output got something in this turn.
+/// Notes that a connection's output has grown in this turn.
 #[inline]
 fn mark_dirty(dirty: &mut Vec<ConnId>, id: ConnId, connection: &mut Connection) {
     if !connection.is_dirty {

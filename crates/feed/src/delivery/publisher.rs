@@ -1,13 +1,13 @@
-//! What the program publishes itself: in this process, by nobody who connects.
+//! Publisher for the program's own messages, within the process and without a connection.
 //!
 //! ```text
 //!   Publisher ── batch of PUB operations ──▶ ring ──▶ core 0: to its subscribers, and across to the other cores'
 //! ```
-//! *Who waits:* nobody. No consumer can hold it back, because it is no connection: one that falls behind is cut off by
-//! its own bounds. *What is bounded:* batches lie in the ring of what the server says now and then, each up to
-//! [`BATCH_BYTES_MAX`]; what finds no room there comes back to the caller. Where a core is so far behind that producers
-//! would be held back for it, messages are dropped, and both the counter `feed_own_lost` and [`Publisher::lost`] say
-//! so.
+//! *Who waits:* nobody. Consumers cannot hold the publisher back, because it is no connection; a consumer
+//! that falls behind is cut off by its own bounds. *What is bounded:* batches, each up to
+//! [`BATCH_BYTES_MAX`], share the ring of the server's occasional messages; a batch that finds no room is
+//! returned to the caller. If a core is so far behind that producers would be held back for it, messages are
+//! dropped, and counted in `feed_own_lost` and by [`Publisher::lost`].
 
 use std::sync::{
     Arc, PoisonError,
@@ -26,24 +26,25 @@ use crate::{
     client::connection::ConnId,
     counters::Counter,
     delivery::{
-        backpressure::Producer,
-        publish::{Origin, Run, SuspendedDelivery},
+        producer::Producer,
+        publish::{Origin, SuspendedDelivery},
+        run::Run,
     },
     mesh::{core::Core, links::Message},
 };
 
-/// Bytes of one batch; a message may go beyond them.
+/// Bytes of a batch after which it takes no more messages; its last message may exceed them.
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a subject.
+/// Longest subject, in bytes.
 const SUBJECT_BYTES_MAX: usize = 2048;
-/// Bytes of a payload.
+/// Longest payload, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 #[expect(clippy::disallowed_types, reason = "held for a push into a ring; no client's message comes by here")]
 pub(crate) type Outside = std::sync::Mutex<mesh::Sender<Message>>;
 
-/// Publishes into the global account, on any subject, those included that nobody else may use
+/// Publisher into the global account, on any subject, including those reserved for the program
 /// ([`crate::accounts::identity::ReservedSubjects`]).
 pub struct Publisher {
     outside: Arc<Outside>,
@@ -51,7 +52,7 @@ pub struct Publisher {
     lost: Arc<AtomicU64>,
 }
 
-/// Whole PUB operations, one after the other.
+/// Consecutive complete PUB operations.
 pub(crate) struct Batch {
     operations: Vec<u8>,
     lost: Arc<AtomicU64>,
@@ -59,7 +60,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// One message of the server's own.
+    /// Builds a batch of one message of the server's own.
     pub(crate) fn of_server(account: AccountId, subject: &[u8], body: &[u8]) -> Self {
         let mut operations = Vec::with_capacity(body.len() + subject.len() + 32);
         write::publish(&mut operations, subject, b"", body);
@@ -67,7 +68,7 @@ impl Batch {
     }
 }
 
-/// The ring was full, or the feed has ended: the batch stays, for another try.
+/// The ring was full, or the feed has ended. The batch is kept for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the feed takes nothing now")]
 pub struct NotTaken;
@@ -77,10 +78,10 @@ impl Publisher {
         Self { outside, batch: Vec::new(), lost: Arc::default() }
     }
 
-    /// Puts a message into the batch. False: the batch is full, and is to be sent first.
+    /// Appends a message to the batch. Returns false if the batch is full and must be sent first.
     ///
     /// # Panics
-    /// The subject is none, or longer than 2 KiB; the payload is longer than 1 MiB.
+    /// If the subject is invalid or longer than 2 KiB, or the payload is longer than 1 MiB.
     #[must_use]
     pub fn add(&mut self, subject: &str, payload: &[u8]) -> bool {
         assert!(
@@ -98,10 +99,10 @@ impl Publisher {
         true
     }
 
-    /// Sends the batch, if there is anything in it.
+    /// Sends the batch, unless it is empty.
     ///
     /// # Errors
-    /// [`NotTaken`].
+    /// [`NotTaken`] if the ring is full or the feed has ended.
     pub fn send(&mut self) -> Result<(), NotTaken> {
         if self.batch.is_empty() {
             return Ok(());
@@ -112,7 +113,7 @@ impl Publisher {
             account: AccountId::GLOBAL,
         };
         let outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
-        // One core for all, so that they stay in order.
+        // All batches go to the same core, which keeps their order.
         match outside.send(0, Message::Publish(batch)) {
             Ok(()) => {
                 outside.flush();
@@ -126,7 +127,7 @@ impl Publisher {
         }
     }
 
-    /// Messages so far that were taken and yet not handed on.
+    /// Returns the number of messages that were accepted but dropped.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -134,7 +135,8 @@ impl Publisher {
 }
 
 impl Core {
-    /// Hands on what the program publishes itself, from `at` on; whether that was all before the turn's work was done.
+    /// Delivers a batch of the program's own messages, from `at` on. Returns whether all was done within the
+    /// turn's budget.
     pub(crate) fn publish_own(
         &mut self,
         batch: &Batch,
@@ -145,18 +147,18 @@ impl Core {
             self.publish_as_server(batch.account.0, &batch.operations);
             return true;
         }
-        // Our own words: what is beyond these is a mistake of ours, and found below.
+        // Limits for our own messages, which `add` has checked already.
         const OWN: client::Limits = client::Limits {
             control_line_bytes_max: 2 * SUBJECT_BYTES_MAX,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             headers: false,
         };
         let root = self.subjects.root_of(AccountId::GLOBAL.0);
-        // No connection has this number, so nobody is held back.
+        // No connection has this number, so no producer is held.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
         let account = AccountId::GLOBAL.0;
-        // The global account has nothing for others, and takes nothing.
+        // The global account has no exports and no imports.
         let of = Origin::of_nobody(nobody, account, root);
         let mut rest = &batch.operations[*at..];
         while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {

@@ -1,14 +1,15 @@
-//! Whose connection ends when clients together make a core hold more than it may (`max_pending_total`).
+//! Choice of the connection to close when clients together make a core hold more than allowed
+//! (`max_pending_total`).
 //!
 //! ```text
-//!   1. those that have not moved for STALLED, if there are any: they took nothing of what waits, sent nothing of what
-//!      they began                                                                      else all
+//!   1. those that have made no progress for STALLED, if there are any: they read nothing of their backlog, sent nothing of
+//!      the operation that they began                                                   otherwise all
 //!   2. of these the client that holds most, over all of its connections (an address, an IPv6 /64; on loopback one)
 //!   3. of its connections the one that holds most
 //! ```
-//! So a client that holds much and moves is safe from many that hold little and do not. *An operation* that takes more
-//! than a control line must move, too, however little all hold: within each `write_deadline` it comes to its end, or
-//! [`OPERATION_BYTES_MIN`] of it come.
+//! So a client that holds much and makes progress is safe from many that hold little and do not. *An
+//! operation* that takes more than a control line must make progress, too, however little is held in total:
+//! within each `write_deadline` it must end, or [`OPERATION_BYTES_MIN`] of it must arrive.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -19,22 +20,22 @@ use crate::{
     delivery::outputs::Outputs,
 };
 
-/// A client that has not moved for so long gives way first.
+/// Time without progress after which a client is closed before others.
 const STALLED_MS: u64 = 200;
-/// An operation for which more is held has a deadline.
+/// Held bytes of an operation above which it has a deadline.
 pub(crate) const OPERATION_HELD_MIN: usize = 8 * 1024;
-/// What must come of such an operation within each `write_deadline`.
+/// Bytes of such an operation that must arrive within each `write_deadline`.
 const OPERATION_BYTES_MIN: u64 = 64 * 1024;
 
-/// A connection that is to end.
+/// A connection chosen to be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub(crate) id: ConnId,
-    /// Most of what it holds is an operation that has not come whole.
+    /// Most of the memory that it holds is an incomplete operation.
     pub(crate) is_unfinished: bool,
 }
 
-/// What a connection holds.
+/// Memory that a connection holds.
 struct Holder {
     id: ConnId,
     client: ClientKey,
@@ -51,7 +52,7 @@ impl Holder {
             return None;
         }
         let is_unfinished = comes > waits;
-        // Whoever is not read from cannot go on with what it began.
+        // A client whose reads are paused cannot continue its operation.
         let moved_ms = match (is_unfinished, connection.is_held_for_answers) {
             (true, false) if connection.waits_for_us() => now_ms,
             (true, false) => connection.last_in_ms,
@@ -68,7 +69,7 @@ impl Holder {
 }
 
 impl Outputs {
-    /// The connection that gives way; `None`: nobody holds anything.
+    /// Chooses the connection to close; `None` if no connection holds memory.
     #[cold]
     pub(crate) fn choose_victim(&self, now_ms: u64) -> Option<Victim> {
         let mut holders: Vec<Holder> = self
@@ -87,7 +88,8 @@ impl Outputs {
         Some(Victim { id: victim.id, is_unfinished: victim.is_unfinished })
     }
 
-    /// Whether a client has begun an operation that takes memory, and does not go on with it.
+    /// Returns whether a client has begun an operation that takes memory, and does not continue it fast
+    /// enough.
     pub(crate) fn is_operation_overdue(&mut self, id: ConnId, deadline: Duration, now_ms: u64) -> bool {
         let connection = &mut *self.connections[id];
         if connection.waits_for_us() {
@@ -132,7 +134,7 @@ mod tests {
         cores(1).remove(0)
     }
 
-    /// Holders of 60 KiB each that do not move give way to one who sends 100 KiB.
+    /// Connections that hold 60 KiB each without progress are closed before one that is sending 100 KiB.
     #[test]
     fn who_moves_is_no_victim() {
         for address in [[192, 0, 2, 1], [127, 0, 0, 1]] {
@@ -149,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Where all move, the address that holds most gives way, not the largest connection.
+    /// If all make progress, the address that holds most is chosen, not the largest connection.
     #[test]
     fn an_address_is_one_holder() {
         let local = a_core();

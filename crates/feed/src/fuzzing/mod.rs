@@ -1,6 +1,5 @@
-//! What fuzz targets hold of this crate that nobody else can name: a whole session of a client, what browsers send, what
-//! is asked of monitoring. Built for tests, which
-//! replay the seeds, and by the fuzzer; in no program.
+//! Entry points for fuzz targets into private code: a whole client session, WebSocket input, and monitoring
+//! queries. Built for tests, which replay the seeds, and for the fuzzer; not part of any program.
 //!
 //! ```text
 //!   bytes ─┬─ in one piece ─▶ serve ─▶ INFO, MSG, PONG … ─┐
@@ -61,13 +60,14 @@ use naive_nats::{Naive, Op};
 pub use query::monitor_query;
 pub use websocket::websocket;
 
-/// More than a session of a few kilobytes can be answered with.
+/// Bound above the answers to any session of a few kilobytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// What a session begins with if its first byte is odd.
+/// CONNECT with which a session begins if its first byte is odd.
 const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
 
-/// Cores of one feed that lets everybody in, all on this thread: what crosses between them is counted too.
+/// Builds the cores of a feed that admits every client, all on this thread, so that traffic between them is
+/// counted too.
 #[cfg(test)]
 pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
     cores_of(count, &Authorization::default())
@@ -77,7 +77,7 @@ pub(crate) fn cores_of(count: usize, authorization: &Authorization) -> Vec<Rc<Lo
     cores_with(count, authorization, &Arc::default())
 }
 
-/// The same with hubs.
+/// Builds cores with this authorization and these hubs.
 pub(crate) fn cores_with(
     count: usize,
     authorization: &Authorization,
@@ -113,10 +113,11 @@ pub(crate) fn cores_with(
         .collect()
 }
 
-/// Subject, reply, header, payload.
+/// Subject, reply, header and payload of a message.
 type Delivered = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
-/// What a client got; of subscriptions of groups only all together, because any member may get a message.
+/// Messages and answers that a client received. Messages of queue groups are kept together, because any
+/// member may get one.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Got {
     by_sid: BTreeMap<Vec<u8>, Vec<Delivered>>,
@@ -125,9 +126,9 @@ struct Got {
     oks: usize,
 }
 
-/// A client's session: the input is whether it says hello (bit 0), and to a server that asks who it is (bit 1), eight
-/// lengths of its first pieces, and what it says. To the server that asks, `u` with the password `p` may say something
-/// about a few subjects; what becomes of that the twin does not know.
+/// Fuzzes a client's session. The input is flags (bit 0: begin with CONNECT; bit 1: the server requires
+/// credentials), eight lengths of the first pieces, and the client's bytes. If credentials are required, the
+/// user `u` with the password `p` has permissions for a few subjects; the twin does not cover those sessions.
 pub fn nats_session(bytes: &[u8]) {
     let (parameters, said) = bytes.split_at(bytes.len().min(9));
     let flags = parameters.first().copied().unwrap_or_default();
@@ -145,14 +146,16 @@ pub fn nats_session(bytes: &[u8]) {
 
     let grouped = sids_of_groups(&said);
     let whole = got(&session(&authorization, &[&said]), &grouped);
-    // A run of like messages goes to one subscriber after the other: a cut changes the order between them, and no more.
+    // A run of similar messages is delivered subscriber by subscriber, so a cut may change only the order
+    // between subscribers.
     assert_eq!(got(&session(&authorization, &pieces), &grouped), whole, "{}", said.escape_ascii());
     if let Some(twin) = twin(&said).filter(|_| authorization.is_open()) {
         assert_eq!(whole, twin, "{}", said.escape_ascii());
     }
 }
 
-/// One user, who may subscribe to `a.>` but hears nothing of `a.secret`, may not subscribe to `b`, and publishes to `a.*`.
+/// Returns an authorization with one user, who may subscribe to `a.>` except `a.secret`, may not subscribe to
+/// `b`, and may publish to `a.*`.
 fn with_a_user() -> Authorization {
     let entry = |subject: &str| Entry { subject: subject.to_owned(), queue: None };
     let permissions = Permissions {
@@ -169,10 +172,10 @@ fn with_a_user() -> Authorization {
     Authorization { users: vec![user], ..Authorization::default() }
 }
 
-/// A client without a socket.
+/// An in-memory stream in place of a client's socket.
 impl crate::client::serve::Duplex for tokio::io::DuplexStream {}
 
-/// What a server of one core answers to these reads.
+/// Returns the answers of a server with one core to these reads.
 fn session(authorization: &Authorization, pieces: &[&[u8]]) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
@@ -184,7 +187,7 @@ fn session(authorization: &Authorization, pieces: &[&[u8]]) -> Vec<u8> {
         let talking = async {
             let (mut reads, mut writes) = tokio::io::split(client);
             for piece in pieces {
-                // The server may have closed.
+                // The server may have closed the connection.
                 if writes.write_all(piece).await.is_err() {
                     break;
                 }
@@ -199,7 +202,7 @@ fn session(authorization: &Authorization, pieces: &[&[u8]]) -> Vec<u8> {
     })
 }
 
-/// The server's words, which must be whole and begin with INFO.
+/// Parses the server's output, which must be complete operations and begin with INFO.
 fn got(answer: &[u8], grouped: &BTreeSet<Vec<u8>>) -> Got {
     let mut got = Got::default();
     let mut rest = answer;
@@ -211,7 +214,7 @@ fn got(answer: &[u8], grouped: &BTreeSet<Vec<u8>>) -> Got {
         rest = &rest[taken..];
         match op {
             ServerOp::Message { subject, sid, reply, header, payload } => {
-                // What the server itself answers names it and its time.
+                // Answers of the server itself contain its name and the time.
                 let payload =
                     if payload.starts_with(b"{") && payload.windows(9).any(|nine| nine == b"\"server\":") {
                         b"the server's answer"
@@ -235,7 +238,7 @@ fn got(answer: &[u8], grouped: &BTreeSet<Vec<u8>>) -> Got {
     got
 }
 
-/// The operations of a client up to the first that breaks a rule, each with the limits of its time.
+/// Parses a client's operations up to the first invalid one, each with the limits in force then.
 fn operations(said: &[u8]) -> Vec<Op> {
     let config = Config::default().limits;
     let mut limits = Limits {
@@ -264,7 +267,7 @@ fn sids_of_groups(said: &[u8]) -> BTreeSet<Vec<u8>> {
     operations(said).into_iter().filter_map(of_group).collect()
 }
 
-/// A wish for messages.
+/// A subscription of the twin.
 struct Wish {
     sid: Vec<u8>,
     pattern: Vec<u8>,
@@ -286,8 +289,9 @@ fn matches(pattern: &[u8], subject: &[u8]) -> bool {
         && wanted[..heads].iter().zip(&present).all(|(want, have)| *want == b"*" || want == have)
 }
 
-/// The slow twin: one list of wishes, gone through for each message. `None` if the client does something that it has no
-/// rule for: logs in, asks the server, asks nobody, names subjects of odd bytes.
+/// Slow twin of a session: one list of subscriptions, searched for each message. `None` if the client does
+/// something that the twin does not cover: it logs in, sends requests to the server, publishes requests
+/// without responders, or uses unusual bytes in subjects.
 fn twin(said: &[u8]) -> Option<Got> {
     let (mut verbose, mut echo, mut headers, mut no_responders) = (true, true, false, false);
     let mut got = Got::default();
@@ -308,7 +312,7 @@ fn twin(said: &[u8]) -> Option<Got> {
                 if is_odd || !json.starts_with(b"{") || (no_responders && !headers) {
                     return None;
                 }
-                // Another CONNECT begins without the subscriptions of before.
+                // Another CONNECT starts without the earlier subscriptions.
                 wishes.clear();
                 verbose = options.verbose.unwrap_or(verbose);
                 echo = options.echo.unwrap_or(echo);
@@ -345,7 +349,7 @@ fn twin(said: &[u8]) -> Option<Got> {
                 }
             }
             Op::Publish { subject, reply, header_bytes, body } => {
-                // Those of servers are refused.
+                // Subjects of servers are refused.
                 let is_theirs = |subject: &[u8], theirs: &[&str]| {
                     theirs.iter().any(|theirs| subject.starts_with(theirs.as_bytes()))
                 };

@@ -1,4 +1,4 @@
-//! What is asked of a page of monitoring (`monitor::query`).
+//! Fuzzing of monitoring queries (`monitor::query`).
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::monitor::query::Query;
 
-/// What stands behind a path: each name has the first value that is said of it, as the twin decodes it, and the same
-/// when it is written anew, in a path or as JSON; a number is one, and a flag is one of nats-server's words.
+/// Fuzzes the query after a path. Each name has its first value, decoded as the twin decodes it, and the same
+/// value if the query is rewritten, in a path or as JSON. A number parses as such, and a flag is one of
+/// nats-server's words.
 pub fn monitor_query(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let query = Query::new(text);
@@ -45,7 +46,7 @@ pub fn monitor_query(bytes: &[u8]) {
             Err(_) => assert!(word.is_some_and(|word| !["0", "1", "true", "false"].contains(&word))),
         }
     }
-    // As the system account has it: any JSON asks for something or nothing.
+    // Queries in the system account are JSON, and any JSON value must be accepted.
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         let query = Query::of_json(&value, &[("subscriptions", "subs")]);
         let said = match value.get("limit") {
@@ -61,7 +62,7 @@ pub fn monitor_query(bytes: &[u8]) {
     }
 }
 
-/// RFC 3986, 2.1, a byte at a time; `+` is a blank.
+/// Decodes percent-encoding (RFC 3986 §2.1) byte by byte; `+` is a space.
 fn decode(text: &str) -> String {
     let (mut decoded, bytes, mut at) = (Vec::new(), text.as_bytes(), 0);
     while at < bytes.len() {

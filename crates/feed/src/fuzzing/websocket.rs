@@ -1,4 +1,4 @@
-//! What a browser sends: the upgrade, and the frames behind it (`websocket`).
+//! Fuzzing of WebSocket input: the upgrade request, and the frames after it (`websocket`).
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::http1::fields::{is_field_value_byte, trim_ows};
@@ -9,10 +9,10 @@ use crate::{
     config::{Config, WebSocket},
 };
 
-/// Room for what the server writes while nobody reads it.
+/// Room for the server's output while the test does not read it.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// How a client comes.
+/// Input of one connection.
 struct Visit<'a> {
     web: WebSocket,
     upgrade: Vec<u8>,
@@ -20,10 +20,11 @@ struct Visit<'a> {
     pieces: [&'a [u8]; 2],
 }
 
-/// The input is flags (bit 0: not let in yet; 1: `same_origin`), how often the frames are sent, where they are
-/// cut, the page's origin, the host that it asks, an origin that is allowed, and frames. What is read of the frames is
-/// what the twin reads, however they are cut; before the client is let in no more than the bound; and a page is let in
-/// only if it is listed or was itself at this address.
+/// Fuzzes a WebSocket connection. The input is flags (bit 0: not admitted yet; bit 1: `same_origin`), the
+/// number of repetitions of the frames, the position of a cut, the page's origin, the requested host, an
+/// allowed origin, and frames. The server must read what the twin reads, wherever the frames are cut; no more
+/// than the bound before the client is admitted; and a page may connect only if its origin is listed or is
+/// this very address.
 pub fn websocket(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let (flags, times, at) = (cut.u8(), usize::from(cut.u8() % 16) + 1, usize::from(cut.u16()));
@@ -67,7 +68,7 @@ fn upgrade(origin: &[u8], host: &[u8]) -> Vec<u8> {
     [&begin[..], host, b"\r\n", &origin, b"\r\n"].concat()
 }
 
-/// What the server reads of the client's messages; `None` if it is not let in.
+/// Returns the bytes that the server reads from the client's messages; `None` if the upgrade is refused.
 fn said(visit: Visit<'_>) -> Option<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let (client, server) = tokio::io::duplex(PIPE_BYTES);
@@ -91,7 +92,7 @@ fn said(visit: Visit<'_>) -> Option<Vec<u8>> {
             }
         }
         for piece in pieces {
-            // The server may have gone.
+            // The server may have closed the connection.
             let _ = writes.write_all(piece).await;
             tokio::task::yield_now().await;
         }
@@ -101,7 +102,7 @@ fn said(visit: Visit<'_>) -> Option<Vec<u8>> {
     runtime.block_on(async { tokio::join!(serving, talking).0 })
 }
 
-/// RFC 6455, 5.2 to 5.6: the payload of all whole messages up to the first fault or the end.
+/// Slow twin (RFC 6455 §5.2 to §5.6): the payload of all complete messages up to the first error or the end.
 fn twin(mut bytes: &[u8]) -> Vec<u8> {
     let mut read = Vec::new();
     let mut message: Option<(u8, Vec<u8>)> = None;
@@ -138,7 +139,7 @@ struct Frame<'a> {
     rest: &'a [u8],
 }
 
-/// A client's frame; `None` if it is not whole, not masked, or has bits that mean nothing.
+/// Parses a client's frame; `None` if it is incomplete, not masked, or has reserved bits set.
 fn frame(bytes: &[u8]) -> Option<Frame<'_>> {
     let ([first, second], rest) = bytes.split_first_chunk()?;
     if first & 0x70 != 0 || second & 0x80 == 0 {
@@ -155,7 +156,8 @@ fn frame(bytes: &[u8]) -> Option<Frame<'_>> {
     Some(Frame { is_last: first & 0x80 != 0, opcode: first & 15, payload, rest })
 }
 
-/// Nobody but who is listed, is no page, or was itself where it asks.
+/// Checks that an upgrade was accepted only without an origin, from a listed origin, or from the requested
+/// host itself.
 fn check_origin(is_let_in: bool, origin: &[u8], host: &[u8], listed: Option<&str>, same_origin: bool) {
     let is_listed =
         listed.is_some_and(|listed| listed == "*" || listed.as_bytes().eq_ignore_ascii_case(origin));

@@ -1,4 +1,5 @@
-//! How we say who we are: a user's JWT is passed on as it is, and the hub's nonce signed with the seed beside it.
+//! Authentication at a hub: a user's JWT is passed on unchanged, and the hub's nonce is signed with the seed
+//! beside it.
 
 use std::{path::Path, time::SystemTime};
 
@@ -8,10 +9,10 @@ use wire::nats::credentials::{expires, parts};
 
 use super::remote::Login;
 
-/// A file above this is no credentials.
+/// Largest credentials file; a longer file is refused.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What CONNECT says by a key.
+/// Fields of CONNECT for authentication by key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SignedConnect {
     pub(crate) jwt: Option<String>,
@@ -19,7 +20,7 @@ pub(crate) struct SignedConnect {
     pub(crate) sig: Option<String>,
 }
 
-/// Reads the file and signs; blocks for as long as that takes. What is wrong is said without anything of what is in it.
+/// Reads the file and signs the nonce; blocks meanwhile. Error texts contain nothing from the file.
 pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<SignedConnect, String> {
     let path = match login {
         Login::None => return Ok(SignedConnect::default()),

@@ -1,12 +1,12 @@
-//! From an address to a hub that waits for our word: the connection, its INFO, TLS, CONNECT.
+//! Dialing a hub: the TCP connection, its INFO, TLS, our CONNECT.
 //!
 //! ```text
 //!   nats-leaf://  TCP ─ INFO ─ (TLS, where INFO or the scheme asks for it) ─ CONNECT ─▶ attended (`serve::attend`)
 //!   tls first     TCP ─ TLS ─ INFO ─ CONNECT ─▶
 //!   ws://, wss:// TCP ─ (TLS) ─ GET /leafnode ─ INFO ─ CONNECT ─▶
 //! ```
-//! Runs as a task beside the core's others; each step has a time. What a port says that is no hub's is told apart by its
-//! first words.
+//! Dialing is a task of the core, and each step has a time limit. A port that is not a hub's is recognised by
+//! the first bytes that it sends.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -40,14 +40,14 @@ use crate::client::{
     websocket,
 };
 
-/// Time for a TCP connection.
+/// Time limit of the TCP connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Time for INFO, for a handshake, and for CONNECT to be taken.
+/// Time limit of INFO, of a handshake, and of the answer to CONNECT.
 pub(super) const STEP_TIME_MAX: Duration = Duration::from_secs(5);
-/// The version of nats-server whose leaf protocol this is: a hub's `min_version` is held against it.
+/// Version of nats-server whose leaf protocol we speak; a hub compares its `min_version` with it.
 const LEAF_VERSION: &str = "2.15.2";
 
-/// INFO as hubs say it.
+/// INFO as hubs send it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Info {
@@ -71,8 +71,9 @@ pub(crate) struct Info {
     pub(crate) export: Option<SubjectRules>,
 }
 
-/// CONNECT as leaf nodes say it. No `lang`: by that a hub tells a client that has come to the wrong port. No
-/// `compress_mode`: what is not asked for stays plain. `jetstream` is not ours, and the system account is never bound.
+/// CONNECT as leaf nodes send it. Without `lang`, by which a hub recognises a client at the wrong port.
+/// Without `compress_mode`, so that nothing is compressed. We have no JetStream, and never bind the system
+/// account.
 #[derive(Serialize)]
 struct Connect<'a> {
     version: &'a str,
@@ -95,25 +96,25 @@ struct Connect<'a> {
     sig: Option<&'a str>,
 }
 
-/// A connection that a hub has been greeted on.
+/// A connection to a hub on which CONNECT has been sent.
 pub(crate) struct DialedHub {
     pub(crate) stream: Stream,
     pub(crate) writer: Writer,
     pub(crate) transport: Transport,
     pub(crate) peer: SocketAddr,
     pub(crate) info: Info,
-    /// What came behind INFO.
+    /// Bytes received after INFO.
     pub(crate) received: Vec<u8>,
 }
 
-/// A stream to a hub whose INFO has been read.
+/// A stream to a hub, after its INFO.
 struct GreetedStream<S> {
     stream: S,
     info: Info,
     received: Vec<u8>,
 }
 
-/// Connects and says CONNECT.
+/// Connects to a hub and sends CONNECT.
 pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<DialedHub, Trouble> {
     let unreachable = |error: io::Error| Trouble::Unreachable(error.to_string());
     let place = (address.host.as_str(), address.port);
@@ -121,7 +122,7 @@ pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<DialedHub, Tr
         Ok(connected) => connected.map_err(unreachable)?,
         Err(_) => return Err(Trouble::Unreachable("the connection takes too long".to_owned())),
     };
-    // Whatever is to be said is said in one write; waiting for more would only add latency.
+    // Every batch of output is one write, so waiting for more (Nagle) would only add latency.
     let _ = socket.set_nodelay(true);
     let peer = socket.peer_addr().map_err(unreachable)?;
     let remote = &seed.remote;
@@ -161,7 +162,7 @@ pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<DialedHub, Tr
     })
 }
 
-/// What is read and written by the connection's own task.
+/// Sends CONNECT on a stream that the connection's own task reads and writes.
 async fn wrapped<S: Duplex + 'static>(
     seed: &Seed,
     address: &Address,
@@ -182,7 +183,7 @@ async fn secure(
 ) -> Result<client::TlsStream<TcpStream>, Trouble> {
     let failed = |why: String| Trouble::Handshake(format!("TLS fails: {why}"));
     let connector = connector(remote).await?;
-    // A server that was learnt of may be known by its address alone; its certificate is for the configured name.
+    // A server learnt from a hub may be known by IP address only; its certificate is for the configured name.
     let name = remote
         .addresses
         .iter()
@@ -200,11 +201,11 @@ async fn secure(
     }
 }
 
-/// The files are read by a helper, at each connection.
+/// Builds the TLS connector. A helper thread reads the files, for each connection anew.
 async fn connector(remote: &Remote) -> Result<TlsConnector, Trouble> {
     let (ca, pair) = (remote.tls_ca.clone(), remote.tls_pair.clone());
     let made = tokio::task::spawn_blocking(move || {
-        client::connector(client::Shown {
+        client::connector(client::TlsClientOptions {
             authorities: ca.as_deref(),
             pair: pair.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path())),
             protocols: &[],
@@ -257,7 +258,7 @@ async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, 
         Ok(read) => read?,
         Err(_) => return Err(not_a_hub("it says nothing by itself, as an HTTP server does")),
     };
-    // By these nats-server tells its ports apart, too.
+    // nats-server tells its ports apart by these fields, too.
     if info.client_id == 0 || info.leafnode_urls.is_none() {
         return Err(not_a_hub("it is a port of a NATS server, but one for clients or for routes"));
     }
@@ -265,13 +266,13 @@ async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, 
     Ok(GreetedStream { stream, info, received })
 }
 
-/// What can be shown of what somebody said.
+/// Returns the printable start of a peer's first line.
 fn first_words(bytes: &[u8]) -> String {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     line[..line.len().min(40)].escape_ascii().to_string()
 }
 
-/// Says CONNECT.
+/// Sends CONNECT.
 async fn connect<S: AsyncWrite + Unpin>(
     seed: &Seed,
     address: &Address,
@@ -282,7 +283,7 @@ async fn connect<S: AsyncWrite + Unpin>(
     let signing = tokio::task::spawn_blocking(move || credentials::sign(&login, &nonce, clock::now_system()));
     let signed = signing.await.map_err(|error| Trouble::Credentials(error.to_string()))?;
     let SignedConnect { jwt, nkey, sig } = signed.map_err(Trouble::Credentials)?;
-    // A server that was learnt of is told what the configured ones are.
+    // A server learnt from a hub gets the credentials of the configured addresses.
     let configured = seed.remote.addresses.iter().find_map(|address| address.user.as_ref());
     let user = address.user.as_ref().or(configured);
     let json = serde_json::to_vec(&Connect {

@@ -1,9 +1,9 @@
-//! What a hub says: interest, and messages for whoever subscribes here.
+//! Operations from a hub: its interest, and messages for subscribers here.
 //!
 //! ```text
-//!   LMSG a.b 5␍␊hello␍␊LMSG a.b 5␍␊…   a run, as a client's: handed out from where it was read
+//!   LMSG a.b 5␍␊hello␍␊LMSG a.b 5␍␊…   a run, as a client's: delivered from the read buffer
 //!   LMSG a.b | q 5␍␊hello␍␊            rewritten without its groups; then one member of each
-//!   LMSG _INBOX.x $JS.ACK.…@s 5␍␊…     found by the one subject, told the other: a stored message
+//!   LMSG _INBOX.x $JS.ACK.…@s 5␍␊…     matched by the one subject, shown with the other: a stored message
 //! ```
 
 use wire::nats::{
@@ -21,19 +21,20 @@ use crate::{
     },
     counters::Counter,
     delivery::{
-        backpressure::Producer,
-        publish::{Origin, Run, SuspendedDelivery},
+        producer::Producer,
+        publish::{Origin, SuspendedDelivery},
+        run::Run,
         work::Work,
     },
     mesh::core::Core,
     routing::queue_groups::GroupRefusals,
 };
 
-/// What stands before the subject in `LMSG`, and in `HMSG`.
+/// Length of the verb before the subject in `LMSG` and `HMSG`.
 const VERB_BYTES: usize = "LMSG ".len();
 
 impl Core {
-    /// Carries out what a hub has said at the beginning of `bytes`; how many bytes of it are done.
+    /// Executes a hub's operations at the start of `bytes`. Returns how many bytes are done.
     pub(crate) fn process_hub(&mut self, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
         let mut at = 0;
         loop {
@@ -82,8 +83,8 @@ impl Core {
         }
     }
 
-    /// Takes a message and those behind it that are like it; how many bytes those behind it take. None: they go on to be
-    /// handed out in another turn.
+    /// Publishes a message and the similar ones after it. Returns how many bytes those after it take; `None`
+    /// if the delivery continues in another turn.
     fn take_from_hub(&mut self, id: ConnId, first: &Message<'_>, bytes: &[u8]) -> Option<usize> {
         let begun = self.outputs.connections[id].begun.take();
         let stored = stored_subject(first.reply);
@@ -121,7 +122,7 @@ impl Core {
         is_done.then_some(end - stride)
     }
 
-    /// Takes messages of a hub, or goes on with them; whether all is done.
+    /// Counts and publishes messages of a hub, or continues to. Returns whether everything is done.
     fn take_run_of_hub(
         &mut self,
         id: ConnId,
@@ -149,8 +150,9 @@ impl Core {
         }
     }
 
-    /// Hands messages of a hub out, or goes on with it; whether all is done. Of queue groups those get them that the
-    /// message names; without one, those at the subject, as of what is published here.
+    /// Delivers messages of a hub, or continues to. Returns whether everything is done. If there is a
+    /// `message`, the queue groups that it names get it; otherwise those at the subject, as for messages
+    /// published here.
     pub(crate) fn publish_from_hub(
         &mut self,
         id: ConnId,
@@ -162,12 +164,12 @@ impl Core {
         let (account, root) = (connection.account, connection.root);
         let reserved = &self.settings.config.authorization.reserved;
         if run.subject.is_empty() || reserved.is_of_program(account, run.subject) {
-            // Of what is mapped to nothing none is left, as somebody wishes.
+            // A mapping may drop a share of the messages on purpose; these do not count as denied.
             let denied = if run.subject.is_empty() { 0 } else { run.count() as u64 };
             self.counters.add(Counter::LeafDenied, denied);
             return true;
         }
-        // Nobody who publishes there can be made to wait for who is slow here.
+        // Producers at the hub cannot be paused for a slow consumer here.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
         let deals = self.subjects.abroad.deals(account);
@@ -194,8 +196,8 @@ impl Core {
         }
     }
 
-    /// Hands a message to one member of each queue group that the hub names. That is as much work as the hub, which is
-    /// the operator's, has named groups.
+    /// Delivers a message to one member of each queue group that the hub names. The cost grows with the
+    /// number of groups, which the operator's own hub chooses.
     fn hand_to_groups(&mut self, of: &Origin, run: &Run<'_>, message: &Message<'_>) {
         let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
         let (slot, matched) =
@@ -211,9 +213,9 @@ impl Core {
     }
 }
 
-/// Of a reply to a stored message that a JetStream has sent to whoever asked for it: the subject under which it is stored,
-/// and the reply without it. (`$JS.ACK.` and at least six tokens, then `@` and the subject; nats-server's way through
-/// routes and leaf nodes.)
+/// Splits the reply subject of a stored message from JetStream into the subject under which the message is
+/// stored, and the reply without it. (`$JS.ACK.` and at least six tokens, then `@` and the subject:
+/// nats-server's form for routes and leaf nodes.)
 fn stored_subject(reply: &[u8]) -> Option<(&[u8], &[u8])> {
     const TOKENS_MIN: usize = 8;
     if !reply.starts_with(b"$JS.ACK.") {
@@ -228,7 +230,7 @@ fn stored_subject(reply: &[u8]) -> Option<(&[u8], &[u8])> {
     (!shown.is_empty()).then_some((shown, reply))
 }
 
-/// Puts a message into a client's form, without the names of groups.
+/// Rewrites a message in a client's form, without the names of groups.
 fn rewrite<'a>(message: &Message<'a>, reply: &'a [u8], into: &mut Vec<u8>) -> Run<'a> {
     into.clear();
     leaf::begin_message(into, message.header_bytes.is_some(), message.subject, reply, b"");
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(stored_subject(&with), Some((&b"orders.eu@x"[..], &acknowledged[..])));
         let without = [&acknowledged[..], b"@"].concat();
         assert_eq!(stored_subject(&without), None);
-        // Names of streams and consumers may have the sign.
+        // Names of streams and consumers may contain `@`.
         let named = b"$JS.ACK.S@x.C@y.1.2.3.4.0@k";
         assert_eq!(stored_subject(named), Some((&b"k"[..], &b"$JS.ACK.S@x.C@y.1.2.3.4.0"[..])));
         assert_eq!(stored_subject(b"_INBOX.a.b.c.d.e.f.g.h@x"), None);

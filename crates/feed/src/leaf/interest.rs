@@ -1,46 +1,46 @@
-//! What hubs are told of our subscriptions: those of all cores together, once.
+//! Interest announced to hubs: the subscriptions of all cores together, each pattern once.
 //!
 //! ```text
 //!   SUB on any core ─▶ the core that has joined the hub: is the pattern new, of all cores? ─▶ "LS+ a.b" ─▶ its output
 //!   a member of a group joins or leaves ─▶ how many are there, on all cores? ─▶ "LS+ a.b q 3"
 //! ```
-//! The core of the hub knows of the other cores' subscriptions what each core knows (`subjects`), and that is enough: a
-//! pattern is told when nobody was there before, and taken back when nobody is left. After a connection all nodes of the
-//! trie are gone through, some a turn, by their numbers; what changes meanwhile is told at once where that walk has come
-//! by already, and by the walk where it has not ([`Teller::told_below`]). So each pattern is told exactly once, and
-//! nothing is kept of what was told.
+//! The hub's core knows of the other cores' subscriptions as much as every core does (`subjects`), and that
+//! is enough: a pattern is announced when it gets its first subscriber, and withdrawn when it loses its last.
+//! After a connection all nodes of the trie are walked in the order of their numbers, some in each turn. A
+//! change meanwhile is announced at once for nodes that the walk has passed, and by the walk for the others
+//! ([`Teller::told_below`]). So each pattern is announced exactly once, without a record of what was
+//! announced.
 
 use wire::nats::leaf;
 
 use super::rules::HubRules;
 use crate::routing::trie::{HubId, NodeId};
 
-/// Those that this core tells.
+/// Announcements to the hubs that this core has joined.
 #[derive(Default)]
 pub(crate) struct Tellers {
     all: Vec<Teller>,
-    /// Something is to be told.
+    /// Some lines are to be sent.
     pub(crate) is_waiting: bool,
 }
 
-/// What one hub is told.
+/// Announcements to one hub.
 pub(crate) struct Teller {
     pub(crate) hub: HubId,
     account: u16,
-    /// Nodes with numbers below this are told.
+    /// Nodes with numbers below this have been announced.
     pub(crate) told_below: NodeId,
     rules: HubRules,
-    /// Subjects that are wanted whoever subscribes: those that stand for others, and services of other accounts. In
-    /// their order.
+    /// Subjects announced independently of subscribers: mapped subjects and imported services, sorted.
     standing: Vec<Box<[u8]>>,
-    /// Lines for the end of the turn, or for the next message if that comes first.
+    /// Lines to send at the end of the turn, or before the next message.
     pub(crate) lines: Vec<u8>,
-    /// Patterns that the hub may not be told, since this was asked last.
+    /// Patterns that the hub's permissions forbid to announce, since the count was last taken.
     pub(crate) denied: u64,
 }
 
 impl Tellers {
-    /// A hub has been joined: it is told this line, and from now on what changes.
+    /// Begins with a hub that has been joined: sends it this line, and from now on all changes.
     pub(crate) fn begin(
         &mut self,
         hub: HubId,
@@ -59,7 +59,7 @@ impl Tellers {
         self.is_waiting = true;
     }
 
-    /// After a reload: what is wanted whoever subscribes may be something else.
+    /// Announces, after a reload, changes of the subjects that do not depend on subscribers.
     pub(crate) fn stand(
         &mut self,
         standing: impl Fn(u16) -> Vec<Box<[u8]>>,
@@ -72,18 +72,18 @@ impl Tellers {
         }
     }
 
-    /// A hub is gone.
+    /// Ends the announcements to a hub.
     pub(crate) fn end(&mut self, hub: HubId) {
         self.all.retain(|teller| teller.hub != hub);
     }
 
-    /// Whether some hub is told of subscriptions in an account.
+    /// Returns whether any hub is told of subscriptions in an account.
     #[inline]
     pub(crate) fn listen(&self, account: u16) -> bool {
         !self.all.is_empty() && self.all.iter().any(|teller| teller.account == account)
     }
 
-    /// The one of a hub.
+    /// Returns the announcements to a hub.
     pub(crate) fn of(&mut self, hub: HubId) -> Option<&mut Teller> {
         self.all.iter_mut().find(|teller| teller.hub == hub)
     }
@@ -92,7 +92,7 @@ impl Tellers {
         self.all.iter_mut()
     }
 
-    /// Somebody on some core wants a pattern without a group, or nobody does any more.
+    /// Announces that a pattern has subscribers outside of queue groups on some core, or has no more.
     pub(crate) fn wanted(&mut self, account: u16, node: NodeId, pattern: &[u8], has: bool) {
         for teller in self.all.iter_mut().filter(|teller| teller.account == account) {
             if node < teller.told_below && teller.wanted(pattern, has) {
@@ -101,7 +101,7 @@ impl Tellers {
         }
     }
 
-    /// A queue group has so many members, on all cores.
+    /// Announces how many members a queue group has on all cores.
     pub(crate) fn members(
         &mut self,
         account: u16,
@@ -118,7 +118,7 @@ impl Tellers {
 }
 
 impl Teller {
-    /// Notes what is to be told where these subjects are wanted from now on, whoever subscribes.
+    /// Replaces the subjects that are announced independently of subscribers, and announces the differences.
     fn stand(&mut self, standing: Vec<Box<[u8]>>, is_wanted: impl Fn(&[u8]) -> bool) {
         let before = std::mem::take(&mut self.standing);
         for gone in before.iter().filter(|&one| standing.binary_search(one).is_err() && !is_wanted(one)) {
@@ -130,9 +130,9 @@ impl Teller {
         self.standing = standing;
     }
 
-    /// Notes what is to be told of a pattern; whether anything is.
+    /// Announces that a pattern has subscribers, or has no more. Returns whether a line was added.
     pub(crate) fn wanted(&mut self, pattern: &[u8], has: bool) -> bool {
-        // It was told of it, and that stands.
+        // The pattern is announced already, independently of subscribers.
         if self.standing.binary_search_by(|one| (**one).cmp(pattern)).is_ok() {
             return false;
         }
@@ -147,7 +147,7 @@ impl Teller {
         true
     }
 
-    /// The same of a queue group.
+    /// Announces the members of a queue group. Returns whether a line was added.
     pub(crate) fn members(&mut self, pattern: &[u8], queue: &[u8], count: usize) -> bool {
         if !self.rules.may_tell(pattern, Some(queue)) {
             self.denied += u64::from(count > 0);
@@ -165,7 +165,8 @@ impl Teller {
 mod tests {
     use super::*;
 
-    /// What is told is what is there where the walk has been, and nothing else; of one account alone.
+    /// A change is announced at once only for nodes that the walk has passed, and only for the hub's own
+    /// account.
     #[test]
     fn a_change_is_told_where_the_walk_has_been() {
         let mut tellers = Tellers::default();
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(teller.lines, b"LS+ $LDS.x\r\nLS+ a\r\nLS+ b q 2\r\nLS- b q\r\nLS- a\r\n");
         assert_eq!(teller.denied, 1);
         teller.lines.clear();
-        // What stands is told whoever comes and goes, until it does not stand any more and nobody wants it.
+        // A standing subject stays announced until it is removed and has no subscribers.
         let standing = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<_>>();
         let lines = |tellers: &mut Tellers| {
             let teller = tellers.of(3).expect("it is there");

@@ -1,29 +1,30 @@
-//! The feed as a leaf node: it joins hubs, servers of a NATS cluster, and what is published on either side is there on
-//! both.
+//! The feed as a leaf node: it joins hubs, which are servers of a NATS cluster, and messages published on
+//! either side reach subscribers on both.
 //!
 //! ```text
 //!   core A                                 core of the hub                                    hub
-//!   SUB a.b ──▶ [interest] ═ ring ═▶ told once for all cores (`interest`) ──"LS+ a.b"──────▶
+//!   SUB a.b ──▶ [interest] ═ ring ═▶ announced once for all cores (`interest`) ─"LS+ a.b"──▶
 //!   PUB x.y, and the hub wants x.> ─▶ [run for a hub] ═ ring ═▶ output ──"LMSG x.y …"──────▶
 //!                                    ◀═ ring ═ [the hub wants x.>] ◀── `inbound` ◀──"LS+ x.>"
 //!   subscribers of a.b ◀═ ring ═ [run] ◀── as if published here ◀── `inbound` ◀──"LMSG a.b …"
 //! ```
-//! *Where it lives.* Each hub has one connection, on one core (the hub's number, over the number of cores). It is an
-//! entry among that core's connections, so that it has an output of lent chunks, marks, deadlines and pings like a
-//! client's: a slow hub is a slow consumer. What the hub wants stands in every core's trie beside what other cores want,
-//! a bit a pattern and a count a queue group; so a message finds it in the match that is made anyway, and where no hub is
-//! configured nothing is looked at but a mask that is zero.
+//! *Its core.* Each hub has one connection, on one core (the hub's number modulo the number of cores). The
+//! connection is an entry among that core's connections, with an output of lent chunks, watermarks, deadlines
+//! and pings like a client's: a slow hub is a slow consumer. The hub's interest is in every core's trie
+//! beside that of other cores, as a bit for each pattern and a count for each queue group. So the match that
+//! a message needs anyway finds it, and without a hub the only cost is a mask that is zero.
 //!
-//! *Once.* A message goes to a hub at most once, whatever number of its patterns match, with the names of all queue
-//! groups whose members there get it. One that came from a hub goes to no hub. Of a queue group members here go before
-//! members at a hub, as in nats-server.
+//! *Once.* A message goes to a hub at most once, however many of its patterns match, with the names of all
+//! queue groups whose members there get it. A message from a hub goes to no hub. Members of a queue group
+//! here are preferred to members at a hub, as in nats-server.
 //!
-//! *Who waits.* Producers here for a slow hub, as for any consumer; for a producer at the hub nobody can be asked to wait,
-//! so that what a consumer here does not take waits up to `max_pending`. Reading from a hub stops only while another core
-//! has too much under way from here.
+//! *Who waits.* Producers here wait for a slow hub, as for any consumer. Producers at the hub cannot be
+//! paused, so the backlog of a consumer here may grow up to `max_pending`. Reads from a hub pause only while
+//! too much is on its way from here to another core.
 //!
-//! *Bounds.* `HEARD_MAX` patterns of one hub, `LEARNT_MAX` addresses of other servers of its cluster,
-//! `max_pending` bytes for it; each has a counter (`feed_leaf_…`). Without its hub the feed serves who is here.
+//! *Bounds.* `HEARD_MAX` patterns of one hub, `LEARNT_MAX` addresses of other servers of its cluster, and
+//! `max_pending` bytes for it; each has a counter (`feed_leaf_…`). Without its hub the feed serves its local
+//! clients.
 
 mod credentials;
 mod dial;
@@ -62,25 +63,26 @@ use crate::{
 };
 pub use remote::{ADDRESSES_MAX, Address, InvalidAddress, Login, PORT, Remote, Scheme, UserSeed};
 
-/// Hubs that may be configured.
+/// Maximum number of hubs that may be configured.
 pub const REMOTES_MAX: usize = HUBS_MAX;
-/// Patterns of one hub: some hundred bytes each on every core.
+/// Maximum number of patterns of one hub, each of which takes some hundred bytes on every core.
 const HEARD_MAX: usize = 1 << 20;
-/// Most bytes of a message to or from a hub (nats-server takes no more either). Its `max_payload` is for what its clients
-/// say: a JetStream answers with more, such as the subjects of a stream, of which a page has a hundred thousand.
+/// Maximum number of bytes of a message to or from a hub (nats-server's limit, too). The hub's `max_payload`
+/// is for its clients' messages; a JetStream sends longer answers, such as a list of a stream's subjects, a
+/// hundred thousand on a page.
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Addresses of one hub's cluster that are learnt from it.
+/// Addresses of other servers of its cluster that are learnt from one hub.
 const LEARNT_MAX: usize = 64;
-/// Bytes that wait for a hub before the walk over what it is to be told pauses.
+/// Backlog of a hub above which the walk over the subscriptions pauses.
 const ANNOUNCE_BYTES_MAX: usize = 1 << 20;
-/// That pause.
+/// Length of that pause.
 const ANNOUNCE_PAUSE: Duration = Duration::from_millis(5);
-/// The pause between two addresses of one cluster.
+/// Pause between attempts at two addresses of one cluster.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(50);
-/// Patterns of a hub that is gone, forgotten in one go.
+/// Patterns of a lost hub that are removed at once.
 const FORGOTTEN_IN_ONE_GO: usize = 1024;
 
-/// Joins whichever hub is configured at a place, for ever.
+/// Joins the hub that is configured under a number, forever, across reloads.
 pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
     let changed = local.core.borrow().hubs.changed(place);
     loop {
@@ -88,7 +90,7 @@ pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
         match configured {
             Some(seed) => {
                 local.core.borrow_mut().hubs.begin(&seed);
-                // It is large, and most places are empty.
+                // The future is large and most numbers have no hub, so it is boxed.
                 Box::pin(keep_joined(&local, &seed, &changed)).await;
                 local.core.borrow_mut().hubs.end(place);
             }
@@ -97,7 +99,8 @@ pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
     }
 }
 
-/// Keeps a hub joined for as long as it is configured. When this returns nothing is left of it, on no core.
+/// Keeps a hub joined for as long as it is configured. When the function returns, no core has any state of
+/// it.
 async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
     let mut pauses = Pauses::default();
     let mut addresses = Addresses::default();
@@ -111,7 +114,7 @@ async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
             tracing::info!(%address, account, was_up, "leaf node disconnected: the hub is no longer configured");
             return;
         }
-        // One that breaks the protocol will do so again, however often it is joined.
+        // A hub that breaks the protocol will do so again, so its pauses keep growing.
         if was_up && !matches!(trouble, Trouble::Protocol(_)) {
             pauses.begin_anew();
         }
@@ -127,15 +130,15 @@ async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
     }
 }
 
-/// Waits until a hub is not configured any more.
+/// Waits until a hub is no longer configured.
 async fn until_left(local: &Local, seed: &Arc<Seed>, changed: &Notify) {
     while local.core.borrow().is_configured_hub(seed) {
-        // It may have been told of something that is over.
+        // The notification may be of an earlier change.
         changed.notified().await;
     }
 }
 
-/// Joins, and stays until that ends: whether it was joined, and why it is no more.
+/// Joins a hub and stays until the connection ends. Returns whether it was joined, and why it ended.
 async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &Notify) -> (bool, Trouble) {
     local.core.borrow_mut().note_attempt(seed.hub, address);
     let dialed = tokio::select! {
@@ -165,7 +168,7 @@ async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &
     local.core.borrow_mut().why_lost(seed.hub, why)
 }
 
-/// Tells a hub of all subscriptions, once it has let us in.
+/// Announces all subscriptions to a hub, once it has admitted us.
 async fn announce(local: &Rc<Local>, hub: HubId, id: ConnId) {
     let joined = local.core.borrow().hubs.joined(hub);
     if timeout(STEP_TIME_MAX, joined.notified()).await.is_err() {
@@ -190,7 +193,7 @@ async fn announce(local: &Rc<Local>, hub: HubId, id: ConnId) {
             }
             waits
         };
-        // It takes it as it can.
+        // The walk adapts to how fast the hub reads.
         match waits {
             true => tokio::time::sleep(ANNOUNCE_PAUSE).await,
             false => tokio::task::yield_now().await,
@@ -198,7 +201,7 @@ async fn announce(local: &Rc<Local>, hub: HubId, id: ConnId) {
     }
 }
 
-/// Takes what a hub wanted out of all cores' tries, some in a turn.
+/// Removes a lost hub's interest from all cores' tries, some in each turn.
 async fn forget(local: &Rc<Local>, hub: HubId) {
     let mut wanted = local.core.borrow_mut().take_wanted(hub);
     loop {
@@ -220,7 +223,7 @@ async fn forget(local: &Rc<Local>, hub: HubId) {
     }
 }
 
-/// Before the core stops: what waits for its hubs is written, if they take it in a moment.
+/// Waits for a moment, before the core stops, until the outputs of its hubs are written, then closes them.
 pub(crate) async fn say_goodbye(local: &Rc<Local>) {
     const STEP: Duration = Duration::from_millis(10);
     const STEPS_MAX: usize = 50;
@@ -231,7 +234,7 @@ pub(crate) async fn say_goodbye(local: &Rc<Local>) {
             core.end_turn();
             core.nothing_waits_for_hubs()
         };
-        // What other cores sent last may be on its way.
+        // The last messages of other cores may still be on their way.
         if is_written && step > 1 {
             break;
         }
@@ -242,7 +245,7 @@ pub(crate) async fn say_goodbye(local: &Rc<Local>) {
     core.end_turn();
 }
 
-/// In which order servers are tried.
+/// Order in which a hub's servers are tried.
 #[derive(Debug, Default)]
 struct Addresses {
     next: usize,

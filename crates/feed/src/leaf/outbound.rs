@@ -1,4 +1,4 @@
-//! Messages for hubs: from the match that found them wanted there to the output of the hub's connection.
+//! Messages to hubs: from the match that found the hub's interest to the output of the hub's connection.
 
 use super::hub::Hub;
 use crate::{
@@ -6,9 +6,10 @@ use crate::{
     client::connection::CloseReason,
     counters::Counter,
     delivery::{
-        backpressure::Producer,
         outputs::PutOutcome,
-        publish::{AtHubs, Origin, Run, send_across},
+        producer::Producer,
+        publish::{AtHubs, Origin, send_across},
+        run::Run,
         work::{self, Work},
     },
     mesh::{
@@ -19,8 +20,8 @@ use crate::{
 };
 
 impl Core {
-    /// Sends a run to hubs: those that want it for whoever is in no group, and those whose groups get it. Each gets it
-    /// once. Whether any does.
+    /// Sends a run to hubs: those with subscribers outside of queue groups, and those whose groups get it.
+    /// Each hub gets it once. Returns whether any does.
     #[cold]
     pub(crate) fn send_to_hubs(
         &mut self,
@@ -30,7 +31,8 @@ impl Core {
         at_hubs: &AtHubs,
     ) -> bool {
         let mut left = at_hubs.iter().fold(hubs, |mask, &(hub, _)| mask | 1 << hub) & self.hubs_up;
-        // By the name and account that it was published under, whatever it is called where the hub has it.
+        // The account and subject of the publication decide, whatever the subject is called in the hub's
+        // account.
         if self.settings.config.authorization.reserved.keeps_from_hub(of.account, run.subject) {
             self.counters.add(Counter::LeafDenied, run.count() as u64 * u64::from(left.count_ones()));
             return false;
@@ -43,7 +45,7 @@ impl Core {
             left &= left - 1;
             queues.clear();
             for &(_, part) in at_hubs.iter().filter(|&&(of, _)| of == hub) {
-                // It may have gone since it was noted.
+                // The group may have gone since the match.
                 if let Some(group) = self.subjects.trie.group(part) {
                     if !queues.is_empty() {
                         queues.push(b' ');
@@ -61,7 +63,7 @@ impl Core {
                     let is_for_all = hubs & 1 << hub != 0;
                     is_sent |= self.send_abroad_to_hub((hub, account), (is_for_all, &queues), of, run);
                 }
-                // A reload has just taken it away.
+                // A reload has just removed the hub.
                 None => {}
             }
         }
@@ -69,7 +71,7 @@ impl Core {
         is_sent
     }
 
-    /// Sends a run to a hub of any core; whether it goes there.
+    /// Sends a run to a hub of any core. Returns whether it is on its way.
     fn send_to_hub(&mut self, hub: HubId, queues: &[u8], of: &Origin, run: &Run<'_>) -> bool {
         self.work.add(work::delivery(run.count(), run.bytes.len()));
         let core = usize::from(hub) % self.cores;
@@ -82,8 +84,8 @@ impl Core {
         true
     }
 
-    /// Sends a run to a hub whose account has it as a stream of the account that it was published in, under the name that
-    /// it has there. `is_for_all`: not only for the groups.
+    /// Sends a run to a hub whose account imports it as a stream, under the subject that it has there.
+    /// `is_for_all`: the hub has subscribers outside of queue groups, too.
     fn send_abroad_to_hub(
         &mut self,
         (hub, account): (HubId, u16),
@@ -91,7 +93,8 @@ impl Core {
         of: &Origin,
         run: &Run<'_>,
     ) -> bool {
-        // A message that came by a service is not had again by a stream (nats-server's rule).
+        // A message that came by a service import is not delivered by a stream import as well (nats-server's
+        // rule).
         if of.is_imported {
             return false;
         }
@@ -103,11 +106,11 @@ impl Core {
             stream.path.apply(run.subject, &mut subject);
             let named = Run { subject: &subject, ..*run };
             if streams.len() == 1 {
-                // It was found wanted by this one.
+                // The match found the hub's interest by this only stream.
                 is_sent |= self.send_to_hub(hub, queues, of, &named);
                 continue;
             }
-            // Of several streams that have it, the hub has those under whose name it wants it.
+            // Several streams carry the subject: the hub gets it under each name that it has interest in.
             let (is_wanted, there) = self.wants(hub, account, &subject, queues);
             if is_wanted && is_for_all || !there.is_empty() {
                 is_sent |= self.send_to_hub(hub, &there, of, &named);
@@ -117,10 +120,11 @@ impl Core {
         is_sent
     }
 
-    /// Whether a hub wants a subject of its account for whoever is in no group, and which of these groups want it there.
+    /// Returns whether a hub has subscribers of a subject outside of queue groups, and which of these groups
+    /// have members for it there.
     fn wants(&mut self, hub: HubId, account: u16, subject: &[u8], queues: &[u8]) -> (bool, Vec<u8>) {
         let root = self.subjects.root_of(account);
-        // All of it in one step, after which the turn is over if it was much.
+        // The search is one step; if it was costly, the turn is over after it.
         let mut work = Work::of(u64::MAX);
         let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
         self.work.add(work.done());
@@ -137,7 +141,7 @@ impl Core {
         (wants, there)
     }
 
-    /// Puts a run into the output of a hub of this core; whether it is there.
+    /// Appends a run to the output of a hub of this core. Returns whether the hub gets it.
     pub(crate) fn deliver_to_hub(
         &mut self,
         of: HubId,
@@ -148,7 +152,7 @@ impl Core {
         let count = run.count() as u64;
         let found = self.hubs.find(of).and_then(|hub| hub.conn.map(|id| (hub, id)));
         let Some((hub, id)) = found.filter(|(hub, _)| hub.is_up) else {
-            // It went while this was on its way.
+            // The hub was lost while the run was on its way.
             self.counters.add(Counter::LeafDropped, count);
             return false;
         };
@@ -158,7 +162,7 @@ impl Core {
             self.counters.add(counter, count);
             return false;
         }
-        // A message does not overtake the subscription that its answer is to find.
+        // A request must not overtake the subscription that its answer needs.
         if self.links.tellers.is_waiting {
             self.tell_hubs();
         }
@@ -187,7 +191,7 @@ impl Core {
     }
 }
 
-/// Why a hub may not be sent a run.
+/// Returns the counter of the reason for which a run must not be sent to a hub.
 fn refused(hub: &Hub, run: &Run<'_>) -> Option<Counter> {
     if run.body_bytes > hub.max_payload {
         return Some(Counter::LeafTooLarge);

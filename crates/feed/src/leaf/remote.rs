@@ -1,56 +1,56 @@
-//! Which hubs are to be joined: what the configuration says.
+//! Configuration of the hubs to join.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use nkeys::{KeyPair, KeyPairType};
 use percent_encoding::percent_decode_str;
 
-/// Where hubs listen for leaf nodes (nats-server's default).
+/// Default port of hubs for leaf nodes (nats-server's).
 pub const PORT: u16 = 7422;
-/// Addresses of one hub that may be configured.
+/// Maximum number of addresses of one hub that may be configured.
 pub const ADDRESSES_MAX: usize = 64;
 
 /// A hub that the feed joins as a leaf node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Remote {
-    /// Where it is: servers of one cluster, tried in turn.
+    /// Servers of one cluster, tried in turn.
     pub addresses: Vec<Address>,
-    /// The account here whose subjects are the hub's, too; none: the global one.
+    /// Local account that is joined with the hub's; `None`: the global account.
     pub account: Option<String>,
-    /// How we say who we are, beside what the address says.
+    /// Credentials for the hub, besides those in the addresses.
     pub login: Login,
-    /// Who vouches for it (PEM); none: whom the system trusts.
+    /// CA certificates to trust (PEM); `None`: those of the system.
     pub tls_ca: Option<PathBuf>,
-    /// The certificate that we show, and its key (PEM).
+    /// Our certificate and its key (PEM).
     pub tls_pair: Option<(PathBuf, PathBuf)>,
-    /// TLS comes before the hub's first word.
+    /// The TLS handshake precedes the hub's INFO.
     pub tls_handshake_first: bool,
-    /// Patterns of subjects that are not had of it.
+    /// Patterns of subjects that are not received from the hub.
     pub deny_imports: Vec<String>,
-    /// Patterns of subjects that it is not sent.
+    /// Patterns of subjects that are not sent to the hub.
     pub deny_exports: Vec<String>,
 }
 
-/// How we say who we are. Files are read at each connection, so that a new one is used from then on.
+/// Credentials for a hub. Files are read for each connection, so that a new file is used from then on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Login {
-    /// Not, or by the address.
+    /// No credentials, or those in the address.
     #[default]
     None,
-    /// A file with a user's JWT and its seed, which signs the hub's nonce.
+    /// A file with a user's JWT and seed; the seed signs the hub's nonce.
     Credentials(PathBuf),
     /// A file with the seed of an nkey.
     Nkey(PathBuf),
-    /// That seed itself.
+    /// The seed of an nkey.
     Seed(UserSeed),
 }
 
-/// The seed of a user's nkey. It is never shown.
+/// Seed of a user's nkey. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserSeed(String);
 
 impl UserSeed {
-    /// None, if it is no such seed.
+    /// Parses a seed; `None` if the text is not a user's seed.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let pair = KeyPair::from_seed(text).ok()?;
@@ -68,48 +68,48 @@ impl fmt::Debug for UserSeed {
     }
 }
 
-/// What is spoken below the protocol.
+/// Transport below the leaf protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// TCP, and TLS if the hub asks for it.
+    /// TCP, with TLS if the hub's INFO requires it.
     Plain,
-    /// TLS, whatever the hub says.
+    /// TLS in any case.
     Tls,
-    /// WebSocket.
+    /// WebSocket without TLS.
     Ws,
     /// WebSocket over TLS.
     Wss,
 }
 
-/// One server's address. What it says of a user is never shown.
+/// Address of one server. The user in it is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// What is spoken.
+    /// Transport to the server.
     pub scheme: Scheme,
-    /// A name or an address, IPv6 without brackets.
+    /// Host name or IP address, IPv6 without brackets.
     pub host: String,
-    /// The port.
+    /// TCP port of the server.
     pub port: u16,
-    /// A user and its password; without a password it is a token.
+    /// User and password; without a password the user is a token.
     pub user: Option<(String, Option<String>)>,
 }
 
-/// A text that is no address of a hub.
+/// Error in the address of a hub.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
-    /// The scheme is another.
+    /// The scheme is unknown.
     #[error("{0}:// is not spoken to hubs; nats-leaf://, tls://, ws:// and wss:// are")]
     Scheme(String),
-    /// There is no host.
+    /// The host is missing.
     #[error("a host is wanted, such as nats-leaf://hub.example:7422")]
     Host,
-    /// The port is none.
+    /// The port is invalid.
     #[error("a port between 1 and 65535 is wanted, such as nats-leaf://hub.example:7422")]
     Port,
-    /// There is something behind the port.
+    /// There is text after the port.
     #[error("nothing may follow the port, such as nats-leaf://hub.example:7422")]
     Path,
-    /// A user or a password is not UTF-8 with what is special in percents.
+    /// The user or the password is not percent-encoded UTF-8.
     #[error("the user or the password is not text in UTF-8, with special letters as %40")]
     User,
 }
@@ -163,14 +163,14 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// `host:port`.
+    /// Returns the address as `host:port`.
     #[must_use]
     pub fn place(&self) -> String {
         let (host, port) = (&self.host, self.port);
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// Whether WebSocket is spoken.
+    /// Returns whether the transport is WebSocket.
     #[must_use]
     pub fn is_web(&self) -> bool {
         matches!(self.scheme, Scheme::Ws | Scheme::Wss)

@@ -1,21 +1,23 @@
-//! What a hub lets a leaf node do: its permissions, and what JetStream keeps to itself.
+//! Permissions of a leaf node at its hub, and the subjects that JetStream reserves.
 //!
-//! The hub says in its second INFO what we may *import* (which of our subscriptions it may be told) and *export* (what we
-//! may publish to it), and closes who does not keep to it: since 2026 for half a minute. So each is asked here first.
+//! The hub's second INFO says what we may *import* (which of our subscriptions may be announced to it) and
+//! *export* (which subjects we may publish to it). It closes connections that violate this, since 2026 for
+//! half a minute. So each announcement and each message is checked here first.
 
 use serde::Deserialize;
 
 use super::Remote;
 use crate::accounts::identity::{Entry, Rules, covers};
 
-/// Subjects of a JetStream: whoever has one answers on them itself. As in nats-server nobody is told of subscriptions
-/// to them across a leaf connection, and a hub closes who tells of one without a wildcard.
+/// Subjects of JetStream, on which a server with JetStream answers itself. As in nats-server, subscriptions
+/// to them are not announced across a leaf connection; a hub closes a connection that announces one without a
+/// wildcard.
 pub(crate) const OF_JETSTREAM: [&[u8]; 3] = [b"$JS.API.>", b"$KV.>", b"$OBJ.>"];
 
-/// Requests for single messages of a stream, and the queue group of a JetStream that answers them.
+/// Subject of requests for single messages of a stream, and JetStream's queue group that answers them.
 pub(crate) const DIRECT_GETS: (&[u8], &[u8]) = (b"$JS.API.DIRECT.GET.>", b"_sys_");
 
-/// One direction, as INFO says it.
+/// Permissions of one direction, as in INFO.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct SubjectRules {
@@ -23,12 +25,12 @@ pub(crate) struct SubjectRules {
     deny: Option<Vec<String>>,
 }
 
-/// Both directions: what the hub says, and what is configured here.
+/// Permissions of both directions: the hub's, and those configured here.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct HubRules {
     import: Rules,
     export: Rules,
-    /// What is not had of the hub, which does not know of it.
+    /// Subjects that are not accepted from the hub, which does not know of this rule.
     kept_out: Vec<Entry>,
 }
 
@@ -42,13 +44,13 @@ impl HubRules {
         Self { import, export, kept_out }
     }
 
-    /// Whether a message may come from the hub, by what is configured here.
+    /// Returns whether the local configuration accepts a message from the hub.
     pub(crate) fn may_come(&self, subject: &[u8]) -> bool {
         !self.kept_out.iter().any(|entry| covers(entry.subject.as_bytes(), subject))
     }
 
-    /// Whether the hub may be told that somebody here subscribes. (`canSubscribe` of a leaf: a wildcard may reach beyond
-    /// what is allowed, since the hub looks at each message, too.)
+    /// Returns whether a subscription may be announced to the hub. (`canSubscribe` for a leaf: a wildcard may
+    /// cover more than is allowed, because the hub checks each message, too.)
     pub(crate) fn may_tell(&self, pattern: &[u8], queue: Option<&[u8]>) -> bool {
         if OF_JETSTREAM.iter().any(|of| covers(of, pattern)) {
             return false;
@@ -68,7 +70,8 @@ impl HubRules {
             && !self.import.deny.iter().any(denies)
     }
 
-    /// Whether the hub may be sent a message. What answers a stored message, or a request of another account, always may.
+    /// Returns whether a message may be sent to the hub. Acknowledgements of stored messages, and answers to
+    /// requests of another account, are always allowed.
     pub(crate) fn may_send(&self, subject: &[u8]) -> bool {
         if subject.starts_with(b"$JS.ACK.") || subject.starts_with(b"_R_.") {
             return true;
@@ -78,7 +81,7 @@ impl HubRules {
             && !self.export.deny.iter().any(names)
     }
 
-    /// Whether all may be sent.
+    /// Returns whether all messages may be sent.
     pub(crate) fn allows_all(&self) -> bool {
         self.export.allow.is_none() && self.export.deny.is_empty()
     }
@@ -93,7 +96,7 @@ fn rules(said: Option<&SubjectRules>) -> Rules {
     }
 }
 
-/// `subject`, or `subject queue`.
+/// Parses `subject` or `subject queue`.
 fn entry(text: &str) -> Entry {
     match text.split_once(' ') {
         Some((subject, queue)) => Entry { subject: subject.to_owned(), queue: Some(queue.trim().to_owned()) },
@@ -121,7 +124,7 @@ mod tests {
         assert!(rules.may_tell(b"in.x", None) && rules.may_tell(b">", None));
         assert!(!rules.may_tell(b"in.secret.x", None) && !rules.may_tell(b"in.theirs", None));
         assert!(rules.may_send(b"out.x") && !rules.may_send(b"out.secret") && !rules.may_send(b"out.theirs"));
-        // The hub, which may be told of a wildcard, sends what that matches.
+        // The wildcard may be announced, so the hub sends everything that it matches.
         assert!(!rules.may_come(b"in.secret.x") && rules.may_come(b"in.x") && rules.may_come(b"in.theirs"));
     }
 
@@ -137,7 +140,7 @@ mod tests {
             ("a.x", true),
             ("a.*", true),
             ("a.x.y", false),
-            // Reaches beyond what is allowed: the hub looks at each message.
+            // A wildcard may cover more than is allowed, because the hub checks each message.
             ("a.>", true),
             (">", true),
             ("c.*", false),

@@ -1,4 +1,4 @@
-//! Which hubs are to be joined, and by which number each is known: at the start, and after a reload.
+//! Seeds of the hubs to join: their settings and numbers, at the start and after a reload.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use crate::{
     routing::trie::HubId,
 };
 
-/// What is known of a hub before it is joined. All cores know all of them.
+/// Settings of a hub, known to all cores before it is joined.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seed {
     pub(crate) hub: HubId,
     pub(crate) remote: Remote,
     pub(crate) account: u16,
     pub(crate) account_name: Arc<str>,
-    /// As the hub is told: by the name it knows that a new connection takes an old one's place.
+    /// Server name sent to the hub, by which it recognises that a new connection replaces an old one.
     pub(crate) name: String,
-    /// Nobody else has this one. Between connections that name one cluster a hub carries nothing: no messages, and not
-    /// what loops are found by.
+    /// Cluster name sent to the hub, unique to this seed. Between two connections with the same cluster name
+    /// a hub forwards nothing: neither messages nor the subjects that reveal loops.
     pub(crate) cluster: String,
     pub(crate) server_id: String,
-    /// What subjects begin with by which this process finds loops.
+    /// Prefix of the subjects by which this process detects loops.
     pub(crate) loop_prefix: String,
 }
 
-/// The hubs of a configuration. One that was there `before` and is configured the same keeps its number, and so its
-/// connection; a new one gets a number that nobody had, as long as there is one.
+/// Builds the seeds of a configuration. A hub of `before` with the same configuration keeps its number, and
+/// so its connection. A new hub gets a number that no hub of `before` had, as long as there is one.
 ///
 /// # Errors
-/// What is wrong with them, in a line.
+/// A line that describes the error in the hubs' configuration.
 pub(crate) fn seeds(
     config: &Config,
     identities: &Identities,
@@ -64,7 +64,7 @@ pub(crate) fn seeds(
         let hub =
             number.unwrap_or_else(|| unreachable!("there are as many numbers as hubs may be configured"));
         let suffix = if hub == 0 { String::new() } else { format!("-{hub}") };
-        // Its own for each process: by them hubs tell servers apart.
+        // Names are unique to each process, because hubs tell servers apart by them.
         let own = shared.server_id.get(1..9).unwrap_or(&shared.server_id);
         let seed = Seed {
             hub,
@@ -76,13 +76,14 @@ pub(crate) fn seeds(
             server_id: shared.server_id.clone(),
             loop_prefix: format!("$LDS.{}-", shared.server_id),
         };
-        // The same one, so that its connection is left alone; not if the server's name is another.
+        // An unchanged seed keeps its identity, so that its connection is left alone; a new server name is a
+        // change.
         seeds.push(kept.filter(|kept| ***kept == seed).map_or_else(|| Arc::new(seed), Arc::clone));
     }
     Ok(seeds.into())
 }
 
-/// The account here that a hub is for.
+/// Returns the local account of a hub.
 fn account_of(remote: &Remote, identities: &Identities) -> Result<(u16, Arc<str>), String> {
     let name = remote.account.as_deref().unwrap_or(GLOBAL_ACCOUNT);
     let account = identities.accounts().iter().position(|known| **known == *name);

@@ -1,4 +1,4 @@
-//! Why a hub is not joined, in words for the operator; and how long it is left alone then.
+//! Reasons for which a hub is not joined, in words for the operator, and the pauses between attempts.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use engine::random;
 
 use crate::client::connection::CloseReason;
 
-/// The first pause; each further one is twice as long.
+/// First pause; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
-/// No pause is longer, but for [`PAUSE_LONG`].
+/// Longest pause, except for [`PAUSE_LONG`].
 const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// After what a hub has found wrong with us, and will again (nats-server's half a minute).
+/// Pause after an error that another attempt will not avoid (nats-server's half a minute).
 const PAUSE_LONG: Duration = Duration::from_secs(30);
 
-/// What stands in the way.
+/// Reason for which a hub is not joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Nobody can be reached.
+    /// The connection cannot be established.
     Unreachable(String),
-    /// It speaks, but is no hub.
+    /// The port is not a hub's.
     NotAHub(String),
-    /// TLS or WebSocket failed.
+    /// The TLS or WebSocket handshake failed.
     Handshake(String),
-    /// Our own credentials cannot be used.
+    /// Our credentials are unusable.
     Credentials(String),
-    /// What we have said to it is not answered.
+    /// The hub does not answer our CONNECT.
     NoAnswer,
-    /// The hub's own last words.
+    /// The hub sent this error.
     Refused(String),
-    /// What we tell it comes back to us.
+    /// Our own subscriptions come back to us.
     Loop(String),
-    /// The permissions that it has given us are others now.
+    /// The hub has changed our permissions.
     Changed,
-    /// A reload has taken it away, or changed it.
+    /// A reload has removed or changed the hub.
     NotConfigured,
-    /// The connection ended.
+    /// The connection was closed.
     Lost(CloseReason),
-    /// It broke the protocol.
+    /// The hub violated the protocol.
     Protocol(String),
 }
 
 impl Trouble {
-    /// What the hub's words mean.
+    /// Classifies an error from the hub.
     pub(crate) fn of_words(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text).into_owned();
         if text.contains("Loop detected") { Self::Loop(text) } else { Self::Refused(text) }
     }
 
-    /// It will be no better in a second.
+    /// Returns whether another attempt within seconds would fail in the same way.
     pub(crate) fn is_lasting(&self) -> bool {
         const LASTING: [&str; 4] =
             ["same cluster name", "minimum version", "Permissions Violation", "Duplicate Remote"];
@@ -58,7 +58,7 @@ impl Trouble {
         }
     }
 
-    /// In a line.
+    /// Returns the reason as a line of text.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Unreachable(why) => format!("it cannot be reached: {why}"),
@@ -80,7 +80,7 @@ impl Trouble {
     }
 }
 
-/// What is to be done about a hub's refusal.
+/// Returns advice about a hub's error.
 fn meaning(text: &str) -> Option<&'static str> {
     [
         (
@@ -99,20 +99,20 @@ fn meaning(text: &str) -> Option<&'static str> {
     .find_map(|(words, meaning)| text.contains(words).then_some(meaning))
 }
 
-/// Pauses between attempts: longer from one to the next, and each of another length for each server, so that those that
-/// lost one hub do not come back at once.
+/// Pauses between attempts, growing from one to the next. Their length is random, so that servers that lose
+/// the same hub do not reconnect all at once.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     in_a_row: u32,
 }
 
 impl Pauses {
-    /// The hub was there.
+    /// Starts anew after the hub was joined.
     pub(crate) fn begin_anew(&mut self) {
         self.in_a_row = 0;
     }
 
-    /// How long the next one is.
+    /// Returns the next pause.
     pub(crate) fn next(&mut self, trouble: &Trouble) -> Duration {
         if trouble.is_lasting() {
             return with_jitter(PAUSE_LONG, PAUSE_LONG / 10);
@@ -124,7 +124,7 @@ impl Pauses {
     }
 }
 
-/// `least`, and up to `more` besides.
+/// Returns a random duration from `least` to `least + more`.
 fn with_jitter(least: Duration, more: Duration) -> Duration {
     let part = random::number().unwrap_or_default() % 1000;
     least + more.mul_f64(part as f64 / 1000.0)
@@ -143,7 +143,7 @@ mod tests {
             let pause = pauses.next(&trouble);
             assert!(pause >= longest / 2 && pause <= longest, "{nth}: {pause:?}");
         }
-        // One that breaks the protocol is left alone for longer yet.
+        // A hub that violates the protocol gets longer pauses.
         let broken = pauses.next(&Trouble::Protocol("x".to_owned()));
         assert!(broken >= PAUSE_LONG / 2 && broken <= PAUSE_LONG, "{broken:?}");
         pauses.begin_anew();

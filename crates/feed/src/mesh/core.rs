@@ -1,4 +1,4 @@
-//! What one core knows, in three parts, and what a turn of it does at its end.
+//! State of one core in three parts, and the beginning and end of its turns.
 //!
 //! ```text
 //!   a connection's task             the inbox' task
@@ -6,23 +6,24 @@
 //!     └───────────────┬───────────────┘
 //!                     ▼ `publish`: the one place where a message meets all three parts
 //!   ┌─ subjects ──────────────┐  ┌─ outputs ────────────────┐  ┌─ links ──────────────────┐
-//!   │ trie       who wants    │  │ connections  who is here │  │ a batch for each other   │
-//!   │ matches    found before │  │ chunks       lent, back  │  │ core, bytes under way,   │
-//!   │ subscriptions           │  │ marks        who waits   │  │ who waits for room       │
+//!   │ trie       subscribers  │  │ connections  of clients  │  │ a batch for each other   │
+//!   │ matches    cached       │  │ chunks       lent, back  │  │ core, bytes under way,   │
+//!   │ subscriptions           │  │ watermarks   who waits   │  │ who waits for room       │
 //!   └──┬──────────────────────┘  └──┬───────────────────────┘  └──────────▲───────────────┘
 //!      │ interest, members          │ hold, release                       │
 //!      └────────────────────────────┴─────────────────────────────────────┘
-//!   end_turn: 1. links: batches leave (what they say of subscriptions before any answer does)
-//!             2. outputs: what got something is written, one write each
+//!   end_turn: 1. links: batches leave (announcements of subscriptions before any answer)
+//!             2. outputs: connections with new output are flushed, one write each
 //! ```
 //!
-//! No part calls the one to its left: subjects and outputs tell the links what other cores must know, and neither knows
-//! the other but by a connection's table of sids and a subscription's address, which are passed to it. So a function
-//! that takes one part, or two, says what it can touch; those that take the whole [`Core`] are a client's operations
-//! (`session`), its coming and going (`serve`), a message's way (`publish`) and the turn, here.
+//! No part calls the one to its left: subjects and outputs pass to the links what other cores must know.
+//! Neither knows the other, except by a connection's table of sids and a subscription's address, which are
+//! passed to it. So the parameters of a function that takes one part, or two, show what it can change.
+//! Functions on the whole [`Core`] are a client's operations (`session`), connecting and disconnecting
+//! (`lifecycle`), publishing (`publish`), and the turn, here.
 //!
-//! Everything has one owner, this core's thread; a turn borrows it whole and does not wait. Other cores see only what
-//! is sent to them.
+//! Everything is owned by this core's thread; a turn borrows all of it and does not wait. Other cores see
+//! only what is sent to them.
 
 use std::{
     cell::RefCell,
@@ -33,7 +34,7 @@ use std::{
 
 use engine::{
     accounts::{Accounts, Category, Limit},
-    cores::{clock, fair::Fair, listener::Balance, mesh},
+    cores::{clock, fair::TurnScheduler, listener::Balance, mesh},
     heap::HeapTrimmer,
     journal::Scribe,
     meter::CoreCounters,
@@ -75,27 +76,27 @@ use crate::{
     routing::{subjects::Subjects, trie::HubMask},
 };
 
-/// Memory of a connection, measured and rounded up, and of its TLS beside that.
+/// Memory of a connection, and of its TLS in addition; measured and rounded up.
 const CONNECTION_BYTES: usize = 2 << 10;
 const TLS_BYTES: usize = 16 << 10;
-/// Memory of a handshake without TLS: a PROXY header, a request for a WebSocket.
+/// Memory of a handshake without TLS: a PROXY header, or a WebSocket upgrade.
 const PLAIN_HANDSHAKE_BYTES: usize = 8 << 10;
-/// Handshakes that are ended in one go for want of memory; each is searched for among all of them.
+/// Handshakes that are displaced at once for lack of memory; each displacement searches all of them.
 const DISPLACED_AT_ONCE: usize = 16;
-/// The memory of subscriptions, among the core's accounts.
+/// Category of the subscriptions' memory in the core's accounts.
 pub(crate) const SUBSCRIPTION_MEMORY: Category = Category(0);
 
-/// What a reload changes.
+/// Settings that a reload replaces.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) identities: Identities,
     pub(crate) acceptors: Acceptors,
-    /// The hubs of all cores.
+    /// Hubs of all cores.
     pub(crate) hubs: Arc<[Arc<leaf::Seed>]>,
 }
 
-/// One core.
+/// State of one core.
 pub(crate) struct Core {
     pub(crate) subjects: Subjects,
     pub(crate) outputs: Outputs,
@@ -107,70 +108,70 @@ pub(crate) struct Core {
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) is_lame: bool,
-    /// What accounts have for other subjects; none where no account has anything, so that nobody pays for it.
+    /// Mappings by account; `None` if no account has any, so that messages pay nothing for them.
     pub(crate) mappings: Option<Rc<HashMap<u16, Mappings>>>,
-    /// What chooses between destinations.
+    /// Random numbers for the choice among a mapping's destinations.
     pub(crate) dice: Dice,
-    /// Requests to other accounts' services that wait for their answers.
+    /// Pending requests to services of other accounts.
     pub(crate) requests: Requests,
-    /// Handshakes of TLS and WebSocket under way.
+    /// TLS and WebSocket handshakes in progress.
     pub(crate) handshakes: Handshakes,
-    /// Passwords that helpers compare.
+    /// Password checks on helper threads.
     pub(crate) checks: Checks,
-    /// What it uses of memory.
+    /// Decides when unused memory is freed.
     pub(crate) tide: HeapTrimmer,
-    /// The memory of this core's connections.
+    /// This core's share of the memory of connections.
     connection_share: Share,
-    /// How much may wait for this core's clients.
+    /// This core's share of the memory of backlogs.
     pub(crate) share: Share,
-    /// What subscriptions may take of memory.
+    /// Memory of subscriptions, charged to their clients.
     pub(crate) accounts: Accounts,
-    /// Hubs that are there, of all cores.
+    /// Connected hubs of all cores.
     pub(crate) hubs_up: HubMask,
-    /// Those that this core joins.
+    /// Hubs that this core joins.
     pub(crate) hubs: Hubs,
     pub(crate) cores: usize,
-    /// Who answers in the system account.
+    /// Channel to the thread that answers in the system account.
     pub(crate) system: mpsc::Sender<SystemEvent>,
-    /// Those closed last.
+    /// Connections closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
-    /// The monotonic time of this turn.
+    /// Monotonic time of the current turn.
     pub(crate) now_ms: u64,
-    /// What was done in it.
+    /// Cost of the current turn.
     pub(crate) work: Work,
-    /// What other cores have sent that is not delivered yet.
+    /// Batches of other cores that are not delivered yet.
     pub(crate) backlog: Backlog,
 }
 
-/// Batches of other cores that wait for their turn.
+/// Counts of the queued batches of other cores.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// How many have ever waited, and how many of them do no more.
+    /// Batches queued so far, and those of them that are delivered.
     pub(crate) queued: u64,
     pub(crate) done: u64,
-    /// Batches of which not all has been applied that they say of subscriptions: the last of those that were queued. A
-    /// client whose bytes came after such a batch does not publish before that.
+    /// Queued batches whose announcements of subscriptions are not all applied: the last ones in the queue. A
+    /// client whose bytes arrived after such a batch does not publish before they are.
     pub(crate) unheard: usize,
-    /// Clients that are not read from before those are done which came before what they said.
+    /// Clients whose reads are paused until the batches that arrived before their bytes are done.
     pub(crate) waiting: Vec<ConnId>,
 }
 
 impl Backlog {
-    /// Batches that have ever waited and of which all has been applied that they say of subscriptions.
+    /// Returns the number of batches queued so far whose announcements are all applied.
     pub(crate) fn heard(&self) -> u64 {
         self.queued - self.unheard as u64
     }
 }
 
-/// A core and what it receives from others, for the tasks of its thread.
+/// A core with its inbox, for the tasks of its thread.
 pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
-    /// Who of those with much to do has a turn.
-    pub(crate) fair: Arc<Fair>,
+    /// Distributes turns fairly among the connections with much to do.
+    pub(crate) fair: Arc<TurnScheduler>,
 }
 
-/// What a core is made from.
+/// Resources from which a core is built.
 pub(crate) struct CoreSeed {
     pub(crate) index: usize,
     pub(crate) shared: Arc<SharedState>,
@@ -239,14 +240,14 @@ impl Core {
         self.counters.add(counter, 1);
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     #[inline]
     pub(crate) fn begin_turn(&mut self) {
         self.now_ms = clock::monotonic_ms();
         self.work = Work::of(WORK_A_TURN);
     }
 
-    /// Sends what this turn has for other cores, and writes what it has for clients.
+    /// Sends this turn's records to other cores, and writes the clients' output.
     pub(crate) fn end_turn(&mut self) {
         if self.links.tellers.is_waiting {
             self.tell_hubs();
@@ -261,8 +262,8 @@ impl Core {
         self.bound_sum();
     }
 
-    /// Cuts off clients that hold much and do not move, in what waits for them or in what has not come whole of them,
-    /// until all hold no more than they may.
+    /// Cuts off clients until all together hold no more than allowed: first those that make no progress, with
+    /// a large backlog or an incomplete operation.
     #[inline]
     pub(crate) fn bound_sum(&mut self) {
         while !self.share.allows(self.outputs.held_bytes()) {
@@ -281,18 +282,20 @@ impl Core {
         self.outputs.marks.crowd(is_crowded);
     }
 
-    /// Returns whether there is memory for one connection more. A handshake under way counts as the most that it may take.
+    /// Returns whether there is memory for one more connection. A handshake in progress counts with the most
+    /// that it may take.
     pub(crate) fn has_connection_memory(&mut self) -> bool {
         self.displace_handshakes(self.bytes_of_a_connection())
     }
 
-    /// Gives up memory that other cores or servers have come to want, where this core has more than its part.
+    /// Frees memory that other cores or servers need, if this core has more than its share.
     pub(crate) fn give_way(&mut self) {
         self.accounts.give_way();
         self.displace_handshakes(0);
     }
 
-    /// Ends handshakes until connections may take `more` bytes, some at a time. Returns whether they may.
+    /// Displaces handshakes, a limited number at once, until connections may take `more` bytes. Returns
+    /// whether they may.
     fn displace_handshakes(&mut self, more: usize) -> bool {
         for _ in 0..DISPLACED_AT_ONCE {
             if self.connection_share.allows(self.connection_bytes() + more) {
@@ -306,7 +309,7 @@ impl Core {
         self.connection_share.allows(self.connection_bytes() + more)
     }
 
-    /// Returns whether this core has taken memory that others may come to want.
+    /// Returns whether this core has taken memory that others may need.
     pub(crate) fn has_taken_memory(&self) -> bool {
         self.connection_share.has_taken() || self.share.has_taken() || self.accounts.has_taken()
     }
@@ -321,8 +324,8 @@ impl Core {
         CONNECTION_BYTES + if self.settings.acceptors.has_tls() { TLS_BYTES } else { 0 }
     }
 
-    /// Closes this core's share of the connections that are more than there may be now, the newest first.
-    /// (nats-server closes any.)
+    /// Closes this core's share of the connections above a lowered limit, the newest first. (nats-server
+    /// closes any.)
     fn close_surplus(&mut self) {
         let surplus = self.shared.surplus.load(Ordering::Acquire);
         if surplus == 0 {
@@ -347,8 +350,8 @@ impl Core {
         }
     }
 
-    /// Takes over what goes from account to account: services, and what clients that are here have of other accounts'
-    /// streams.
+    /// Activates the current imports: services, and the streams that the connected clients' subscriptions
+    /// match.
     fn take_exchange(&mut self) {
         let Self { subjects, outputs, links, settings, requests, .. } = self;
         let now = settings.identities.exchange().map(Arc::clone);
@@ -368,11 +371,11 @@ impl Core {
             }
         }
         self.hubs_reach_again(is_changed);
-        // What was walked is the operator's, and no client pays for it.
+        // A reload is the operator's, so no client pays for these steps.
         _ = self.subjects.trie.take_steps();
     }
 
-    /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
+    /// Activates a new configuration: limits, and permissions, for connected clients, too.
     pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.mappings = self.settings.identities.all_mappings();
@@ -398,7 +401,7 @@ impl Core {
             if connection.takes_info && connection.closing.is_none() {
                 let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
                 self.outputs.say(id, &info);
-                // Written at once, so that all of them need one chunk and not one each.
+                // Written at once, so that all of them take one chunk instead of one each.
                 self.end_turn();
             }
         }

@@ -1,15 +1,16 @@
-//! What other cores have sent: applied and delivered in the order in which it was sent.
+//! Inbox of a core: batches of other cores, applied and delivered in the order in which they were sent.
 //!
 //! ```text
-//!   ring ─▶ batch: words and messages ─ within the turn's work ─▶ delivered, its buffer goes back
-//!                   └─ more than that: the words first, the messages wait ─▶ queue ─ a turn each ─▶ delivered
+//!   ring ─▶ batch: announcements and messages ─ within the turn's budget ─▶ delivered, its buffer is returned
+//!                   └─ above it: announcements first, messages wait ─▶ queue ─ a turn each ─▶ delivered
 //! ```
-//! *Order.* Messages of one core stay in their order, and so do those of the program itself. What cores say of their
-//! subscriptions does not wait behind messages, so that whoever has been answered is reached: where there is more of it
-//! than a turn applies, no client publishes here before all is applied that had come before its bytes. While messages
-//! wait, a client's questions (`PING`, `SUB`, `UNSUB`) that came after them wait for them, so that a `PONG` still says
-//! that all is delivered that was published before; its messages do not: those of two producers on two cores may pass
-//! each other then. *Bound:* what waits counts as under way to here (`across`), by which its producers are paused.
+//! *Order.* Messages of one core keep their order, and so do those of the program itself. Announcements of
+//! subscriptions do not wait behind messages, so that a client whose SUB was answered is reached. If there
+//! are more announcements than a turn can apply, no client publishes here before all those are applied that
+//! arrived before its bytes. While messages wait, later questions of a client (`PING`, `SUB`, `UNSUB`) wait
+//! for them, so that a `PONG` still means that everything published before is delivered. Later messages of a
+//! client do not wait: messages of two producers on two cores may then overtake each other. *Bound:* waiting
+//! batches count as under way to this core (`links`), which pauses their producers.
 
 use std::{
     collections::VecDeque,
@@ -35,27 +36,27 @@ use crate::{
     server,
 };
 
-/// What other cores send.
+/// Receiver of other cores' batches, with the queue of those that wait.
 pub(crate) struct Inbox {
     receiver: mesh::Receiver<Message>,
     batch: Vec<Message>,
     queue: VecDeque<WaitingBatch>,
-    /// Of the task that delivers what waits.
+    /// Waker of the task that delivers waiting batches.
     waker: Option<Waker>,
 }
 
 /// A batch that is being delivered.
 struct WaitingBatch {
     from: From,
-    /// How many of its bytes are done.
+    /// Bytes that are done.
     at: usize,
-    /// Up to here what is said of subscriptions has been applied; `None`: all of it.
+    /// Offset up to which announcements are applied; `None`: all are.
     heard: Option<usize>,
-    /// There are messages in what was heard.
+    /// The bytes before that offset contain messages.
     has_messages: bool,
-    /// It is counted among those that are not heard to the end.
+    /// The batch is counted in the core's `Backlog::unheard`.
     is_unheard: bool,
-    /// The message at `at` has not reached all.
+    /// Progress of the message at `at`, if it is not delivered to all subscribers.
     begun: Option<Box<SuspendedDelivery>>,
 }
 
@@ -71,7 +72,7 @@ impl Inbox {
 }
 
 impl Local {
-    /// Waits for what other cores send, for ever.
+    /// Receives and delivers batches of other cores, forever.
     pub(crate) async fn attend_inbox(self: Rc<Self>) {
         loop {
             tokio::task::coop::consume_budget().await;
@@ -101,7 +102,8 @@ impl Local {
         }
     }
 
-    /// Takes what is there now, without waiting. What it costs is not the client's who is about to be looked at.
+    /// Takes the batches that have arrived, without waiting. The cost is not charged to the client that is
+    /// served next.
     pub(crate) fn take_inbox(self: &Rc<Self>, core: &mut Core) {
         let received = {
             let inbox = &mut *self.inbox.borrow_mut();
@@ -148,7 +150,7 @@ impl Local {
         if queue.is_empty() && batch.deliver(core) {
             return batch.end(core);
         }
-        // What cores say is applied in the order in which it was said.
+        // Announcements are applied in the order in which they were sent.
         let is_heard = core.backlog.unheard == 0 && batch.hear(core);
         if is_heard && !batch.has_messages {
             return batch.end(core);
@@ -159,7 +161,7 @@ impl Local {
         queue.push_back(batch);
     }
 
-    /// Goes on to apply what was said of subscriptions, as far as the turn's work allows.
+    /// Continues to apply announcements, within the turn's budget.
     fn hear_waiting(&self, core: &mut Core) {
         if core.backlog.unheard == 0 {
             return;
@@ -178,7 +180,7 @@ impl Local {
         }
     }
 
-    /// Goes on to deliver, as far as the turn's work allows.
+    /// Continues to deliver messages, within the turn's budget.
     pub(crate) fn deliver_waiting(&self, core: &mut Core) {
         let queue = &mut self.inbox.borrow_mut().queue;
         while let Some(mut batch) = queue.pop_front() {
@@ -195,7 +197,7 @@ impl Local {
 }
 
 impl Core {
-    /// Wakes the clients for which all has been applied that other cores had said before them.
+    /// Wakes the clients for which all earlier announcements of other cores are applied.
     fn wake_waiting(&mut self) {
         let Self { backlog, outputs, .. } = self;
         let heard = backlog.heard();
@@ -212,7 +214,7 @@ impl Core {
 }
 
 impl WaitingBatch {
-    /// Delivers what is left of it; whether that was all before the turn's work was done.
+    /// Delivers the rest of the batch. Returns whether all was done within the turn's budget.
     fn deliver(&mut self, core: &mut Core) -> bool {
         let Self { from, at, heard, begun, .. } = self;
         match from {
@@ -255,7 +257,8 @@ impl WaitingBatch {
         }
     }
 
-    /// Applies what is said of subscriptions and of who waits; whether that was all before the turn's work was done.
+    /// Applies the batch's announcements, holds and releases. Returns whether all was done within the turn's
+    /// budget.
     fn hear(&mut self, core: &mut Core) -> bool {
         let Self { from, at, heard, has_messages, .. } = self;
         let (From::Core { core: from, records: bytes, .. }, Some(done)) = (from, *heard) else {
@@ -285,7 +288,7 @@ impl WaitingBatch {
     }
 }
 
-/// What a word of another core's may take: its pattern is walked to be found, and to be pruned.
+/// Returns the largest cost of a record: a pattern is walked once to find its node, and once to remove it.
 fn steps_of(record: &Record<'_>) -> u64 {
     match record {
         Record::Interest { pattern, .. }

@@ -1,18 +1,18 @@
-//! Memory that was needed once, by clients that are gone or have taken what waited, is given back.
+//! Freeing of memory that is no longer needed, after clients have left or have read their backlog.
 //!
 //! ```text
 //!   chunks that are lent, tables' entries ── `engine::heap::HeapTrimmer` says that they are few, for a while ──▶ spare chunks
-//!                      and rooms are given up here, the allocator's free pages by `engine::heap`, for all servers once
+//!                      and rooms are freed here, the allocator's free pages by `engine::heap`, for all servers once
 //! ```
-//! What a table cannot give back, because something still lies at its end, is not asked for again until there is more
-//! of it.
+//! A table that cannot shrink, because an entry at its end is in use, is not tried again until there is more
+//! to free.
 
 use engine::heap::TrimStep;
 
 use crate::{client::connection::Subscription, counters::Counter, mesh::core::Core};
 
 impl Core {
-    /// Gives back what has not been needed for a while. When it is to be asked again, if nothing stirs.
+    /// Frees memory that has not been needed for a while. Returns when to call again if nothing else happens.
     pub(crate) fn give_back_memory(&mut self) -> Option<u64> {
         self.subjects.matches.forget_stale(self.subjects.trie.generation());
         let tables = self.subjects.entries() * size_of::<Subscription>() + self.subjects.matches.bytes();

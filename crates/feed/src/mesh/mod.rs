@@ -1,4 +1,4 @@
-//! A core and what it exchanges with the others.
+//! A core, and its exchange with other cores.
 
 pub(crate) mod core;
 pub(crate) mod inbox;

@@ -1,4 +1,4 @@
-//! What all cores share: written when a connection comes, not on a message's path.
+//! State that all cores share: written when a client connects, not on a message's path.
 
 use std::{
     net::SocketAddr,
@@ -13,7 +13,7 @@ use engine::{
     cores::clock,
     meter::CounterSet,
     random,
-    share::{ClientBudget, Common},
+    share::{ClientBudget, CommonPart},
 };
 use serde::Serialize;
 
@@ -24,36 +24,36 @@ use crate::{
     mesh::core::Settings,
 };
 
-/// The version of nats-server whose protocol this is: clients decide by it which features they may use.
+/// Version of nats-server whose protocol we speak; clients decide by it which features they may use.
 pub(crate) const PROTOCOL_VERSION: &str = "2.10.0";
 
-/// What all cores share.
+/// State that all cores share.
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub(crate) server_id: String,
     pub(crate) started: SystemTime,
-    /// Where clients connect.
+    /// Address of the listener for clients.
     pub(crate) address: SocketAddr,
-    /// Where the monitoring pages are, once they are served.
+    /// Address of the monitoring pages, once they are served.
     pub(crate) monitor: OnceLock<SocketAddr>,
     next_cid: AtomicU64,
-    /// Connections that are to be closed since a limit was lowered: each core takes its share.
+    /// Connections still to be closed since a limit was lowered; each core takes its share.
     pub(crate) surplus: AtomicUsize,
-    /// All cores' counters, to be read.
+    /// Counters of all cores, for reading.
     pub(crate) counters: Arc<CounterSet<Counter>>,
-    /// The memory of all cores' connections beyond the cores' own parts.
-    pub(crate) connections: Arc<Common>,
-    /// How much waits for all cores' clients beyond the cores' own parts.
-    pub(crate) pending: Arc<Common>,
-    /// The same of the memory of subscriptions.
-    pub(crate) subscription_memory: Arc<Common>,
-    /// Loops that accept.
+    /// Memory of connections beyond each core's own share.
+    pub(crate) connections: Arc<CommonPart>,
+    /// Memory of backlogs beyond each core's own share.
+    pub(crate) pending: Arc<CommonPart>,
+    /// Memory of subscriptions beyond each core's own share.
+    pub(crate) subscription_memory: Arc<CommonPart>,
+    /// Number of loops that accept connections.
     pub(crate) ready: AtomicUsize,
-    /// Connections of each account, on all cores: written when a client is let in and when it leaves.
+    /// Connections of each account on all cores; written when a client is admitted and when it leaves.
     of_accounts: Box<[AtomicUsize]>,
 }
 
-/// Who reads an INFO.
+/// Recipient of an INFO.
 pub(crate) struct Reader<'a> {
     pub(crate) cid: u64,
     pub(crate) address: SocketAddr,
@@ -67,7 +67,7 @@ impl<'a> From<&'a Connection> for Reader<'a> {
     }
 }
 
-/// INFO as clients read it.
+/// INFO as it is sent to clients.
 #[derive(Serialize)]
 struct Info<'a> {
     server_id: &'a str,
@@ -118,34 +118,34 @@ impl SharedState {
             next_cid: AtomicU64::new(1),
             surplus: AtomicUsize::new(0),
             counters,
-            connections: Common::within(budget),
-            pending: Common::within(budget),
-            subscription_memory: Common::within(budget),
+            connections: CommonPart::within(budget),
+            pending: CommonPart::within(budget),
+            subscription_memory: CommonPart::within(budget),
             ready: AtomicUsize::new(0),
             of_accounts: (0..ACCOUNTS_MAX).map(|_| AtomicUsize::new(0)).collect(),
         })
     }
 
-    /// Counts one more connection of an account, unless it has as many as it may.
+    /// Counts one more connection of an account. Returns false if the account has reached its limit.
     pub(crate) fn enter_account(&self, account: u16, max: Option<usize>) -> bool {
         let Some(count) = self.of_accounts.get(usize::from(account)) else { return true };
         let below = |now: usize| (now < max.unwrap_or(usize::MAX)).then_some(now + 1);
         count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_ok()
     }
 
-    /// A connection of an account is gone.
+    /// Counts one connection of an account less.
     pub(crate) fn leave_account(&self, account: u16) {
         if let Some(count) = self.of_accounts.get(usize::from(account)) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// A number for a connection, never used again.
+    /// Returns a new connection number; numbers are never reused.
     pub(crate) fn next_cid(&self) -> u64 {
         self.next_cid.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The INFO line for a client. `connect_info`: it is not the first.
+    /// Builds the INFO line for a client. `connect_info`: it is not the client's first INFO.
     pub(crate) fn info(
         &self,
         settings: &Settings,
@@ -187,12 +187,12 @@ impl SharedState {
     }
 }
 
-/// Letters and digits that no other server has: from the system's random source, 56 as nkeys have.
+/// Builds a random server id of 56 characters, as long as an nkey's, from the system's random source.
 fn server_id() -> String {
     format!("N{}", random_letters::<55>())
 }
 
-/// A nonce for a client to sign.
+/// Builds a nonce for a client to sign.
 pub(crate) fn nonce() -> Box<str> {
     random_letters::<22>().into()
 }

@@ -1,4 +1,4 @@
-//! `/connz`: the connections, sorted, filtered, in parts.
+//! `/connz`: the connections, sorted, filtered and in pages.
 
 use std::{
     cmp::Reverse,
@@ -45,7 +45,7 @@ pub(crate) async fn page(asked: &PageRequest, query: &Query<'_>) -> Result<Value
     let closed = |connection| (None, connection);
     let open = |(id, connection)| (Some(id), connection);
     let is_closed = matches!(state.as_str(), "closed" | "1");
-    // Numbers are what the system account's requests have (`ConnState`).
+    // Requests in the system account use the numbers (`ConnState`).
     let mut connections: Vec<(Option<ConnId>, ConnectionSnapshot)> = match state.as_str() {
         "open" | "active" | "0" => looker.open().await?.into_iter().map(open).collect(),
         "closed" | "1" => looker.closed().await?.into_iter().map(closed).collect(),
@@ -84,10 +84,11 @@ pub(crate) async fn page(asked: &PageRequest, query: &Query<'_>) -> Result<Value
     Ok(page)
 }
 
-/// Subscriptions listed on one page, of all connections that it shows: it is put together in memory.
+/// Maximum number of subscriptions on one page, over all of its connections, because the page is built in
+/// memory.
 const SUBSCRIPTIONS_MAX: usize = 64 * 1024;
 
-/// The subscriptions of the connections that are shown, by cid.
+/// Returns the subscriptions of the listed connections, by cid.
 async fn subscriptions_of(
     asked: &PageRequest,
     shown: &[(Option<ConnId>, ConnectionSnapshot)],
@@ -161,7 +162,7 @@ fn one(
         "in_bytes": connection.payload_in_bytes,
         "out_bytes": connection.payload_out_bytes,
         "subscriptions": connection.subscriptions,
-        // Ours: nats-server has no such fields.
+        // These fields are ours; nats-server does not have them.
         "core": connection.core,
         "held": connection.is_held,
     });
@@ -200,7 +201,7 @@ fn one(
     value
 }
 
-/// A subscription in detail.
+/// Returns a subscription in detail, as JSON.
 pub(super) fn subscription(one: &SubscriptionSnapshot, cid: u64) -> Value {
     let mut value = json!({"subject": one.subject, "sid": one.sid, "msgs": one.messages, "cid": cid});
     if let Some(queue) = &one.queue {

@@ -1,14 +1,14 @@
-//! Looking at a running server from outside its loops: what its pages and its system account show.
+//! Inspection of a running server from outside of its loops, for the monitoring pages and the system account.
 //!
 //! ```text
-//!   totals                 read where the loops count: no loop is asked
+//!   totals                 read from the loops' counters, without asking any loop
 //!   lists      Looker ──"from here on, at most so much"──▶ ring ─▶ a loop: one step between two turns
 //!                 ▲──────────────── a piece, and where it ended ───────────┘
 //! ```
-//! A list of a million subscriptions is put together of pieces, so that no loop stands still for it: a step looks at
-//! [`STEP_LOOKED_AT_MAX`] things and [`STEP_TOKENS_MAX`] tokens of theirs and copies [`STEP_COPIED_MAX`] of them at most, and
-//! `feed_monitor_steps` and `feed_monitor_looked_at` count what is done. What comes and goes between two steps may be missing or there twice:
-//! pages show a server that works.
+//! A list of a million subscriptions is assembled from pieces, so that no loop stops for it. A step examines
+//! at most [`STEP_LOOKED_AT_MAX`] items and [`STEP_TOKENS_MAX`] tokens of their patterns, and copies at most
+//! [`STEP_COPIED_MAX`] items; `feed_monitor_steps` and `feed_monitor_looked_at` count them. Items that are
+//! added or removed between two steps may be missing or occur twice: the pages show a server in operation.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -30,38 +30,38 @@ use crate::{
     server::NoAnswer,
 };
 
-/// Connections or subscriptions that a loop looks at in one step.
+/// Connections or subscriptions that a loop examines in one step.
 const STEP_LOOKED_AT_MAX: u32 = 2048;
-/// Of these, so many are copied: a copy costs a microsecond.
+/// Items that are copied in one step; a copy costs a microsecond.
 const STEP_COPIED_MAX: usize = 128;
-/// Tokens of their patterns that are put together and compared in one step; the last pattern may go beyond.
+/// Tokens of patterns that are assembled and compared in one step; the last pattern may exceed this.
 const STEP_TOKENS_MAX: usize = 4 * STEP_LOOKED_AT_MAX as usize;
-/// How long a core may take for a step.
+/// Time in which a core must answer a step.
 const STEP_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What a core is asked for.
+/// A request to a core for monitoring data.
 pub(crate) enum Look {
-    /// The sizes of its tables.
+    /// Sizes of the core's tables.
     Tables(oneshot::Sender<Tables>),
     /// Open connections, from this number on.
     Open(ConnId, oneshot::Sender<Piece<(ConnId, ConnectionSnapshot)>>),
-    /// Closed ones, from this place on.
+    /// Closed connections, from this index on.
     Closed(u32, oneshot::Sender<Piece<ConnectionSnapshot>>),
-    /// The hubs that it joins.
+    /// Hubs that the core joins.
     Hubs(oneshot::Sender<Vec<HubSnapshot>>),
     /// Subscriptions, from this number on.
     Subscriptions(u32, SubscriptionFilter, oneshot::Sender<Piece<ListedSubscription>>),
 }
 
-/// Part of a list, and where the next begins.
+/// A part of a list, and where the next part begins.
 pub(crate) struct Piece<T> {
     things: Vec<T>,
-    /// Those that are wanted, with those that are passed over.
+    /// Number of items that match the filter, including skipped ones.
     matched: usize,
     next: Option<u32>,
 }
 
-/// The sizes of a core's tables.
+/// Sizes of a core's tables.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tables {
     pub(crate) trie_nodes: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Tables {
     pub(crate) matches_made: u64,
 }
 
-/// A subscription with whose it is.
+/// A subscription with its connection and account.
 #[derive(Debug, Clone)]
 pub(crate) struct ListedSubscription {
     pub(crate) cid: u64,
@@ -77,21 +77,21 @@ pub(crate) struct ListedSubscription {
     pub(crate) subscription: SubscriptionSnapshot,
 }
 
-/// Which subscriptions are wanted.
+/// Filter of a list of subscriptions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SubscriptionFilter {
-    /// Of these connections alone.
+    /// Only subscriptions of these connections.
     pub(crate) of: Option<Arc<HashSet<ConnId>>>,
-    /// Of this account alone.
+    /// Only subscriptions of this account.
     pub(crate) account: Option<Arc<str>>,
-    /// Those that get a message to this subject, which is a valid literal.
+    /// Only subscriptions that match this subject, which is a valid literal.
     pub(crate) test: Option<Arc<[u8]>>,
-    /// So many are passed over, and then so many taken; the rest is counted.
+    /// Matches to skip, and then to return; further ones are counted only.
     pub(crate) skip: usize,
     pub(crate) take: usize,
 }
 
-/// Looks at a server, for as long as it runs.
+/// Source of monitoring data about a server, for as long as it runs.
 #[derive(Clone)]
 pub struct Looker {
     pub(crate) outside: Arc<Outside>,
@@ -101,7 +101,7 @@ pub struct Looker {
 }
 
 impl Looker {
-    /// What all loops have counted. Asks none of them.
+    /// Returns the sums of all loops' counters, without asking any loop.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let total = |counter| self.shared.counters.total(counter);
@@ -125,7 +125,7 @@ impl Looker {
         }
     }
 
-    /// The sizes of the tables, over all cores.
+    /// Returns the sizes of the tables, summed over all cores.
     pub(crate) async fn tables(&self) -> Result<Tables, NoAnswer> {
         let mut all = Tables::default();
         for core in 0..self.loops {
@@ -137,7 +137,7 @@ impl Looker {
         Ok(all)
     }
 
-    /// The hubs of all cores; where none is configured, no core is asked.
+    /// Returns the hubs of all cores. Only cores with configured hubs are asked.
     pub(crate) async fn hubs(&self) -> Result<Vec<HubSnapshot>, NoAnswer> {
         let mut all = Vec::new();
         let has_any =
@@ -148,7 +148,7 @@ impl Looker {
         Ok(all)
     }
 
-    /// Open connections, with their numbers on their cores.
+    /// Returns the open connections, with their numbers on their cores.
     pub(crate) async fn open(&self) -> Result<Vec<(ConnId, ConnectionSnapshot)>, NoAnswer> {
         let mut all = Vec::new();
         for core in 0..self.loops {
@@ -163,7 +163,7 @@ impl Looker {
         Ok(all)
     }
 
-    /// The connections that were closed last.
+    /// Returns the connections that were closed last.
     pub(crate) async fn closed(&self) -> Result<Vec<ConnectionSnapshot>, NoAnswer> {
         let mut all = Vec::new();
         for core in 0..self.loops {
@@ -179,7 +179,7 @@ impl Looker {
         Ok(all)
     }
 
-    /// How many subscriptions are wanted on these cores, and the part of them that is.
+    /// Returns the number of matching subscriptions on these cores, and the requested part of them.
     pub(crate) async fn subscriptions(
         &self,
         cores: impl Iterator<Item = usize>,
@@ -217,7 +217,7 @@ impl Looker {
     }
 }
 
-/// Takes one step. Who asked may have stopped waiting.
+/// Executes one step. The requester may have given up.
 pub(crate) fn step(core: &Core, look: Look) {
     core.count(Counter::MonitorSteps);
     match look {
@@ -244,14 +244,14 @@ pub(crate) fn step(core: &Core, look: Look) {
     }
 }
 
-/// The cost of a look at one thing.
+/// Cost of examining one item.
 #[derive(Debug, Clone, Copy, Default)]
 struct LookCost {
     copied: usize,
     tokens: usize,
 }
 
-/// Walks numbers from `from` on, up to what one step may do; where the next step begins.
+/// Examines items from `from` on, within the bounds of one step. Returns where the next step begins.
 fn walk(core: &Core, from: u32, end: u32, mut one: impl FnMut(u32) -> LookCost) -> Option<u32> {
     let (mut at, mut sum) = (from, LookCost::default());
     while at < end
@@ -332,7 +332,7 @@ mod tests {
         delivery::{hot_path_tests::cores, work::Work},
     };
 
-    /// All pieces of what is wanted: how many matched, and how many steps that took.
+    /// Takes all pieces of a filtered list. Returns the number of matches and of steps.
     fn pieces(core: &Core, wanted: &SubscriptionFilter) -> (usize, usize) {
         let (mut from, mut matched, mut steps) = (Some(0), 0, 0);
         while let Some(at) = from {
@@ -344,7 +344,8 @@ mod tests {
         (matched, steps)
     }
 
-    /// A hundred patterns as long as a control line has room for: each is compared with as long a subject, or copied.
+    /// A hundred patterns as long as a control line take several steps, whether they are compared with a long
+    /// subject or copied.
     #[test]
     fn long_patterns_are_looked_at_in_more_steps() {
         const PATTERNS: usize = 100;

@@ -1,4 +1,5 @@
-//! `/leafz`: the hubs that are joined, in nats-server's fields; and of each that is configured, in ours, how it is.
+//! `/leafz`: the joined hubs in nats-server's fields, and the state of each configured hub in fields of our
+//! own.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(crate) async fn page(asked: &PageRequest) -> Result<Value, PageError> {
     Ok(page)
 }
 
-/// A hub that is joined, as nats-server shows one.
+/// Returns a joined hub, in nats-server's fields.
 fn leaf(hub: &HubSnapshot) -> Option<Value> {
     let connection = hub.connection.as_ref()?;
     let rtt =
@@ -45,7 +46,7 @@ fn leaf(hub: &HubSnapshot) -> Option<Value> {
     }))
 }
 
-/// A hub that is configured.
+/// Returns a configured hub with its state.
 fn hub(hub: &HubSnapshot) -> Value {
     json!({
         "account": &*hub.account,

@@ -1,15 +1,15 @@
-//! The monitoring port, with the paths and fields of nats-server's, so that its tools (`nats top`, the Prometheus
-//! exporter, dashboards) read ours.
+//! Monitoring port, with the paths and fields of nats-server's, so that its tools (`nats top`, the Prometheus
+//! exporter, dashboards) can read ours.
 //!
 //! ```text
-//!  GET /varz /routez /gatewayz /accountz /healthz ─▶ what the loops have counted: none of them is asked
-//!  GET /leafz ─▶ the hubs, of the loops that join them; where none is configured, no loop is asked
-//!  GET /connz /subsz ─▶ lists, put together of steps (`look`), at most LISTS_MAX at a time ─▶ JSON
+//!  GET /varz /routez /gatewayz /accountz /healthz ─▶ the loops' counters, without asking any loop
+//!  GET /leafz ─▶ the hubs, from the loops that join them; without configured hubs no loop is asked
+//!  GET /connz /subsz ─▶ lists, assembled in steps (`inspector`), at most LISTS_MAX at a time ─▶ JSON
 //! ```
-//! Runs on a thread of its own, never on a loop. A list costs each loop time that grows with its connections, if only a
-//! little at a time, and memory while it is put together: who comes while `LISTS_MAX` are under way waits his turn.
-//! What we do not have (routes, gateways) is there and empty. The same pages are what the system account's
-//! requests are answered with (`crate::monitor::system`).
+//! The port is served on a thread of its own, never on a loop. A list costs each loop time that grows with
+//! its connections, though little at once, and memory while it is assembled; so further requests wait while
+//! `LISTS_MAX` are in progress. Features that we do not have (routes, gateways) are present and empty.
+//! Requests in the system account are answered with the same pages (`crate::monitor::system`).
 
 pub(crate) mod connz;
 pub(crate) mod inspector;
@@ -45,21 +45,21 @@ use crate::{
     server::NoAnswer,
 };
 
-/// Lists under way at once.
+/// Maximum number of lists in progress at once.
 const LISTS_MAX: usize = 2;
-/// The paths that are counted, as nats-server counts them.
+/// Paths whose requests are counted, as in nats-server.
 const PATHS: [&str; 8] =
     ["/varz", "/connz", "/subsz", "/routez", "/leafz", "/gatewayz", "/accountz", "/healthz"];
 
-/// A feed, as its monitoring sees it.
+/// A feed that is monitored.
 pub trait Watched: Send + Sync + 'static {
-    /// What looks at it as it is now.
+    /// Returns the source of monitoring data under the current settings.
     ///
     /// # Errors
-    /// It is stopping.
+    /// [`NoAnswer`] if the feed is stopping.
     fn looker(&self) -> Result<Looker, NoAnswer>;
 
-    /// Whether it accepts connections.
+    /// Returns whether the feed accepts connections.
     fn is_ready(&self) -> bool;
 }
 
@@ -69,10 +69,10 @@ struct Monitor<W> {
     asked: [AtomicU64; PATHS.len()],
 }
 
-/// The pages of the monitoring port; `listen` is where they are served, which the system account is told, too.
+/// Builds the router of the monitoring port. `listen` is its address, which the system account reports, too.
 pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Router {
     if let Ok(looker) = watched.looker() {
-        // Who serves a server's pages twice has the first place said.
+        // If the pages are served twice, the first address is reported.
         let _ = looker.shared.monitor.set(listen);
     }
     let monitor = Arc::new(Monitor {
@@ -116,15 +116,15 @@ impl<W: Watched> Monitor<W> {
 
 type Shared<W> = State<Arc<Monitor<W>>>;
 
-/// What a page is made from.
+/// Data from which a page is built.
 pub(crate) struct PageRequest {
     pub(crate) looker: Looker,
 }
 
-/// Why there is no page.
+/// Error of a page.
 #[derive(Debug)]
 pub(crate) enum PageError {
-    /// The question is wrong.
+    /// The query is invalid.
     Wrong(String),
     /// A loop did not answer.
     NoAnswer,
@@ -142,7 +142,7 @@ impl From<NoAnswer> for PageError {
     }
 }
 
-/// nats-server's answers to wrong questions are plain text with a 400.
+/// Errors of invalid queries are plain text with status 400, as in nats-server.
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         match self {
@@ -186,7 +186,7 @@ async fn accountz<W: Watched>(State(monitor): Shared<W>) -> Page {
     Ok(Json(accounts(&monitor.look("/accountz")?)))
 }
 
-/// `/routez`.
+/// Builds the page `/routez`.
 pub(crate) fn routes(asked: &PageRequest) -> Value {
     let totals = asked.looker.totals();
     let mut page = head(&totals);
@@ -196,7 +196,7 @@ pub(crate) fn routes(asked: &PageRequest) -> Value {
     page
 }
 
-/// `/gatewayz`.
+/// Builds the page `/gatewayz`.
 pub(crate) fn gateways(asked: &PageRequest) -> Value {
     let mut page = head(&asked.looker.totals());
     page["outbound_gateways"] = json!({});
@@ -204,7 +204,7 @@ pub(crate) fn gateways(asked: &PageRequest) -> Value {
     page
 }
 
-/// `/accountz`.
+/// Builds the page `/accountz`.
 pub(crate) fn accounts(asked: &PageRequest) -> Value {
     let authorization = &asked.looker.settings.config.authorization;
     let system = authorization.system_account.as_deref().unwrap_or(crate::accounts::identity::SYSTEM_ACCOUNT);
@@ -216,7 +216,7 @@ pub(crate) fn accounts(asked: &PageRequest) -> Value {
     page
 }
 
-/// Asks no loop: whoever wants to know whether to send clients here asks often.
+/// Answers without asking any loop, because load balancers ask often.
 async fn healthz<W: Watched>(State(monitor): Shared<W>) -> Response {
     monitor.count("/healthz");
     if monitor.watched.is_ready() {
@@ -227,7 +227,7 @@ async fn healthz<W: Watched>(State(monitor): Shared<W>) -> Response {
     }
 }
 
-/// What every page begins with.
+/// Builds the fields with which every page begins.
 pub(crate) fn head(totals: &Totals) -> Value {
     json!({"server_id": totals.server_id, "now": moment(totals.now)})
 }
@@ -240,12 +240,12 @@ fn index() -> String {
     )
 }
 
-/// As Go writes a time: RFC 3339 with nanoseconds.
+/// Formats a time as Go does: RFC 3339 with nanoseconds.
 pub(crate) fn moment(time: SystemTime) -> String {
     humantime::format_rfc3339_nanos(time).to_string()
 }
 
-/// As nats-server writes an age (`myUptime`): `1d2h3m4s`, whole seconds.
+/// Formats an age as nats-server does (`myUptime`): `1d2h3m4s`, in whole seconds.
 pub(crate) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

@@ -1,17 +1,18 @@
-//! The questions behind a path: `?subs=1&limit=10`, and the same as the system account has them, in JSON.
+//! Parameters of monitoring queries: `?subs=1&limit=10`, or JSON in the system account.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// The parameters of a query, in nats-server's manner: the first of a name counts, a wrong one is said in words.
+/// Parameters of a query, with nats-server's rules: the first value of a name counts, and an invalid one
+/// gives an error text.
 pub(crate) struct Query<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 impl<'a> Query<'a> {
-    /// From what stands behind a path, percent-encoded (RFC 3986 §2.1); `+` is a blank, as in a form.
+    /// Parses the query of a path, percent-encoded (RFC 3986 §2.1); `+` is a space, as in a form.
     pub(crate) fn new(text: &'a str) -> Self {
         let decode = |part: &'a str| -> Cow<'a, str> {
             if !part.contains(['%', '+']) {
@@ -24,8 +25,8 @@ impl<'a> Query<'a> {
         Self { pairs: pairs.map(|(key, value)| (decode(key), decode(value))).collect() }
     }
 
-    /// From the object that a request in the system account carries; what is no object asks for nothing in particular.
-    /// `names` are its words for what a path's query calls otherwise.
+    /// Reads the JSON object of a request in the system account; any other JSON has no parameters. `names`
+    /// translates keys to the names in a path's query.
     pub(crate) fn of_json(object: &'a Value, names: &[(&'static str, &'static str)]) -> Self {
         let mut pairs = Vec::new();
         for (key, value) in object.as_object().into_iter().flatten() {
@@ -45,7 +46,7 @@ impl<'a> Query<'a> {
         pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| &**value)
     }
 
-    /// A whole number; what is below 0 is as good as absent.
+    /// Returns a whole number; a negative one counts as absent.
     pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, String> {
         let Some(word) = self.word(name) else { return Ok(None) };
         let number: i64 = word
@@ -54,7 +55,7 @@ impl<'a> Query<'a> {
         Ok(usize::try_from(number).ok())
     }
 
-    /// A number that cannot be below 0.
+    /// Returns a whole number that must not be negative.
     pub(crate) fn unsigned(&self, name: &str) -> Result<Option<u64>, String> {
         let parse = |word: &str| {
             word.parse().map_err(|_| {
@@ -73,17 +74,17 @@ impl<'a> Query<'a> {
     }
 }
 
-/// The part of a list that a page shows.
+/// Page of a list: the part that is shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part {
     pub(super) offset: usize,
     pub(super) limit: usize,
 }
 
-/// As many are shown where nobody says (nats-server's `DefaultConnListSize`, `DefaultSubListSize`).
+/// Default length of a page (nats-server's `DefaultConnListSize`, `DefaultSubListSize`).
 const LIMIT_DEFAULT: usize = 1024;
-/// More are not shown on one page, whatever `limit` says: a page is put together in memory. What it shows says so in
-/// its own `limit`.
+/// Largest length of a page, whatever `limit` says, because a page is built in memory. The page shows its own
+/// `limit`.
 const LIMIT_MAX: usize = 16 * 1024;
 
 impl Part {

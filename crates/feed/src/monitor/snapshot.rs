@@ -1,4 +1,5 @@
-//! What the server looks like now, for monitoring: asked of each core in steps (`crate::monitor::inspector`), put together outside.
+//! Snapshots of the server for monitoring: taken from each core in steps (`crate::monitor::inspector`), and
+//! assembled outside of the loops.
 
 use std::{
     net::SocketAddr,
@@ -11,124 +12,124 @@ use crate::{
     routing::{subjects::Subjects, trie::SubId},
 };
 
-/// A subscription.
+/// Snapshot of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionSnapshot {
-    /// The pattern.
+    /// Pattern of the subscription.
     pub subject: String,
-    /// The queue group.
+    /// Queue group of the subscription.
     pub queue: Option<String>,
-    /// The client's name for it.
+    /// Subscription id chosen by the client.
     pub sid: String,
-    /// Messages delivered to it.
+    /// Messages delivered to the subscription.
     pub messages: u64,
-    /// It ends after so many; 0: never.
+    /// Messages after which the subscription ends; 0: none.
     pub max: u64,
 }
 
-/// A connection, open or closed.
+/// Snapshot of a connection, open or closed.
 #[derive(Debug, Clone)]
 pub struct ConnectionSnapshot {
-    /// Its number, never used again.
+    /// Number of the connection, never reused.
     pub cid: u64,
-    /// Which core serves it.
+    /// Core that serves the connection.
     pub core: usize,
-    /// What it runs over.
+    /// Transport of the connection.
     pub transport: Transport,
-    /// The client's address.
+    /// Address of the client.
     pub address: SocketAddr,
-    /// When it came.
+    /// Time at which the client connected.
     pub started: SystemTime,
-    /// When it last sent something.
+    /// Time at which the client last sent something.
     pub last_activity: SystemTime,
-    /// When it was closed and why; for one that is open, none.
+    /// Time of the close, and why; `None` while the connection is open.
     pub closed: Option<(SystemTime, CloseReason)>,
-    /// Time between a ping and its answer, milliseconds.
+    /// Time between a ping and its pong, in milliseconds.
     pub rtt_ms: Option<u32>,
-    /// Messages from it.
+    /// Messages from the client.
     pub messages_in: u64,
-    /// Messages to it.
+    /// Messages to the client.
     pub messages_out: u64,
-    /// Payload from it.
+    /// Payload bytes from the client.
     pub payload_in_bytes: u64,
-    /// Payload to it.
+    /// Payload bytes to the client.
     pub payload_out_bytes: u64,
-    /// Bytes that wait for it.
+    /// Bytes of the client's backlog.
     pub pending_bytes: usize,
-    /// Its reads are paused because a consumer, a core or the client itself fell behind.
+    /// Reads are paused because a consumer, a core or the client itself has fallen behind.
     pub is_held: bool,
-    /// Its name.
+    /// Name that the client gave in CONNECT.
     pub name: String,
-    /// Its library's language.
+    /// Language of the client's library.
     pub lang: String,
-    /// Its library's version.
+    /// Version of the client's library.
     pub version: String,
-    /// The account's name.
+    /// Name of the account.
     pub account: String,
-    /// The user's name or public key.
+    /// Name or public key of the user.
     pub user: Option<String>,
-    /// How many subscriptions it has.
+    /// Number of subscriptions.
     pub subscriptions: usize,
 }
 
-/// The server as a whole: what its loops have counted.
+/// Sums of the loops' counters, for the server as a whole.
 #[derive(Debug, Clone)]
 pub struct Totals {
-    /// The server's number, as in INFO.
+    /// Id of the server, as in INFO.
     pub server_id: String,
-    /// The server's name.
+    /// Name of the server.
     pub server_name: String,
-    /// Words about it, by which tools choose it.
+    /// Tags of the server, by which tools select it.
     pub server_tags: Vec<String>,
-    /// Where clients connect.
+    /// Address of the listener for clients.
     pub address: SocketAddr,
-    /// When it started.
+    /// Time at which the server started.
     pub started: SystemTime,
-    /// When this was taken.
+    /// Time at which the sums were taken.
     pub now: SystemTime,
-    /// How many loops there are.
+    /// Number of loops.
     pub cores: usize,
-    /// Open connections.
+    /// Number of open connections.
     pub connections: u64,
-    /// Connections since the start.
+    /// Number of connections since the start.
     pub total_connections: u64,
-    /// Messages from producers.
+    /// Number of messages from producers.
     pub messages_in: u64,
-    /// Messages to consumers.
+    /// Number of messages to consumers.
     pub messages_out: u64,
-    /// Payload from producers.
+    /// Payload bytes from producers.
     pub payload_in_bytes: u64,
-    /// Payload to consumers.
+    /// Payload bytes to consumers.
     pub payload_out_bytes: u64,
-    /// Subscriptions.
+    /// Number of subscriptions.
     pub subscriptions: u64,
-    /// Consumers cut off: too much pending, held producers for too long, took too little.
+    /// Consumers cut off: backlog too large, producers held for too long, read too little.
     pub slow_consumers: [u64; 3],
     /// Times that producers were held back for consumers and cores that fell behind.
     pub held: u64,
 }
 
-/// What the server looks like now.
+/// Snapshot of the server.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// What was counted.
+    /// Sums of the counters.
     pub totals: Totals,
     /// Open connections.
     pub connections: Vec<ConnectionSnapshot>,
-    /// Those closed last, at most [`CLOSED_KEPT_MAX`] a core.
+    /// Connections closed last, at most [`CLOSED_KEPT_MAX`] for each core.
     pub closed: Vec<ConnectionSnapshot>,
-    /// Nodes of the tries.
+    /// Number of nodes in the tries.
     pub trie_nodes: usize,
-    /// Subjects whose subscribers were known from the last message.
+    /// Lookups of subjects whose subscribers were cached.
     pub matches_found: u64,
-    /// Subjects whose subscribers were looked up.
+    /// Lookups of subjects whose subscribers were searched in the trie.
     pub matches_made: u64,
 }
 
 /// Closed connections that a core remembers for monitoring.
 pub const CLOSED_KEPT_MAX: usize = 1000;
 
-/// A connection; its subscriptions are counted.
+/// Takes the snapshot of a connection, with the number of its subscriptions.
 pub(crate) fn of_connection(
     connection: &Connection,
     core: usize,
@@ -165,7 +166,7 @@ pub(crate) fn of_connection(
     }
 }
 
-/// A subscription.
+/// Takes the snapshot of a subscription.
 pub(crate) fn of_subscription(subjects: &Subjects, sub: SubId) -> SubscriptionSnapshot {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let subscription = subjects.subscription(sub);

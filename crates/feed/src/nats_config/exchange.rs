@@ -1,4 +1,4 @@
-//! What accounts have for each other: `exports` and `imports`.
+//! `exports` and `imports` of accounts.
 //!
 //! ```text
 //!   exports: [ {stream: "a.>"}, {service: "q.*", accounts: [B], response_type: stream, response_threshold: "10s"} ]
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::accounts::identity::{Account, Exchange, Export, Import, Part, Response, ServiceExport};
 
-/// On which line what an account has or takes stands, by the account's place.
+/// Lines of the exports and imports, by account name and index.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     exports: HashMap<String, Vec<Line>>,
@@ -22,7 +22,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Holds what is taken against what is there to be had.
+    /// Checks that all imports are exported.
     pub(super) fn check(&self, accounts: &[Account]) -> Outcome {
         let Err(fault) = Exchange::build(accounts, |_| 0) else { return Ok(()) };
         let (lines, at) = match fault.part {
@@ -56,7 +56,8 @@ impl Reading<'_> {
     ) -> Outcome {
         for one in list(value)? {
             let import = self.import(one, &account.name)?;
-            // nats-server takes it. What the account has, it has without: a request would go round.
+            // nats-server accepts this import of the account's own service. The account has the service
+            // without it, and a request would go round.
             let name = import.to.as_ref().unwrap_or(&import.subject);
             if import.is_service && import.account == account.name && *name == import.subject {
                 self.pass_over(one.line, format!("accounts.{}.imports: its own {name}", account.name));

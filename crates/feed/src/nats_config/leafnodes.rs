@@ -1,5 +1,5 @@
-//! Which hubs are joined: `leafnodes { remotes [ … ] }`. Leaf nodes are not listened for, so that the block's other words
-//! are passed over.
+//! Hubs to join: `leafnodes { remotes [ … ] }`. We accept no leaf nodes, so the other options of the block
+//! are ignored.
 
 use super::{
     options::Reading,
@@ -12,8 +12,8 @@ use crate::{
     leaf::{Address, Login, Remote, UserSeed},
 };
 
-/// What changes how fast a hub is reached or how bytes come, and not what comes; and what is so here anyway: addresses
-/// are tried in their order, and what a hub says is told to no other.
+/// Options that change only how fast a hub is reached, or that ask for what we do anyway: addresses are tried
+/// in order, and subscriptions of one hub are not announced to another.
 const WITHOUT_EFFECT: [&str; 4] = ["no_randomize", "dont_randomize", "isolate_leafnode_interest", "isolate"];
 
 impl Reading<'_> {
@@ -95,7 +95,7 @@ impl Reading<'_> {
                 "key_file" => key = Some(string(value)?.into()),
                 "ca_file" => remote.tls_ca = Some(string(value)?.into()),
                 "handshake_first" | "first" | "immediate" => remote.tls_handshake_first = boolean(value)?,
-                // A hub is always verified.
+                // The hub's certificate is always verified.
                 "verify" | "insecure" | "timeout" => {
                     self.pass_over(entry.line, format!("leafnodes.remotes.tls.{}", entry.key));
                 }
@@ -116,7 +116,7 @@ fn login(key: &str, value: &LocatedValue) -> Outcome<Login> {
     if matches!(key, "creds" | "credentials") {
         return Ok(Login::Credentials(text.into()));
     }
-    // What was written there is not shown: it may be most of a seed.
+    // The value is not shown, because it may be most of a seed.
     let wrong = || Fault::new(value.line, "`nkey` is no seed of a user (SU…)");
     UserSeed::new(&text).map(Login::Seed).ok_or_else(wrong)
 }

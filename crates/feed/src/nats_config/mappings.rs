@@ -1,4 +1,5 @@
-//! `mappings { source: destination, … }`: a destination is a subject, or a block with a weight, or a list of such.
+//! `mappings { source: destination, … }`: a destination is a subject, a block with a weight, or a list of
+//! these.
 
 use super::{
     text::{Fault, LocatedValue, Value},
@@ -18,7 +19,7 @@ pub(super) fn mappings(value: &LocatedValue) -> Outcome<Vec<Mapping>> {
     block(value)?.iter().map(one).collect()
 }
 
-/// None: for servers of a cluster, of which we are not.
+/// Reads a weighted destination; `None` if it is for servers of a cluster, which we are not in.
 fn weighted(value: &LocatedValue) -> Outcome<Option<WeightedDestination>> {
     let (mut subject, mut weight, mut is_ours) = (None, None, true);
     for entry in block(value)? {

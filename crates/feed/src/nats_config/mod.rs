@@ -1,13 +1,14 @@
-//! The subset of `nats.conf` that the feed honours, and the name of every other line in it.
+//! Parser of the subset of `nats.conf` that the feed supports; it reports every other option in the file.
 //!
 //! ```text
-//!  bytes ─text::parse─▶ Entry{line, key, Value} … ─options::read─▶ Options, and each word that is not honoured
+//!  bytes ─text::parse─▶ Entry{line, key, Value} … ─options::read─▶ Options, and each option that is ignored
 //!            │ include, $variable
 //!            ▼
 //!       Surroundings: files, environment, names of hosts
 //! ```
-//! Pure but for [`Surroundings`], which the caller makes. What is wrong has its line. What is not honoured is said and passed over, unless passing over it would open
-//! what it closes: an unknown word among users, permissions or TLS is a fault, and so is everything about JWTs.
+//! Pure except for [`Surroundings`], which the caller provides. Errors name their line. An unsupported option
+//! is reported and ignored, unless that would open what it closes: an unknown option among users, permissions
+//! or TLS is an error, and so is everything about JWTs.
 
 mod exchange;
 mod leafnodes;

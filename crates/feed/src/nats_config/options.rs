@@ -1,4 +1,4 @@
-//! Which words of the file mean what to us.
+//! Options of the file and their meaning for the feed.
 
 use std::{
     net::IpAddr,
@@ -17,114 +17,115 @@ use super::{
 };
 use crate::{accounts::identity::Authorization, config::HandshakeFirst, leaf::Remote};
 
-/// What the file says, where it says something. NATS's words; times and sizes in their types.
+/// Values that the file sets, under NATS's names; times and sizes have their types.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// `host`, or the host of `listen`.
+    /// Address to listen on: `host`, or the host of `listen`.
     pub host: Option<IpAddr>,
-    /// `port`, or the port of `listen`.
+    /// Port to listen on: `port`, or the port of `listen`.
     pub port: Option<u16>,
-    /// `http_port`, `monitor_port`, or the port of `http`.
+    /// Port of monitoring: `http_port`, `monitor_port`, or the port of `http`.
     pub http_port: Option<u16>,
-    /// The host of `http`.
+    /// Address of monitoring: the host of `http`.
     pub http_host: Option<IpAddr>,
-    /// `server_name`.
+    /// Name of the server: `server_name`.
     pub server_name: Option<String>,
-    /// `max_connections`, `max_conn`. Of this and the other limits [`Options::NO_LIMIT`] is none.
+    /// Maximum number of connections: `max_connections`, `max_conn`. In this and the other limits,
+    /// [`Options::NO_LIMIT`] means no limit.
     pub max_connections: Option<u64>,
-    /// `max_subscriptions`, `max_subs`: a connection.
+    /// Maximum number of subscriptions of a connection: `max_subscriptions`, `max_subs`.
     pub max_subscriptions: Option<u64>,
-    /// `max_payload`, bytes.
+    /// Maximum number of bytes of a message: `max_payload`.
     pub max_payload: Option<u64>,
-    /// `max_control_line`, bytes.
+    /// Maximum number of bytes of a control line: `max_control_line`.
     pub max_control_line: Option<u64>,
-    /// `max_pending`, bytes.
+    /// Maximum number of bytes of a client's backlog: `max_pending`.
     pub max_pending: Option<u64>,
-    /// `write_deadline`.
+    /// Period in which a client must read its backlog: `write_deadline`.
     pub write_deadline: Option<Duration>,
-    /// `ping_interval`.
+    /// Time of silence before a ping: `ping_interval`.
     pub ping_interval: Option<Duration>,
-    /// `ping_max`: unanswered.
+    /// Pings that may stay unanswered: `ping_max`.
     pub ping_max: Option<u64>,
-    /// `lame_duck_duration`.
+    /// Time over which a stopping server closes its clients: `lame_duck_duration`.
     pub lame_duck_duration: Option<Duration>,
-    /// `lame_duck_grace_period`.
+    /// Time before a stopping server closes the first client: `lame_duck_grace_period`.
     pub lame_duck_grace_period: Option<Duration>,
-    /// `server_tags`.
+    /// Tags of the server: `server_tags`.
     pub server_tags: Vec<String>,
-    /// `log_file`.
+    /// File of the log: `log_file`.
     pub log_file: Option<PathBuf>,
-    /// `pid_file`.
+    /// File with the process id: `pid_file`.
     pub pid_file: Option<PathBuf>,
-    /// `debug`.
+    /// Debug lines in the log: `debug`.
     pub debug: Option<bool>,
-    /// `trace`, `trace_verbose`.
+    /// Protocol lines in the log: `trace`, `trace_verbose`.
     pub trace: Option<bool>,
-    /// `no_header_support`.
+    /// Messages may not have headers: `no_header_support`.
     pub no_header_support: Option<bool>,
-    /// `proxy_protocol`.
+    /// Connections begin with a PROXY protocol header: `proxy_protocol`.
     pub proxy_protocol: Option<bool>,
-    /// `authorization.timeout`.
+    /// Time for the login: `authorization.timeout`.
     pub auth_timeout: Option<Duration>,
-    /// `authorization`, `accounts`, `system_account`, `no_auth_user`.
+    /// Users and accounts: `authorization`, `accounts`, `system_account`, `no_auth_user`.
     pub authorization: Authorization,
-    /// `tls`.
+    /// TLS of the listener for clients: `tls`.
     pub tls: Option<Tls>,
-    /// `websocket`.
+    /// Listener for WebSocket: `websocket`.
     pub websocket: Option<WebSocket>,
-    /// `leafnodes.remotes`.
+    /// Hubs to join: `leafnodes.remotes`.
     pub hubs: Vec<Remote>,
 }
 
 impl Options {
-    /// The file says `-1`: no limit of its own.
+    /// Value for `-1` in the file: no limit of its own.
     pub const NO_LIMIT: u64 = super::values::NO_LIMIT;
 }
 
-/// `tls { … }`
+/// Block `tls { … }`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// `cert_file`, in PEM.
+    /// Certificate file in PEM: `cert_file`.
     pub cert_file: PathBuf,
-    /// `key_file`, in PEM.
+    /// Key file in PEM: `key_file`.
     pub key_file: PathBuf,
-    /// `ca_file`, in PEM: who signs clients.
+    /// File in PEM with the CA certificates that sign clients' certificates: `ca_file`.
     pub ca_file: Option<PathBuf>,
-    /// `verify`: clients must have a certificate.
+    /// Clients must present a certificate: `verify`.
     pub verify: bool,
-    /// `verify_and_map`: the certificate says which user a client is; implies `verify`.
+    /// A client is the user that its certificate names: `verify_and_map`, which implies `verify`.
     pub map: bool,
-    /// `handshake_first`: TLS before INFO.
+    /// TLS comes before INFO: `handshake_first`.
     pub handshake_first: HandshakeFirst,
-    /// `timeout`: how long a handshake may take.
+    /// Time for a handshake: `timeout`.
     pub timeout: Option<Duration>,
-    /// `allow_non_tls`: clients may do without.
+    /// Clients may connect without TLS: `allow_non_tls`.
     pub optional: bool,
 }
 
-/// `websocket { … }`
+/// Block `websocket { … }`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WebSocket {
-    /// `host`.
+    /// Address to listen on: `host`.
     pub host: Option<IpAddr>,
-    /// `port`.
+    /// Port to listen on: `port`.
     pub port: u16,
-    /// `tls`; none with `no_tls: true`.
+    /// TLS of the listener: `tls`; `None` with `no_tls: true`.
     pub tls: Option<Tls>,
-    /// `allowed_origins`.
+    /// Origins whose pages may connect: `allowed_origins`.
     pub allowed_origins: Vec<String>,
-    /// `same_origin`.
+    /// A page may connect only to the host that it came from: `same_origin`.
     pub same_origin: bool,
 }
 
-/// A word that is passed over.
+/// An option that is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredOption {
-    /// The file that it is in, if that is an included one.
+    /// Included file with the option; `None` for the main file.
     pub file: Option<PathBuf>,
-    /// From 1.
+    /// Line of the option, counted from 1.
     pub line: usize,
-    /// The word.
+    /// Name of the option.
     pub key: String,
 }
 
@@ -137,14 +138,14 @@ impl std::fmt::Display for IgnoredOption {
     }
 }
 
-/// How long the server waits for TLS to begin before it says INFO, where it is to find out (nats-server's
-/// `DEFAULT_TLS_HANDSHAKE_FIRST_FALLBACK_DELAY`).
+/// Time that the server waits for a TLS handshake before it sends INFO, with `handshake_first: auto`
+/// (nats-server's `DEFAULT_TLS_HANDSHAKE_FIRST_FALLBACK_DELAY`).
 const HANDSHAKE_FIRST_AUTO: Duration = Duration::from_millis(50);
 
-/// Reads the text of a file, which was found at `path`, and of those that it includes.
+/// Parses the text of the file at `path`, and the files that it includes.
 ///
 /// # Errors
-/// Everything that is wrong in it; a torn file is one fault.
+/// All [`Fault`]s in the files; a syntax error is the only one.
 pub fn read(
     text: &str,
     path: &Path,
@@ -175,10 +176,10 @@ pub fn read(
     }
 }
 
-/// What was read so far.
+/// State of the parser.
 pub(super) struct Reading<'a> {
     pub(super) options: Options,
-    /// `allow_non_tls`, wherever it stands.
+    /// `allow_non_tls`, which may be outside of the `tls` block.
     allows_plain: bool,
     pub(super) around: &'a dyn Surroundings,
     files: Files,
@@ -187,19 +188,19 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Notes that a word is passed over.
+    /// Records an option that is ignored.
     pub(super) fn pass_over(&mut self, line: Line, key: String) {
         self.unhonoured.push(IgnoredOption { file: self.files.name(line), line: line.number as usize, key });
     }
 
-    /// The entries of which each key counts once; what another one overrules is named.
+    /// Returns the entries with each key once; overridden ones are reported.
     pub(super) fn once<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
         let (once, overruled) = once_each(entries, true);
         self.name_overruled(overruled);
         once
     }
 
-    /// The same where keys are names.
+    /// Returns the entries with each key once, where keys are names in exact case.
     pub(super) fn once_by_name<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
         let (once, overruled) = once_each(entries, false);
         self.name_overruled(overruled);
@@ -320,7 +321,7 @@ impl Reading<'_> {
                 "verify_and_map" => tls.map = boolean(value)?,
                 "handshake_first" | "first" | "immediate" => tls.handshake_first = handshake_first(value)?,
                 "timeout" => tls.timeout = some_duration(value)?,
-                // Those that are spoken are strong, all of them, from TLS 1.2 on.
+                // All cipher suites that we support are strong, and TLS 1.2 is the lowest version.
                 "cipher_suites"
                 | "curve_preferences"
                 | "allow_insecure_cipher_suites"
@@ -342,7 +343,7 @@ impl Reading<'_> {
     }
 }
 
-/// True, false, a time to wait for TLS before INFO is said, or `auto`: a usual time.
+/// Reads `handshake_first`: true, false, a time to wait for TLS before INFO, or `auto` for a default time.
 fn handshake_first(value: &LocatedValue) -> Outcome<HandshakeFirst> {
     match boolean(value) {
         Ok(true) => Ok(HandshakeFirst::Yes),

@@ -1,19 +1,19 @@
-//! Which lines of a file that is right mean something else since this version, or ask for a look.
+//! Remarks on lines of a valid file whose meaning has changed with this version, or which deserve attention.
 
 use std::path::Path;
 
 use super::text::{Entry, Fault, Line, LocatedValue, Surroundings, Value, parse};
 
-/// Words under which denied subjects stand.
+/// Key of denied subjects.
 const DENY: &str = "deny";
-/// Words for the right to answer.
+/// Keys of the permission to answer.
 const RESPONSES: [&str; 3] = ["allow_responses", "allow_response", "publish_allow_responses"];
-/// Words for the right to publish.
+/// Keys of the permission to publish.
 const PUBLISH: [&str; 3] = ["pub", "publish", "import"];
-/// What reply subjects of client libraries begin with.
+/// Prefix of client libraries' reply subjects.
 const INBOX: &str = "_INBOX.";
 
-/// The remarks on a file, in the order of its lines; none on a file that cannot be read.
+/// Returns the remarks on a file, in the order of its lines; none if the file cannot be parsed.
 pub fn remarks(text: &str, path: &Path, around: &dyn Surroundings) -> Vec<Fault> {
     let (entries, files) = parse(text, path, around);
     let mut remarks = Vec::new();
@@ -62,7 +62,7 @@ fn of_value(value: &LocatedValue, remarks: &mut Vec<Fault>) {
     }
 }
 
-/// What may be published: a text, a list, or a block with `allow`.
+/// Returns the subjects that may be published: a text, a list, or a block with `allow`.
 fn published(value: &LocatedValue) -> Vec<(Line, &str)> {
     match &value.value {
         Value::Block(entries) => {

@@ -1,4 +1,4 @@
-//! Files as they are written for nats-server.
+//! Tests with files that were written for nats-server.
 
 use std::{collections::HashMap, net::IpAddr, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     leaf::{Login, UserSeed},
 };
 
-/// What a file of `/etc/nats` finds beside itself.
+/// Surroundings of a file in `/etc/nats`.
 #[derive(Default)]
 struct Around {
     files: HashMap<&'static str, String>,
@@ -279,8 +279,8 @@ fn a_file_includes_others() {
         ("/etc/nats/users/more.conf", "timeout: 3"),
         ("/etc/nats/limits.conf", "{\"max_payload\": 1000, \"max_pending\": 2000}"),
     ]);
-    // A path that begins with / begins in the file's directory all the same, as in nats-server; and what the file says
-    // itself, behind, counts.
+    // A path with a leading / is relative to the file's directory all the same, as in nats-server. The file's
+    // own later lines override the included ones.
     let text = "include /limits.conf\nmax_pending: 3000\nauthorization {\n include ./users/all.conf\n}\n";
     let (options, unhonoured) = around.read(text).unwrap();
     assert_eq!(unhonoured, []);
@@ -317,7 +317,7 @@ fn includes_and_variables_end() {
     around.variables.insert("ROUND", "$ROUND");
     let faults = around.read("port: $ROUND").unwrap_err();
     assert!(faults[0].contains("refers to itself"), "{faults:?}");
-    // Each line holds ten times what the one before does.
+    // Each line contains ten times as many values as the one before.
     let more = |n| format!("v{}: [{}]\n", n + 1, format!("$v{n} ").repeat(10));
     let text = "v0: 1\n".to_owned() + &(0..12).map(more).collect::<String>();
     let faults = around.read(&text).unwrap_err();
@@ -355,14 +355,16 @@ server_name: "$PORT"
     let plain = |text: &str| Some(crate::accounts::identity::Secret::Plain(text.into()));
     assert_eq!((&secrets[0], &secrets[2]), (&plain("inside"), &plain("before")));
     assert_eq!(around.read("a: 1\ncluster { port: $a }").unwrap().1[0].to_string(), "`cluster` (line 2)");
-    // A block's own words are not known behind it, and an included file does not see what stands around it.
+    // A block's variables are not visible after it, and an included file does not see those around its
+    // `include`.
     let unknown = "is said neither before";
     assert!(around.read("b { PORT: 1 }\nport: $PORT").unwrap_err()[0].contains(unknown));
     let around = Around::files(&[("/etc/nats/inner.conf", "port: $PORT")]);
     assert!(around.read("PORT: 1\ninclude inner.conf").unwrap_err()[0].contains(unknown));
 }
 
-/// A word that nats-server does not know either would leave open what it was to close.
+/// An option that nats-server does not know either is refused, because ignoring it could leave open what it
+/// was to close.
 #[test]
 fn a_misspelt_word_is_refused_with_the_nearest() {
     for (text, expected) in [
@@ -385,11 +387,11 @@ fn a_misspelt_word_is_refused_with_the_nearest() {
     ] {
         assert_eq!(faults(text), [expected], "{text}");
     }
-    // What a variable stands for needs no meaning.
+    // A key that is used as a variable needs no meaning.
     assert!(read("authorizaton: 4222\nport: $authorizaton").is_ok());
 }
 
-/// 0 is the default and -1 no limit of its own (nats-server's `setBaselineOptions`).
+/// 0 means the default, and -1 no limit of its own (nats-server's `setBaselineOptions`).
 #[test]
 fn no_limit_and_the_default_have_numbers() {
     let text = "max_payload: 0\nmax_pending: 0\nmax_control_line: 0\nping_interval: 0\nping_max: 0\n\
@@ -405,7 +407,7 @@ fn no_limit_and_the_default_have_numbers() {
     assert_eq!((options.max_connections, options.max_subscriptions), (none, none));
 }
 
-/// nats-server's parser keeps the last of a key, whole blocks, too; here the first is named.
+/// The last entry of a key counts, even if it is a block, as in nats-server's parser; we report the first.
 #[test]
 fn of_a_block_that_is_there_twice_the_last_counts() {
     let text = "authorization { token: a }\nport: 1\nauthorization { token: b }\nport: 2\n\
@@ -428,7 +430,7 @@ fn of_a_block_that_is_there_twice_the_last_counts() {
     );
 }
 
-/// What public files have that people run nats-server with.
+/// Options from public configuration files of nats-server are accepted.
 #[test]
 fn files_as_people_have_them_are_taken() {
     let text = r#"

@@ -1,58 +1,59 @@
-//! The file's grammar: `key: value`, `key = value` or `key value`, in blocks and lists, with comments.
+//! Syntax of the file: `key: value`, `key = value` or `key value`, in blocks and lists, with comments.
 //!
-//! As nats-server's `conf` package reads it: separators are line ends, commas and semicolons; strings in either quotes
-//! or bare; numbers may carry a size (`1MB`, `64k`); a list or block may stand anywhere a value may.
+//! The syntax is that of nats-server's `conf` package. Separators are line ends, commas and semicolons.
+//! Strings are quoted with either quote, or bare. Numbers may have a size (`1MB`, `64k`). A list or block may
+//! stand wherever a value may.
 //!
 //! ```text
-//!   include ./users.conf     its entries stand here; a file's own directory is where its includes begin, and an
-//!                            absolute path begins there too (as in nats-server, which joins the two)
-//!   PORT: 4222               a value for later:
-//!   listen: $PORT            what this block said before, then the blocks around it, then the environment; an included
-//!                            file does not see what stands around its `include`
+//!   include ./users.conf     its entries are inserted here; paths are relative to the directory of the including file, and
+//!                            absolute paths as well (as in nats-server, which joins the two)
+//!   PORT: 4222               a variable:
+//!   listen: $PORT            looked up in this block, then in the blocks around it, then in the environment; an included
+//!                            file does not see what is around its `include`
 //! ```
-//! *Bounds*, for a file that somebody else wrote: [`DEPTH_MAX`] blocks and [`INCLUDES_DEEP_MAX`] files within each
-//! other, [`FILES_MAX`] files, [`VALUES_MAX`] values in all, those counted that variables repeat.
+//! *Bounds*, for untrusted files: [`DEPTH_MAX`] nested blocks, [`INCLUDES_DEEP_MAX`] nested files,
+//! [`FILES_MAX`] files, and [`VALUES_MAX`] values, counted as often as variables repeat them.
 
 use std::{
     net::IpAddr,
     path::{Path, PathBuf},
 };
 
-/// Blocks and lists within each other.
+/// Maximum number of nested blocks and lists.
 const DEPTH_MAX: usize = 16;
-/// Files within each other; a file that includes itself meets it, too.
+/// Maximum number of nested files; a file that includes itself exceeds it, too.
 const INCLUDES_DEEP_MAX: usize = 16;
-/// Files that one configuration consists of.
+/// Maximum number of files of one configuration.
 const FILES_MAX: usize = 256;
-/// Values of all files, with what variables repeat.
+/// Maximum number of values in all files, counted as often as variables repeat them.
 const VALUES_MAX: usize = 1 << 20;
 
-/// What a file refers to beside itself.
+/// Environment of a file: other files, variables and host names.
 pub trait Surroundings {
-    /// The text of a file that is included.
+    /// Reads an included file.
     ///
     /// # Errors
-    /// Why there is none.
+    /// A description of why the file cannot be read.
     fn file(&self, path: &Path) -> Result<String, String>;
 
-    /// A variable of the environment.
+    /// Returns a variable of the environment.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The address that a host's name means.
+    /// Resolves a host name.
     ///
     /// # Errors
-    /// Why there is none.
+    /// A description of why the name cannot be resolved.
     fn address_of(&self, name: &str) -> Result<IpAddr, String>;
 }
 
-/// What is wrong in the file, and where.
+/// Error in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file that it is in, if that is an included one.
+    /// Included file with the error; `None` for the main file.
     pub file: Option<PathBuf>,
-    /// From 1.
+    /// Line of the error, counted from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
+    /// Description of the error, and of a correct value.
     pub message: String,
     at: Line,
 }
@@ -73,28 +74,28 @@ impl Fault {
         Self { file: None, line: at.number as usize, message: message.into(), at }
     }
 
-    /// With the name of its file.
+    /// Adds the name of the file.
     pub(super) fn placed(mut self, files: &Files) -> Self {
         self.file = files.name(self.at);
         self
     }
 }
 
-/// A line of one of the files.
+/// A line in one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Which of [`Files`].
+    /// Index in [`Files`].
     pub(super) file: u16,
-    /// From 1.
+    /// Line number, counted from 1.
     pub(super) number: u32,
 }
 
-/// The files that were read: the first is the one that was asked for.
+/// Files that were read, the main file first.
 #[derive(Debug, Default)]
 pub(super) struct Files(Vec<PathBuf>);
 
 impl Files {
-    /// The file of a line, unless it is the first.
+    /// Returns the file of a line, unless it is the main file.
     pub(super) fn name(&self, at: Line) -> Option<PathBuf> {
         self.0.get(usize::from(at.file)).filter(|_| at.file > 0).cloned()
     }
@@ -105,7 +106,7 @@ pub(super) struct Entry {
     pub(super) line: Line,
     pub(super) key: String,
     pub(super) value: LocatedValue,
-    /// Some `$key` stands for it, so that it need not mean anything by itself.
+    /// The entry is used as a variable, so its key need not be an option.
     pub(super) is_variable: bool,
 }
 
@@ -118,14 +119,14 @@ pub(super) struct LocatedValue {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// Quoted or bare; numbers and booleans are read from it where they are wanted.
+    /// A quoted or bare string; numbers and booleans are parsed from it where they are needed.
     Text(String),
     Block(Vec<Entry>),
     List(Vec<LocatedValue>),
 }
 
 impl Value {
-    /// How many values it consists of.
+    /// Returns the number of values within the value, itself included.
     fn count(&self) -> usize {
         match self {
             Self::Text(_) => 1,
@@ -134,13 +135,13 @@ impl Value {
         }
     }
 
-    /// Says that it stands on a line, so that a fault in it is looked for where the variable is used.
+    /// Sets the line of the value, so that errors in it are reported where the variable is used.
     fn at(self, line: Line) -> LocatedValue {
         LocatedValue { line, value: self }
     }
 }
 
-/// Reads a whole file and those that it includes. `path` is where its own text was found.
+/// Parses a file and the files that it includes. `path` is the location of `text`.
 pub(super) fn parse(
     text: &str,
     path: &Path,
@@ -151,7 +152,7 @@ pub(super) fn parse(
     (entries, all.files)
 }
 
-/// What the files of one configuration have in common.
+/// State shared by all files of a configuration.
 struct All<'a> {
     around: &'a dyn Surroundings,
     files: Files,
@@ -173,9 +174,9 @@ struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     line: Line,
-    /// Includes from the first file to this one.
+    /// Depth of the includes that led to this file.
     included: usize,
-    /// The entries so far of each block around.
+    /// Entries so far of each enclosing block.
     scopes: Vec<Vec<Entry>>,
 }
 
@@ -187,7 +188,7 @@ impl<'a> Reader<'a> {
 
     fn whole(&mut self, all: &mut All<'_>) -> Result<Vec<Entry>, Fault> {
         self.skip(true);
-        // JSON puts a bracket around it all.
+        // A file in JSON is enclosed in braces.
         if self.peek() != Some(b'{') {
             return self.entries(None, 0, all);
         }
@@ -211,7 +212,7 @@ impl<'a> Reader<'a> {
         self.at += 1;
     }
 
-    /// Past blanks and comments, and past separators and line ends if `all`.
+    /// Skips spaces and comments, and separators and line ends if `all`.
     fn skip(&mut self, all: bool) {
         while let Some(byte) = self.peek() {
             let is_comment = byte == b'#' || self.bytes[self.at..].starts_with(b"//");
@@ -228,7 +229,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Entries up to the bracket `end`, or to the end of the file.
+    /// Parses entries up to the bracket `end`, or to the end of the file.
     fn entries(&mut self, end: Option<u8>, depth: usize, all: &mut All<'_>) -> Result<Vec<Entry>, Fault> {
         let opened = self.line;
         self.scopes.push(Vec::new());
@@ -266,7 +267,7 @@ impl<'a> Reader<'a> {
         Ok(self.scopes.pop().unwrap_or_default())
     }
 
-    /// The block that is being read.
+    /// Returns the entries of the block that is being parsed.
     fn scope(&mut self) -> &mut Vec<Entry> {
         match self.scopes.last_mut() {
             Some(scope) => scope,
@@ -274,7 +275,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The entries of another file, which stand where its name does.
+    /// Parses an included file, whose entries take the place of the `include`.
     fn include(&mut self, all: &mut All<'_>) -> Result<Vec<Entry>, Fault> {
         let line = self.line;
         let name = self.word(false)?;
@@ -286,7 +287,7 @@ impl<'a> Reader<'a> {
         let number = u16::try_from(all.files.0.len()).ok().filter(|_| all.files.0.len() < FILES_MAX);
         let number = number.ok_or_else(|| Fault::new(line, format!("more than {FILES_MAX} files")))?;
         let directory = all.files.0.get(usize::from(self.line.file)).and_then(|path| path.parent());
-        // An absolute one, too: nats-server joins them, and its users' files are written so.
+        // Absolute paths are joined as well, as in nats-server, whose users' files rely on it.
         let path = directory.unwrap_or(Path::new("")).join(name.trim_start_matches('/'));
         let path: PathBuf = path.components().collect();
         let text = all.around.file(&path).map_err(|why| Fault::new(line, format!("`{name}`: {why}")))?;
@@ -331,9 +332,10 @@ impl<'a> Reader<'a> {
         Ok(value.at(line))
     }
 
-    /// What a variable stands for: the innermost block that has said it before, or the environment.
+    /// Returns the value of a variable: from the innermost block that has set it before, or from the
+    /// environment.
     fn variable(&mut self, name: &str, line: Line, all: &mut All<'_>) -> Result<LocatedValue, Fault> {
-        // The last of a name counts, as where it is an option.
+        // The last entry of a name counts, as for options.
         let mut scopes = self.scopes.iter_mut().rev();
         if let Some(entry) = scopes.find_map(|scope| scope.iter_mut().rfind(|entry| entry.key == name)) {
             entry.is_variable = true;
@@ -354,12 +356,12 @@ impl<'a> Reader<'a> {
         Ok(value.value.at(line))
     }
 
-    /// nats-server takes a bare bcrypt hash for what it is.
+    /// Returns whether a bare bcrypt hash starts here, which nats-server does not take for a variable.
     fn is_hash(&self) -> bool {
         self.bytes[self.at..].starts_with(b"$2")
     }
 
-    /// A quoted or bare word. A bare key also ends at `:` and `=`.
+    /// Parses a quoted or bare string. A bare key also ends at `:` and `=`.
     fn word(&mut self, is_key: bool) -> Result<String, Fault> {
         let line = self.line;
         let quote = self.peek().filter(|byte| matches!(byte, b'"' | b'\''));

@@ -1,4 +1,4 @@
-//! Who may come in, and what they may do: `authorization`, `accounts`, `users`, `permissions`.
+//! Users and their permissions: `authorization`, `accounts`, `users`, `permissions`.
 
 use super::{
     exchange::Lines,
@@ -54,7 +54,7 @@ impl Reading<'_> {
                     "imports" => self.imports(&inner.value, &mut account, &mut lines)?,
                     "limits" => account.limits = limits(&inner.value)?,
                     "jetstream" | "msg_trace" | "trace_dest" => {
-                        // Less comes through than the file wants, never more.
+                        // Without these options less is delivered than the file wants, never more.
                         let key = format!("accounts.{}.{}", entry.key, inner.key);
                         self.pass_over(inner.line, key);
                     }
@@ -67,7 +67,8 @@ impl Reading<'_> {
     }
 }
 
-/// What an account's clients may have, each of them and all together. `-1` is no limit (nats-server's `limits`).
+/// Reads the limits of an account's clients, for each client and for all together. `-1` means no limit
+/// (nats-server's `limits`).
 fn limits(value: &LocatedValue) -> Outcome<AccountLimits> {
     let some = |value: &LocatedValue| -> Outcome<Option<usize>> {
         let is_none = string(value)?.starts_with('-');
@@ -80,7 +81,7 @@ fn limits(value: &LocatedValue) -> Outcome<AccountLimits> {
             "max_connections" | "max_conn" => limits.max_connections = some(value)?,
             "max_subscriptions" | "max_subs" => limits.max_subscriptions = some(value)?,
             "max_payload" | "max_pay" => limits.max_payload = some(value)?,
-            // No leaf node connects here.
+            // We accept no leaf nodes.
             "max_leafnodes" | "max_leafs" => _ = some(value)?,
             other => unknown(entry, other, "limits")?,
         }
@@ -110,7 +111,8 @@ fn user(value: &LocatedValue) -> Outcome<User> {
     Ok(user)
 }
 
-/// nats-server's names for what clients connect by. Those that we do not have (leaf nodes, MQTT) let nobody in here.
+/// Reads nats-server's names of connection types. Types that we do not have (leaf nodes, MQTT) allow no
+/// connection here.
 fn connection_types(value: &LocatedValue) -> Outcome<ConnectionTypes> {
     let mut types = ConnectionTypes::default();
     for name in strings(value)? {
@@ -158,7 +160,7 @@ fn rules(value: &LocatedValue) -> Outcome<Rules> {
     Ok(rules)
 }
 
-/// One pattern, or a list of them; behind a blank may stand the queue group.
+/// Reads a pattern or a list of patterns; a queue group may follow after a space.
 fn patterns(value: &LocatedValue) -> Outcome<Vec<Pattern>> {
     let one = |value: &LocatedValue| {
         let text = string(value)?;
@@ -187,7 +189,7 @@ fn responses(value: &LocatedValue) -> Outcome<Option<Responses>> {
     for entry in block(value)? {
         match entry.key.to_ascii_lowercase().as_str() {
             "max" | "max_msgs" | "max_messages" | "max_responses" => {
-                // As nats-server: 0 is the default, below is any number.
+                // 0 means the default and a negative number any number, as in nats-server.
                 let text = string(&entry.value)?;
                 responses.messages_max = match text.parse::<i64>() {
                     Ok(0) => Responses::default().messages_max,

@@ -1,4 +1,4 @@
-//! What a value of the file may be read as.
+//! Conversion of the file's values to types.
 
 use std::{
     collections::HashMap,
@@ -8,11 +8,12 @@ use std::{
 
 use super::text::{Entry, Fault, LocatedValue, Surroundings, Value};
 
-/// A value, or what is wrong.
+/// Result of reading a value.
 pub(super) type Outcome<T = ()> = Result<T, Fault>;
 
-/// The entries of which each key counts once. As in nats-server the last of a key counts, a whole block, too; what it
-/// overrules in the same file comes second, with the line that does. `fold`: keys are words, and not names.
+/// Returns the entries with each key once, and the overridden ones. As in nats-server the last entry of a key
+/// counts, even if it is a block. An entry overridden in the same file is returned second. `fold`: keys are
+/// option names, without regard to case.
 pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Entry>) {
     let mut places = HashMap::new();
     let mut once: Vec<&Entry> = Vec::new();
@@ -24,7 +25,7 @@ pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Ent
             once.push(entry);
             continue;
         };
-        // `PORT: 4222` is there for `port: $PORT`, and a file may change what it includes.
+        // `PORT: 4222` defines the variable of `port: $PORT`; and a file may override what it includes.
         let is_for_it = before.is_variable && before.key != entry.key;
         if !is_for_it && before.line.file == entry.line.file {
             overruled.push(*before);
@@ -34,9 +35,9 @@ pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Ent
     (once, overruled)
 }
 
-/// A word where one that is passed over could open what it closes.
+/// Refuses an unknown option where ignoring it could open what it closes.
 pub(super) fn unknown(entry: &Entry, key: &str, of: &str) -> Outcome {
-    // Some $variable stands for it.
+    // The entry is used as a variable.
     if entry.is_variable {
         return Ok(());
     }
@@ -66,7 +67,7 @@ pub(super) fn string(value: &LocatedValue) -> Outcome<String> {
     }
 }
 
-/// One text, or a list of them.
+/// Reads a text, or a list of texts.
 pub(super) fn strings(value: &LocatedValue) -> Outcome<Vec<String>> {
     match &value.value {
         Value::List(list) => list.iter().map(string).collect(),
@@ -82,8 +83,8 @@ pub(super) fn boolean(value: &LocatedValue) -> Outcome<bool> {
     }
 }
 
-/// A whole number, perhaps with a size behind it: k, m, g, t are powers of 1000, kb, mb … and ki, kib … of 1024
-/// (nats-server's own rule).
+/// Reads a whole number with an optional size: k, m, g, t are powers of 1000; kb, mb … and ki, kib … are
+/// powers of 1024 (nats-server's rule).
 pub(super) fn count(value: &LocatedValue) -> Outcome<u64> {
     let text = string(value)?;
     let wrong = || Fault::new(value.line, format!("`{text}` is no whole number, such as 65536 or 64KB"));
@@ -106,10 +107,10 @@ pub(super) fn count(value: &LocatedValue) -> Outcome<u64> {
     number.checked_mul(base.pow(power)).ok_or_else(wrong)
 }
 
-/// No limit of its own: what bounds all clients together holds.
+/// No limit of its own; the bounds on all clients together still hold.
 pub(super) const NO_LIMIT: u64 = u64::MAX;
 
-/// A limit: 0 is the default (nats-server's `setBaselineOptions`), below is none.
+/// Reads a limit: 0 is the default (nats-server's `setBaselineOptions`), a negative number means no limit.
 pub(super) fn limit(value: &LocatedValue) -> Outcome<Option<u64>> {
     let text = string(value)?;
     if text.parse::<i64>().is_ok_and(|number| number < 0) {
@@ -118,17 +119,17 @@ pub(super) fn limit(value: &LocatedValue) -> Outcome<Option<u64>> {
     Ok(Some(count(value)?).filter(|limit| *limit > 0))
 }
 
-/// A limit of which 0 means none, too.
+/// Reads a limit for which 0 means no limit, too.
 pub(super) fn limit_or_none(value: &LocatedValue) -> Outcome<u64> {
     Ok(limit(value)?.unwrap_or(NO_LIMIT))
 }
 
-/// A time of which 0 is the default.
+/// Reads a time, for which 0 is the default.
 pub(super) fn some_duration(value: &LocatedValue) -> Outcome<Option<Duration>> {
     Ok(Some(duration(value)?).filter(|time| !time.is_zero()))
 }
 
-/// A time as Go writes it (`1m30s`, `250ms`); a bare number is seconds, also with a fraction.
+/// Reads a time in Go's format (`1m30s`, `250ms`); a bare number, possibly with a fraction, is in seconds.
 pub(super) fn duration(value: &LocatedValue) -> Outcome<Duration> {
     let text = string(value)?;
     let wrong = || Fault::new(value.line, format!("`{text}` is no time, such as 10s, 2m or 250ms"));
@@ -162,14 +163,14 @@ pub(super) fn duration(value: &LocatedValue) -> Outcome<Duration> {
 pub(super) fn port(value: &LocatedValue) -> Outcome<u16> {
     let text = string(value)?;
     match text.parse::<i32>() {
-        // nats-server: -1 takes a free one.
+        // -1 takes a free port, as in nats-server.
         Ok(-1) => Ok(0),
         Ok(port) if (0..=65_535).contains(&port) => Ok(u16::try_from(port).unwrap_or(0)),
         _ => Err(Fault::new(value.line, format!("`{text}` is no port"))),
     }
 }
 
-/// An address, or a name that means one.
+/// Reads an IP address, or a host name that resolves to one.
 pub(super) fn host(value: &LocatedValue, around: &dyn Surroundings) -> Outcome<IpAddr> {
     let text = string(value)?;
     let name = text.trim_matches(['[', ']']);
@@ -182,7 +183,7 @@ pub(super) fn host(value: &LocatedValue, around: &dyn Surroundings) -> Outcome<I
     }
 }
 
-/// `HOST:PORT` or `PORT`.
+/// Reads `HOST:PORT` or `PORT`.
 pub(super) fn address(value: &LocatedValue, around: &dyn Surroundings) -> Outcome<(Option<IpAddr>, u16)> {
     let text = string(value)?;
     let part = |text: &str| LocatedValue { line: value.line, value: Value::Text(text.to_owned()) };

@@ -1,15 +1,17 @@
-//! The words that nats-server knows at the top of a file and in its blocks, and what becomes of each that is not honoured.
+//! Options that nats-server knows at the top of a file and in its blocks, and what happens to those that are
+//! not supported.
 //!
-//! A word that nats-server does not know is a mistake, there and here: `authorizaton { … }` would leave a server open. A
-//! word that it knows and the feed does not is passed over, and named, if without it nobody is let in and nothing goes in
-//! clear that the file protects; else the file is refused. (The list is nats-server 2.15.2's, `processConfigFileLine`.)
+//! An option that nats-server does not know is an error, there and here: `authorizaton { … }` would leave a
+//! server open. An option that only nats-server supports is ignored, and reported, if ignoring it admits
+//! nobody and sends nothing in clear that the file protects; otherwise the file is refused. (The list is
+//! nats-server 2.15.2's, `processConfigFileLine`.)
 
 use super::{
     text::{Entry, Fault},
     values::Outcome,
 };
 
-/// Words at the top that mean something here.
+/// Supported options at the top.
 const HONOURED: &[&str] = &[
     "listen",
     "host",
@@ -50,11 +52,12 @@ const HONOURED: &[&str] = &[
     "no_auth_user",
 ];
 
-/// Blocks and flags at the top that mean something here, and are named by [`HONOURED`]'s neighbours.
+/// Further supported options at the top: blocks, and flags that belong to them.
 const HONOURED_TOO: &[&str] = &["tls", "allow_non_tls", "websocket", "ws", "leafnodes", "leaf"];
 
-/// Words at the top that are passed over. Each lets in nobody by being left out, and protects nothing: listeners that are
-/// not there (cluster, gateway, MQTT), storage, logs, bounds, what others are told, what JWTs need besides.
+/// Ignored options at the top. Ignoring them admits nobody, and they protect nothing: listeners that we do
+/// not have (cluster, gateway, MQTT), storage, logs, bounds, announcements to other servers, additions to
+/// JWTs.
 const PASSED_OVER: &[&str] = &[
     "client_advertise",
     "cluster",
@@ -98,7 +101,7 @@ const PASSED_OVER: &[&str] = &[
     "write_timeout",
 ];
 
-/// Without these words, what they guard would stand open.
+/// Options of JWTs, which are refused, because ignoring them would open what they guard.
 const OF_JWTS: &[&str] = &[
     "operator",
     "operators",
@@ -116,11 +119,11 @@ const OF_JWTS: &[&str] = &[
     "resolver_pinned_accounts",
 ];
 
-/// Monitoring under TLS: without it the pages would be served in clear.
+/// Options of monitoring under TLS, which are refused, because the pages would be served in clear.
 const OF_HTTPS: &[&str] = &["https", "https_port"];
 
-/// Words of `leafnodes` that are passed over: leaf nodes are not listened for, and what is left concerns how fast a hub
-/// is reached.
+/// Ignored options of `leafnodes`: we accept no leaf nodes, and the rest only changes how fast a hub is
+/// reached.
 pub(super) const OF_LEAFNODES: &[&str] = &[
     "advertise",
     "authorization",
@@ -141,10 +144,10 @@ pub(super) const OF_LEAFNODES: &[&str] = &[
     "reconnect_interval",
     "tls",
 ];
-/// The same, two more of a listener.
+/// Two more ignored options of `leafnodes`, of its listener.
 pub(super) const OF_LEAF_LISTENER: &[&str] = &["write_deadline", "write_timeout"];
 
-/// Words of a remote that are passed over: how bytes come, and not which.
+/// Ignored options of a remote: they change how bytes are sent, not which.
 pub(super) const OF_REMOTE: &[&str] = &[
     "compression",
     "dial_timeout",
@@ -161,7 +164,7 @@ pub(super) const OF_REMOTE: &[&str] = &[
     "ws_compression",
     "ws_no_masking",
 ];
-/// Words of a remote that mean something here.
+/// Supported options of a remote.
 pub(super) const OF_REMOTE_HONOURED: &[&str] = &[
     "account",
     "credentials",
@@ -180,10 +183,10 @@ pub(super) const OF_REMOTE_HONOURED: &[&str] = &[
     "urls",
 ];
 
-/// A word is nearer than this, or it was not meant.
+/// Edit distance from which on a known option is not suggested for a misspelt one.
 const EDITS_MAX: usize = 3;
 
-/// What becomes of a word at the top that does not mean anything here: it may be passed over, or why not.
+/// Decides on an option at the top that is not supported: it is ignored, or an error says why it is refused.
 pub(super) fn of_top(entry: &Entry, key: &str) -> Outcome {
     if OF_JWTS.contains(&key) {
         return Err(Fault::new(
@@ -205,7 +208,8 @@ pub(super) fn of_top(entry: &Entry, key: &str) -> Outcome {
     known(entry, key, "at the top of a file", PASSED_OVER, all.copied())
 }
 
-/// Whether a word may be passed over: it is one of `passed_over`. Else it is a mistake, and the nearest of `all` is named.
+/// Accepts an option that is one of `passed_over`. Any other is an error, which suggests the nearest of
+/// `all`.
 pub(super) fn known<'a>(
     entry: &Entry,
     key: &str,

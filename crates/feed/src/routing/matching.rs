@@ -1,9 +1,9 @@
-//! Who gets a message to a subject, remembered from one message to the next.
+//! Cache of matches: the subscribers of a subject, remembered from one message to the next.
 //!
-//! A feed's traffic is many messages to few subjects, so what the trie found is kept in a small table by subject, until
-//! anything in the trie changes. The lists keep their memory: in steady state nothing is allocated. What they take of it is
-//! counted and bounded, for a subject and in sum: one client may be in tens of thousands of groups at one subject, and publish
-//! to thousands of subjects.
+//! Typical traffic is many messages to few subjects, so the result of a search in the trie is kept in a small
+//! table by subject until anything in the trie changes. The lists keep their memory: in steady state nothing
+//! is allocated. Their memory is counted and bounded, for each subject and in total, because one client may
+//! be in tens of thousands of groups at one subject, and publish to thousands of subjects.
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -17,47 +17,49 @@ use crate::{
     },
 };
 
-/// Subjects remembered.
+/// Subjects that are cached.
 const SLOTS: usize = 1024;
-/// Bytes of a subject beside its slot, at most. One that takes more is not remembered: it has as many groups or subscribers, each of
-/// which gets its messages, so that looking them up again is little beside that.
+/// Maximum number of bytes of a cached subject without its slot. A larger match is not cached: it has so many
+/// groups or subscribers, each of which gets a message, that another search costs little in comparison.
 const SUBJECT_BYTES_MAX: usize = 256 << 10;
-/// Bytes of all remembered subjects of a core beside their slots, at most. When they would take more, all are forgotten.
+/// Maximum number of bytes of all cached subjects of a core without their slots. When they would take more,
+/// all are dropped.
 const BYTES_MAX: usize = 4 << 20;
-/// Below this, subjects of before a change of the trie are left where they are: their lists are used again.
+/// Bytes up to which stale matches, from before a change of the trie, are kept, so that their lists are
+/// reused.
 const STALE_BYTES_MAX: usize = BYTES_MAX / 4;
 
-/// So many groups of the first pattern are listed for a unit of work. A group of a further one costs a unit and one for each
-/// entry of its sums.
+/// Groups of the first pattern that are listed for one unit of the budget. A group of a further pattern costs
+/// one unit, and one for each entry of its sums.
 const GROUPS_A_STEP: usize = 4;
 
-/// Who gets a message.
+/// Recipients of messages to a subject.
 #[derive(Debug, Default)]
 pub(crate) struct Match {
     root: NodeId,
     subject: SmallVec<[u8; 48]>,
     generation: u64,
-    /// Bytes on the heap, as they were when it was filled.
+    /// Bytes on the heap at the time of the search.
     heap_bytes: usize,
-    /// Local subscribers in no group.
+    /// Local subscribers outside of queue groups.
     pub(crate) subscribers: Vec<SubId>,
-    /// Groups, of each of which one member gets it: the first part of each.
+    /// First part of each queue group, of which one member gets a message.
     pub(crate) groups: SmallVec<[Part; 2]>,
-    /// Where names are at several patterns.
+    /// Groups at several patterns, if there are any.
     overlap: Option<Box<Overlap>>,
-    /// Other cores with subscribers in no group.
+    /// Other cores with subscribers outside of queue groups.
     pub(crate) cores: CoreMask,
-    /// Hubs with such.
+    /// Hubs with subscribers outside of queue groups.
     pub(crate) hubs: HubMask,
     /// Some of the groups have members at a hub.
     pub(crate) has_groups_at_hubs: bool,
 }
 
-/// Groups that have members at several of the patterns.
+/// Groups with members at several of the matching patterns.
 #[derive(Debug, Default)]
 struct Overlap {
     groups: Vec<OverlapGroup>,
-    /// Places in [`Match::groups`] by the names' hashes, of those that are not at the first pattern.
+    /// Indexes in [`Match::groups`] by hash of name, for groups that are not at the first pattern.
     by_name: HashTable<u32>,
 }
 
@@ -65,12 +67,12 @@ struct Overlap {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatchedGroup<'a> {
     pub(crate) first: Part,
-    /// Where it is at several patterns: its members at all of them.
+    /// Members at all patterns, if the group is at several.
     pub(crate) overlap: Option<&'a OverlapGroup>,
 }
 
 impl MatchedGroup<'_> {
-    /// A group at one pattern alone.
+    /// Builds a group at a single pattern.
     pub(crate) fn at(first: Part) -> Self {
         Self { first: Part { overlap: Part::ALONE, ..first }, overlap: None }
     }
@@ -85,7 +87,7 @@ impl MatchedGroup<'_> {
 }
 
 impl Match {
-    /// A group by its place in [`Self::groups`].
+    /// Returns a group by its index in [`Self::groups`].
     #[inline]
     pub(crate) fn group(&self, place: usize) -> Option<MatchedGroup<'_>> {
         let first = *self.groups.get(place)?;
@@ -96,14 +98,15 @@ impl Match {
         Some(MatchedGroup { first, overlap })
     }
 
-    /// The group of a name.
+    /// Returns the group of a name.
     pub(crate) fn group_of_name(&self, trie: &Trie, name: &[u8]) -> Option<MatchedGroup<'_>> {
         let hash = trie.hash_of_name(name);
         let place = self.place_of(trie, name, hash)?;
         self.group(place)
     }
 
-    /// The place of a group in [`Self::groups`]. Those of the first pattern lie in its order: its own table finds them.
+    /// Returns the index of a group in [`Self::groups`]. Groups of the first pattern are in that pattern's
+    /// order, so its own table finds them.
     fn place_of(&self, trie: &Trie, name: &[u8], hash: u32) -> Option<usize> {
         let is_it = |&place: &u32| is_group(trie, self.groups[place as usize], name, hash);
         let at_first = trie.more(self.groups.first()?.node).and_then(|more| more.place_of(name, hash));
@@ -130,7 +133,7 @@ impl Match {
         self.has_groups_at_hubs = false;
     }
 
-    /// Bytes beside the slot, the spare room of its lists included.
+    /// Returns the bytes on the heap, including the spare capacity of the lists.
     fn count_heap_bytes(&self) -> usize {
         let mut bytes = self.subscribers.capacity() * size_of::<SubId>();
         if self.subject.spilled() {
@@ -142,7 +145,8 @@ impl Match {
         if let Some(overlap) = &self.overlap {
             bytes += size_of::<Overlap>() + overlap.by_name.allocation_size();
             bytes += overlap.groups.capacity() * size_of::<OverlapGroup>();
-            // A subject that takes too much already is not summed up: that would be a walk through all of its groups.
+            // If the match is too large already, the sums are not counted, because that would walk all
+            // groups.
             if bytes <= SUBJECT_BYTES_MAX {
                 bytes += overlap.groups.iter().map(OverlapGroup::heap_bytes).sum::<usize>();
             }
@@ -150,8 +154,8 @@ impl Match {
         bytes
     }
 
-    /// Adds the subscribers at a node, and its groups from a place on, and pays for them. The place from which it goes on
-    /// when the turn's work is done before.
+    /// Adds the subscribers at a node, and its groups from an index on, and pays for them. Returns the index
+    /// at which to continue if the turn's budget is used up before.
     #[inline]
     fn add(&mut self, trie: &Trie, id: NodeId, from: usize, work: &mut Work) -> Option<usize> {
         if from == 0 {
@@ -192,7 +196,8 @@ impl Match {
         None
     }
 
-    /// Adds a group of a further pattern: to the one of its name, if there is one. How many entries that made.
+    /// Adds a group of a further pattern, merging it with the group of its name if there is one. Returns the
+    /// number of entries that were added.
     #[cold]
     fn add_part(&mut self, trie: &Trie, part: Part, state: &Group) -> usize {
         let known = self.place_of(trie, &state.name, state.hash);
@@ -216,34 +221,35 @@ impl Match {
     }
 }
 
-/// Returns whether a part is still there, and of the group of a name.
+/// Returns whether a part still exists and belongs to the group of this name.
 fn is_group(trie: &Trie, part: Part, name: &[u8], hash: u32) -> bool {
     part.hash == hash && trie.group(part).is_some_and(|group| *group.name == *name)
 }
 
-/// The hash of a name for a table: all bits count there.
+/// Spreads a name's hash over all bits that the table uses.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Parts are groups of patterns that somebody has subscribed to: there are fewer than subscriptions.
+/// Converts a count of groups to four bytes. Each group has a subscription, whose numbers have four bytes as
+/// well.
 fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or_else(|_| panic!("four thousand million groups of one subject"))
 }
 
-/// The subjects of late.
+/// Matches of recent subjects.
 #[derive(Debug)]
 pub(crate) struct Matches {
     slots: Vec<Match>,
-    /// What is open of the subject that was asked for last: nothing, unless the turn's work was done before.
+    /// Rest of the last search; empty unless the turn's budget was used up.
     open: OpenLookup,
     /// Bytes of the slots' lists.
     bytes: usize,
-    /// The trie's generation when old subjects were last forgotten.
+    /// Generation of the trie when stale matches were last dropped.
     swept: u64,
     pub(crate) found: u64,
     pub(crate) made: u64,
-    /// Subjects that were not remembered, or not any more, because they took too much.
+    /// Matches that were not cached, or dropped, because of their size.
     pub(crate) dropped: u64,
 }
 
@@ -260,13 +266,14 @@ impl Matches {
         }
     }
 
-    /// Bytes of memory that the remembered subjects take beside their slots.
+    /// Returns the bytes of the cached matches without their slots.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back. Where the turn's work is done
-    /// before all are found, [`Self::take_open`] has the rest.
+    /// Takes the match of `subject` out of the cache, or searches it; [`Self::put_back`] returns it. If the
+    /// turn's budget is used up before the search is complete, [`Self::take_open`] returns the rest of the
+    /// search.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -292,12 +299,12 @@ impl Matches {
         if taken.heap_bytes > SUBJECT_BYTES_MAX || self.bytes + taken.heap_bytes > BYTES_MAX {
             self.make_room(&mut taken);
         }
-        // A message that needed several turns comes back to where another subject is by now.
+        // A match that was out for several turns may return to a slot that has another subject by now.
         self.bytes = self.bytes + taken.heap_bytes - self.slots[slot].heap_bytes;
         self.slots[slot] = taken;
     }
 
-    /// Forgets what is too large to be remembered, or all others: before they take as much again, each is looked up anew.
+    /// Drops the match if it is too large to be cached, or else all others, which are then searched anew.
     #[cold]
     fn make_room(&mut self, taken: &mut Match) {
         self.dropped += 1;
@@ -308,7 +315,7 @@ impl Matches {
         }
     }
 
-    /// Forgets what was found before the trie changed, if it takes much.
+    /// Drops matches from before the last change of the trie, if all together take much memory.
     pub(crate) fn forget_stale(&mut self, generation: u64) {
         if self.bytes > STALE_BYTES_MAX && self.swept != generation {
             self.swept = generation;
@@ -316,7 +323,7 @@ impl Matches {
         }
     }
 
-    /// Forgets who was found, and gives back what that took.
+    /// Drops all matches and frees their memory.
     pub(crate) fn forget(&mut self) {
         self.forget_slots(|_| true);
         self.open = OpenLookup::default();
@@ -329,13 +336,13 @@ impl Matches {
         }
     }
 
-    /// Whether all were found of the subject that was asked for last.
+    /// Returns whether the last search is complete.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// What is not looked through yet; nothing is open any more here.
+    /// Takes the rest of the last search.
     pub(crate) fn take_open(&mut self) -> OpenLookup {
         std::mem::take(&mut self.open)
     }
@@ -347,7 +354,7 @@ impl Matches {
     }
 }
 
-/// Goes on to find who gets a message to `subject`, until nothing is open or the turn's work is done.
+/// Continues a search until it is complete or the turn's budget is used up.
 pub(crate) fn go_on(into: &mut Match, open: &mut OpenLookup, trie: &Trie, subject: &[u8], work: &mut Work) {
     trie.go_on(open, subject, work, |id, from, work| into.add(trie, id, from, work));
     into.heap_bytes = into.count_heap_bytes();
@@ -363,7 +370,7 @@ fn slot_of(seed: u64, root: NodeId, subject: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// A trie with so many groups at each pattern.
+    /// Builds a trie with this many groups at each pattern.
     fn trie_of(patterns: [(&[u8], u32); 3]) -> (Trie, NodeId) {
         let mut trie = Trie::new();
         let root = trie.add_root();
@@ -391,7 +398,8 @@ mod tests {
         groups
     }
 
-    /// Thirty thousand groups of everything, and messages to fifty subjects: 24 MB of groups.
+    /// Matches with thirty thousand groups, for messages to fifty subjects, would take 24 MB; they are not
+    /// cached.
     #[test]
     fn what_is_remembered_of_groups_is_bounded() {
         let (trie, root) = trie_of([(b">", 30_000), (b"two.*", 200), (b"*.of", 200)]);
@@ -408,7 +416,7 @@ mod tests {
         let (mut trie, root) = trie_of([(b"two.>", 100), (b"*.of.>", 100), (b">", 25)]);
         let mut matches = Matches::new();
         for number in 0..SLOTS {
-            // A message that comes to its end in another turn: into a slot that has another subject by then.
+            // A match returns in another turn, to a slot that has another subject by then.
             let (slot, matched) = matches.take(&trie, root, b"two.of.0", &mut Work::of(u64::MAX));
             publish(&mut matches, &trie, root, "two.of.0");
             publish(&mut matches, &trie, root, &format!("two.of.{number}"));

@@ -1,4 +1,4 @@
-//! Subscriptions, and which of them a subject reaches.
+//! Subscriptions, and the search for those that match a subject.
 
 pub(crate) mod matching;
 pub(crate) mod number_reuse;

@@ -1,21 +1,21 @@
-//! When numbers of subscriptions and nodes may be given to others.
+//! Reuse of the numbers of subscriptions and nodes.
 //!
-//! A message that needs several turns has a list of numbers, and other clients subscribe and leave meanwhile. What is
-//! taken out in that time keeps its number, empty, until no message is under way any more that had begun before:
+//! A delivery that takes several turns holds a list of numbers, while other clients subscribe and leave. A
+//! number that is retired in that time stays empty until all deliveries that began before have ended:
 //!
 //! ```text
-//!   begin 1 ──────────────────── end 1          a number that is taken out in between is free again here
+//!   begin 1 ──────────────────── end 1          a number that is retired in between is free again here
 //!             begin 2 ─────────────────── end 2
 //! ```
-//! *What is bounded:* a message comes to its end in a bounded number of turns, whatever its consumers do, and each
-//! number costs whoever takes it out an operation.
+//! *What is bounded:* a delivery ends within a bounded number of turns, whatever its consumers do, and each
+//! retired number costs a client an operation.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// A message that needs several turns.
+/// Number of a delivery that takes several turns.
 pub(crate) type Mark = u64;
 
-/// Which messages are under way.
+/// Suspended deliveries.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     last: Mark,
@@ -23,7 +23,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// A message is put off; it ends by [`Self::end`].
+    /// Registers a suspended delivery; [`Self::end`] ends it.
     pub(crate) fn begin(&mut self) -> Mark {
         self.last += 1;
         self.under_way.insert(self.last);
@@ -34,24 +34,24 @@ impl Marks {
         assert!(self.under_way.remove(&mark), "a message that ends had begun");
     }
 
-    /// Whether no message has a list.
+    /// Returns whether no delivery is suspended.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 }
 
-/// Numbers that wait, in the order in which they were taken out.
+/// Retired numbers, in the order of their retirement.
 #[derive(Debug, Default)]
 pub(crate) struct RetiredNumbers(VecDeque<(Mark, u32)>);
 
 impl RetiredNumbers {
-    /// Takes a number out of use; messages that have begun by now may name it.
+    /// Retires a number, which deliveries that have begun may still refer to.
     pub(crate) fn add(&mut self, marks: &Marks, number: u32) {
         self.0.push_back((marks.last, number));
     }
 
-    /// The next that no message names.
+    /// Returns the next number that no delivery can refer to.
     pub(crate) fn take_free(&mut self, marks: &Marks) -> Option<u32> {
         let (since, _) = self.0.front()?;
         if marks.under_way.first().is_some_and(|oldest| oldest <= since) {

@@ -1,15 +1,17 @@
-//! A queue group at several of the patterns that match a subject: its members are one group (nats-server's rule).
+//! Queue groups at several of the patterns that match a subject: all of their members form one group
+//! (nats-server's rule).
 //!
 //! ```text
 //!   pattern      a.*   *.b   >            member 4 of 6: one binary search in the ends ─▶ `>`, its second
 //!   members       2     1    3
 //!   ends          2     3    6
 //! ```
-//! The sums are made while a subject's patterns are looked up, where each pattern is paid for. So the next member costs a search
-//! in a list and no walk through the patterns, however many a client has subscribed the name to.
+//! The sums are computed while a subject's patterns are searched, where each pattern is paid for. So the next
+//! member costs a binary search and no walk through the patterns, however many patterns have a member of that
+//! name.
 //!
-//! *What may be stale:* a message that needs several turns keeps its sums while clients come and go. A member that has left
-//! since is a member that refuses.
+//! *What may be stale:* a delivery that takes several turns keeps its sums while clients subscribe and leave.
+//! A member that has left since counts as one that refuses.
 
 use std::cell::Cell;
 
@@ -17,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::routing::trie::{CoreMask, Group, HubId, NodeId, Part};
 
-/// The members of one group at several patterns: of this core, of each other core, of each hub.
+/// Members of one group at several patterns: on this core, on each other core, and at each hub.
 #[derive(Debug, Default)]
 pub(crate) struct OverlapGroup {
     pub(crate) own: MemberSums,
@@ -25,14 +27,14 @@ pub(crate) struct OverlapGroup {
     pub(crate) cores: Vec<(u16, MemberSums)>,
     /// Hubs with members, each once.
     pub(crate) hubs: Vec<(HubId, MemberSums)>,
-    /// [`Group::turn`] of the group's first part, as it was last seen: counts on where that part has gone.
+    /// Last seen [`Group::turn`] of the group's first part; used for counting if that part has gone.
     pub(crate) turn: Cell<u32>,
-    /// [`Group::own_turn`] of the first part, likewise.
+    /// Last seen [`Group::own_turn`] of the first part; used in the same way.
     pub(crate) own_turn: Cell<u32>,
 }
 
 impl OverlapGroup {
-    /// Adds a part. How many entries that made.
+    /// Adds a part. Returns the number of entries that were added.
     pub(crate) fn add(&mut self, part: Part, state: &Group) -> usize {
         self.own.push(part, state.members.len());
         for &(core, count) in &state.remote {
@@ -44,7 +46,7 @@ impl OverlapGroup {
         1 + state.remote.len() + state.hubs.len()
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         let of_cores = self.cores.iter().map(|(_, sums)| sums.heap_bytes()).sum::<usize>();
         let of_hubs = self.hubs.iter().map(|(_, sums)| sums.heap_bytes()).sum::<usize>();
@@ -53,7 +55,7 @@ impl OverlapGroup {
         self.own.heap_bytes() + of_cores + of_hubs + lists
     }
 
-    /// The other cores that have members.
+    /// Returns the other cores that have members.
     pub(crate) fn core_mask(&self) -> CoreMask {
         self.cores.iter().fold(0, |mask, &(core, _)| mask | 1 << core)
     }
@@ -64,7 +66,7 @@ impl OverlapGroup {
     }
 }
 
-/// The sums of one core or hub, at its place in the order of their numbers; made if they are not there.
+/// Returns the sums of a core or hub in a list sorted by number, adding them if they are missing.
 fn sums_of<T: Ord + Copy>(all: &mut Vec<(T, MemberSums)>, of: T) -> &mut MemberSums {
     let place = match all.binary_search_by_key(&of, |&(of, _)| of) {
         Ok(place) => place,
@@ -76,7 +78,7 @@ fn sums_of<T: Ord + Copy>(all: &mut Vec<(T, MemberSums)>, of: T) -> &mut MemberS
     &mut all[place].1
 }
 
-/// Parts of a group, and for each how many members there are up to its end.
+/// Parts of a group, each with the number of members up to its end.
 #[derive(Debug, Default)]
 pub(crate) struct MemberSums(SmallVec<[MemberSum; 2]>);
 
@@ -89,7 +91,7 @@ struct MemberSum {
 }
 
 impl MemberSums {
-    /// Adds a part; one without members is none.
+    /// Adds a part, unless it has no members.
     fn push(&mut self, part: Part, members: usize) {
         if members > 0 {
             let end = u32::try_from(self.total().saturating_add(members)).unwrap_or(u32::MAX);
@@ -97,12 +99,12 @@ impl MemberSums {
         }
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub(crate) fn total(&self) -> usize {
         self.0.last().map_or(0, |last| last.end as usize)
     }
 
-    /// The part of the member of this number, and its place there.
+    /// Returns the part of the member with this number, and the member's index in the part.
     pub(crate) fn at(&self, number: usize) -> Option<(Part, usize)> {
         let place = self.0.partition_point(|sum| sum.end as usize <= number);
         let before = place.checked_sub(1).map_or(0, |before| self.0[before].end as usize);
@@ -119,7 +121,7 @@ impl MemberSums {
 mod tests {
     use super::*;
 
-    /// Against a list of all members that is walked.
+    /// Comparison with a walk through a list of all members.
     #[test]
     fn each_number_finds_its_member() {
         let part = |node| Part { node, group: 0, hash: 7, overlap: Part::ALONE };

@@ -1,18 +1,19 @@
-//! Queue groups: one member gets each message, whichever core it is on.
+//! Queue groups: one member gets each message, on whichever core it is.
 //!
 //! ```text
-//!   producer's core: whose turn is it, of all members on all cores, at all patterns that match?
-//!        ├─ one of ours ─▶ our members take turns
-//!        └─ one of core B's ─▶ across ─▶ B: its members take turns
+//!   producer's core: which member is next, of all cores, at all patterns that match?
+//!        ├─ one of this core ─▶ this core's members take turns
+//!        └─ one of core B ────▶ across ─▶ B: its members take turns
 //! ```
 //!
-//! One name is one group, at however many of the matching patterns it has members (nats-server's rule). Each core counts
-//! turns for itself, over all members: every member's share is the same, whatever the cores of producers and members,
-//! and exactly so for each producer's core. As in nats-server, members at a hub get what nobody here takes.
+//! One name is one group, at however many of the matching patterns it has members (nats-server's rule). Each
+//! core counts turns by itself, over all members. So every member has the same share, whatever cores
+//! producers and members are on, and exactly the same share of the messages from each producer's core. As in
+//! nats-server, members at a hub get the messages that no member here takes.
 //!
-//! A member may refuse a message: it was cut off a moment ago, wrote the message itself and wants no echo, or is denied
-//! the subject. Then the next member gets it; when all members of a core have refused, the next core that has some, and
-//! each core once; last of all a hub.
+//! A member may refuse a message: it was cut off a moment ago, it published the message itself and wants no
+//! echo, or the subject is denied to it. Then the next member gets it. When all members of a core have
+//! refused, the next core with members gets it, each core once, and last of all a hub.
 
 use std::cell::Cell;
 
@@ -20,7 +21,8 @@ use smallvec::smallvec;
 
 use crate::{
     delivery::{
-        publish::{Origin, Run, send_across},
+        publish::{Origin, send_across},
+        run::Run,
         work::Work,
     },
     mesh::{
@@ -35,19 +37,20 @@ use crate::{
     },
 };
 
-/// Who gets the next message of a group.
+/// Recipient of the next message of a group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Turn {
-    /// A member of this core.
+    /// A member on this core.
     Own,
-    /// A member of another core, at a pattern.
+    /// A member on another core, at a pattern.
     Core(usize, Part),
-    /// There is no member on a core that was not tried.
+    /// No untried core has a member.
     Nobody,
 }
 
 impl Subjects {
-    /// Whose turn it is, of all members of a group on all cores but those that were tried. `own` is this core's bit.
+    /// Returns the recipient of a group's next message among the members on all cores that were not tried.
+    /// `own` is this core's bit.
     pub(crate) fn whose_turn(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
         if let Some(overlap) = group.overlap {
             return self.whose_turn_at_several(group.first, overlap, own, tried);
@@ -85,7 +88,8 @@ impl Subjects {
         Turn::Nobody
     }
 
-    /// Counts a turn of a group at several patterns: at its first part, or where that has gone in the message's own list.
+    /// Counts a turn of a group at several patterns: at its first part or, if that has gone, in the message's
+    /// own list.
     fn count_turn(&mut self, first: Part, seen: &Cell<u32>, turn: impl Fn(&mut Group) -> &mut u32) -> u32 {
         let mut now = seen.get();
         if let Some(state) = self.trie.part_mut(first) {
@@ -97,7 +101,7 @@ impl Subjects {
         now
     }
 
-    /// The member of this core whose turn it is. `None`: it has left since the group was looked up.
+    /// Returns the next member on this core; `None` if it has left since the search.
     pub(crate) fn next_own_member(&mut self, group: MatchedGroup<'_>) -> Option<SubId> {
         if let Some(overlap) = group.overlap {
             let turn = self.count_turn(group.first, &overlap.own_turn, |state| &mut state.own_turn);
@@ -111,7 +115,7 @@ impl Subjects {
         Some(state.members[at])
     }
 
-    /// The other cores that have members of a group.
+    /// Returns the other cores that have members of a group.
     fn cores_of_group(&self, group: MatchedGroup<'_>) -> CoreMask {
         if let Some(overlap) = group.overlap {
             return overlap.core_mask();
@@ -120,7 +124,7 @@ impl Subjects {
         remote.iter().fold(0, |mask, &(core, _)| mask | 1 << core)
     }
 
-    /// How many members of a group are on this core.
+    /// Returns the number of a group's members on this core.
     pub(crate) fn own_members(&self, group: MatchedGroup<'_>) -> usize {
         match group.overlap {
             Some(overlap) => overlap.own.total(),
@@ -128,8 +132,8 @@ impl Subjects {
         }
     }
 
-    /// The hub that gets a message of a group which nobody of ours takes, and where the group is: hubs take turns as their
-    /// members would.
+    /// Returns the hub that gets a group's message which no member here takes, and the part of the group
+    /// there. Hubs take turns in proportion to their members.
     pub(crate) fn hub_of_group(&mut self, group: MatchedGroup<'_>, up: HubMask) -> Option<(HubId, Part)> {
         if let Some(overlap) = group.overlap {
             let there = || overlap.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
@@ -162,7 +166,7 @@ impl Subjects {
     }
 }
 
-/// [`turn_of`] without the cores that were tried.
+/// Returns the next recipient as [`turn_of`] does, without the cores that were tried.
 #[cold]
 fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask) -> Turn {
     let here = if tried & own == 0 { state.members.len() } else { 0 };
@@ -183,7 +187,7 @@ fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask
     there.map_or(Turn::Nobody, |core| Turn::Core(core, part))
 }
 
-/// Whose turn it is in a group at one pattern, of the members on all cores.
+/// Returns the next recipient in a group at one pattern, among the members on all cores.
 #[inline]
 fn turn_of(state: &mut Group, part: Part) -> Turn {
     let (own, everywhere) = (state.members.len(), state.members_everywhere());
@@ -204,34 +208,35 @@ fn turn_of(state: &mut Group, part: Part) -> Turn {
 /// Members and cores of a group that have refused a message so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GroupRefusals {
-    /// Members of this core, of the pattern or patterns that are looked at.
+    /// Refusals by members on this core, at the pattern or patterns that are being tried.
     members: usize,
-    /// Cores of which all members have.
+    /// Cores on which all members have refused.
     cores: CoreMask,
-    /// On the core that another one has passed the message on to: all members of the pattern whose turn it was have.
+    /// On a core that got the message from another one: all members at the pattern whose turn it was have
+    /// refused.
     is_beyond_pattern: bool,
 }
 
 impl GroupRefusals {
-    /// Whether somebody has refused the message.
+    /// Returns whether any member has refused the message.
     pub(crate) fn has_begun(self) -> bool {
         self.members > 0 || self.cores != 0
     }
 }
 
-/// Outcome of giving a message to a group.
+/// Result of delivering a message to a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupDelivery {
-    /// A member has it, or another core gives it to one.
+    /// A member has got the message, or another core delivers it to one.
     Taken,
-    /// No member takes it.
+    /// All members have refused.
     Refused,
-    /// The turn is over before somebody was found who takes it.
+    /// The turn's budget is used up, and no member has accepted so far.
     Over,
 }
 
 impl Core {
-    /// Gives one message to a member of a group, on this core or by another one.
+    /// Delivers one message to a member of a group, on this core or by way of another one.
     pub(crate) fn deliver_to_group(
         &mut self,
         group: MatchedGroup<'_>,
@@ -252,7 +257,7 @@ impl Core {
     ) -> GroupDelivery {
         let own = 1 << self.index;
         loop {
-            // Where some of this core's members have refused, it is still this core's turn.
+            // If some of this core's members have refused, it is still this core's turn.
             let turn = match refused.members {
                 0 => self.subjects.whose_turn(group, own, refused.cores),
                 _ => Turn::Own,
@@ -285,9 +290,9 @@ impl Core {
         }
     }
 
-    /// Gives a message that another core has passed on to one of this core's members: of the pattern whose turn it is, else
-    /// of the others that match. When all of them refuse or have left, the next core gets it. Whether that was all before
-    /// the turn's work was done.
+    /// Delivers a message from another core to one of this core's members: first at the pattern whose turn it
+    /// is, then at the others that match. If all of them refuse or have left, the next core gets it. Returns
+    /// whether all was done within the turn's budget.
     pub(crate) fn deliver_to_group_of_core(
         &mut self,
         to: GroupOfCore<'_>,
@@ -306,7 +311,7 @@ impl Core {
             }
             *refused = GroupRefusals { is_beyond_pattern: true, members: 0, cores: tried };
         }
-        // All of it in one step, after which the turn is over if it was much.
+        // The search is one step; if it was costly, the turn is over after it.
         let mut work = Work::of(u64::MAX);
         let (slot, matched) =
             self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut work);
@@ -318,7 +323,7 @@ impl Core {
         let untried = known & !tried;
         if given != GroupDelivery::Refused {
         } else if untried != 0 {
-            // What its members have said to the sender is under way to here.
+            // That core's announcements, which the sender knows, may still be on their way to this core.
             let core = untried.trailing_zeros() as usize;
             let group = To::Group(GroupOfCore { tried, ..to });
             let to = Destination { core, account: of.account, is_imported: of.is_imported, to: group };
@@ -332,7 +337,7 @@ impl Core {
         given != GroupDelivery::Over
     }
 
-    /// Offers a message to this core's members, of whom so many have refused it.
+    /// Offers a message to this core's members, of whom `refused` have refused it already.
     fn deliver_to_own_member(
         &mut self,
         group: MatchedGroup<'_>,
@@ -342,7 +347,7 @@ impl Core {
     ) -> GroupDelivery {
         let members = self.subjects.own_members(group);
         while *refused < members {
-            // The first is paid for by whoever hands out.
+            // The caller has paid for the first member.
             if *refused > 0 {
                 if self.is_turn_over() {
                     return GroupDelivery::Over;

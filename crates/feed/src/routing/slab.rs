@@ -1,16 +1,17 @@
-//! Things by number, and tables of such numbers.
+//! Slabs with numbers of four bytes, and hash tables of such numbers.
 //!
-//! The things lie in the `slab` crate's table; here are its numbers of four bytes, because there are as many of them as
-//! of subscriptions, a growth that copies less, and memory that goes back. Who finds a thing by its name has a
-//! `hashbrown::HashTable` of numbers, five bytes an entry and some room; [`take_out`] gives that one's memory back.
+//! The items are in the `slab` crate's table. This module adds numbers of four bytes, because there are as
+//! many as subscriptions, growth that copies less, and memory that is freed. Lookup by name uses a
+//! `hashbrown::HashTable` of numbers, with five bytes for an entry and some spare room; [`take_out`] frees
+//! memory of that table.
 
 use hashbrown::HashTable;
 
-/// A table that is as large grows by an eighth instead of doubling: the kernel moves its pages, nothing is copied, and
-/// what is not used is not held.
+/// Length from which a table grows by an eighth instead of doubling: the kernel moves its pages, so nothing
+/// is copied, and unused memory is not held.
 const GROW_BY_EIGHTHS_FROM: usize = 16 * 1024;
 
-/// A table of things; memory goes back when the last is gone.
+/// A slab whose memory is freed when the last item is removed.
 #[derive(Debug)]
 pub(crate) struct Slab<T>(slab::Slab<T>);
 
@@ -21,7 +22,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Adds a thing and says its number.
+    /// Adds an item and returns its number.
     pub(crate) fn insert(&mut self, thing: T) -> u32 {
         if self.0.len() == self.0.capacity() && self.0.len() >= GROW_BY_EIGHTHS_FROM {
             self.0.reserve_exact(self.0.len() / 8);
@@ -30,7 +31,7 @@ impl<T> Slab<T> {
         u32::try_from(at).unwrap_or_else(|_| panic!("a slab of four thousand million things"))
     }
 
-    /// Takes a thing out.
+    /// Removes an item.
     pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
         let thing = self.0.try_remove(at as usize)?;
         if self.0.is_empty() {
@@ -49,33 +50,33 @@ impl<T> Slab<T> {
         self.0.get_mut(at as usize)
     }
 
-    /// Gives back the room behind the last thing.
+    /// Frees the room behind the last item.
     pub(crate) fn shrink(&mut self) {
         self.0.shrink_to_fit();
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All of them with their numbers.
+    /// Returns all items with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.0.iter().map(|(at, thing)| (number(at), thing))
     }
 
-    /// The same, to be changed.
+    /// Returns all items with their numbers, for changes.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.0.iter_mut().map(|(at, thing)| (number(at), thing))
     }
 
-    /// Numbers are below this.
+    /// Returns a bound that all numbers are below.
     pub(crate) fn end(&self) -> u32 {
         number(self.0.capacity())
     }
 }
 
-/// [`Slab::insert`] has seen to it that it is one.
+/// Converts an index; [`Slab::insert`] has checked that it fits.
 fn number(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
@@ -96,8 +97,8 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
     }
 }
 
-/// Takes a number out of a table, in which it is; `hash_of` gives the hash of any number in it. Memory goes back when
-/// most of it is not used.
+/// Removes a number that is in the table; `hash_of` returns the hash of any number in it. Frees memory if
+/// most of the table is unused.
 pub(crate) fn take_out(table: &mut HashTable<u32>, at: u32, hash_of: impl Fn(u32) -> u64) {
     match table.find_entry(hash_of(at), |&found| found == at) {
         Ok(entry) => entry.remove(),
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a map: what was put in and not taken out is found under its number, however it is named.
+        /// Comparison with a map: items are found under their numbers until they are removed, for any hashes.
         #[test]
         fn like_a_map(steps in prop::collection::vec((any::<bool>(), 0_u32..60), 0..400), bits in 0_u32..6) {
             let hash_of = |name: u32| u64::from(name & ((1 << bits) - 1)) << 50;
@@ -145,7 +146,7 @@ mod tests {
         }
     }
 
-    /// What lies in the crate's table beside a thing takes no room where the thing leaves some: `Entry` there is this.
+    /// The `slab` crate's `Entry`, modelled here, takes no more room than an item with unused bit patterns.
     #[test]
     fn a_vacant_place_costs_nothing() {
         #[expect(dead_code, reason = "it is only measured")]

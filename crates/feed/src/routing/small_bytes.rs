@@ -1,19 +1,19 @@
-//! A short string of bytes in sixteen bytes: tokens of subjects, sids.
+//! Short byte strings in sixteen bytes: tokens of subjects, sids.
 //!
-//! Nearly all of them are short, and there are as many as there are subscriptions: up to fourteen bytes lie in the
-//! value itself, longer ones somewhere else.
+//! Nearly all of them are short, and there are as many as subscriptions. Up to fourteen bytes are stored in
+//! the value itself, longer strings on the heap.
 
-/// Bytes that are there without another allocation.
+/// Maximum number of bytes that are stored without an allocation.
 const SHORT_BYTES_MAX: usize = 14;
 
-/// Bytes, up to [`SHORT_BYTES_MAX`] of them in place.
+/// A byte string, of which up to [`SHORT_BYTES_MAX`] bytes are stored in place.
 #[derive(Debug)]
 pub(crate) enum Word {
     Short { len: u8, bytes: [u8; SHORT_BYTES_MAX] },
     Long(Box<Long>),
 }
 
-/// Behind one pointer, so that the rare does not make the common larger.
+/// A long string behind a single pointer, so that the rare case does not enlarge the common one.
 #[derive(Debug)]
 pub(crate) struct Long(Box<[u8]>);
 

@@ -1,13 +1,13 @@
-//! Who wants which subjects: the first of a core's three parts (`core` draws them).
+//! Subscriptions of a core: the first of its three parts (drawn in `core`).
 //!
 //! ```text
 //!   sid of a connection ─▶ subscription ─▶ node of the trie {subscribers, groups, other cores}
-//!                                                    ▲ found once, remembered by subject
+//!                                                    ▲ found once, cached by subject
 //!   subject of a message ─▶ matches ─────────────────┘
 //! ```
 //!
-//! Nothing here knows an output or a socket. Of a connection it changes one thing, the table of its sids; and whenever
-//! what other cores must know changes, it says so to the links in the same call.
+//! This module knows no outputs and no sockets. Of a connection it changes only the table of sids. Whenever
+//! something changes that other cores must know, it tells the links in the same call.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -25,55 +25,56 @@ use crate::{
 };
 use engine::{accounts::Charge, meter::CoreCounters};
 
-/// What a client wants, as it says it.
+/// Arguments of a client's SUB.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub(crate) pattern: &'a [u8],
     pub(crate) queue: Option<&'a [u8]>,
     pub(crate) sid: &'a [u8],
-    /// The permissions allow only some of what the pattern matches.
+    /// The permissions allow only some of the subjects that the pattern matches.
     pub(crate) is_filtered: bool,
 }
 
-/// What a subscription takes of memory beside its pattern's nodes: itself, its places in the tables of its connection and
-/// of its node, and what those have to spare when they grow.
+/// Memory of a subscription without its pattern's nodes: the subscription, its entries in the tables of its
+/// connection and its node, and their spare room when they grow.
 const SUBSCRIPTION_BYTES: usize = 96;
-/// What a member of a queue group takes beyond that, on each core, beside the group's name.
+/// Additional memory of a member of a queue group, on each core, without the group's name.
 const GROUP_BYTES: usize = 256;
 
-/// When a subscription ends.
+/// End of a subscription that has a maximum of messages.
 #[derive(Debug, Clone, Copy)]
 struct Ending {
-    /// After so many messages.
+    /// Number of messages after which it ends.
     max: u64,
-    /// Its place in [`Subjects::finished`], once it has had them.
+    /// Index in [`Subjects::finished`], once it has had its last message.
     finished_at: Option<u32>,
 }
 
-/// All subscriptions of a core, and what it knows of the other cores'.
+/// All subscriptions of a core, and its knowledge of the other cores'.
 pub(crate) struct Subjects {
     cores: usize,
     pub(crate) trie: Trie,
-    /// The trie's root of each account.
+    /// Root of each account in the trie.
     roots: Vec<NodeId>,
-    /// Asked by name and not through a method here: a [`crate::routing::matching::Match`] is large, and each call that hands it
-    /// on copies it (6 ns a message).
+    /// Cache of matches. Used directly and not through methods here, because a
+    /// [`crate::routing::matching::Match`] is large, and each further call that returns it copies it (6 ns
+    /// for a message).
     pub(crate) matches: Matches,
     subscriptions: Slab<Subscription>,
-    /// The places of groups in their nodes' lists, by their members.
+    /// Index of the group in its node's list, by member.
     group_of_member: HashMap<SubId, u32>,
-    /// When those end of which [`Subscription::ends`] says that they do.
+    /// Ends of the subscriptions with [`Subscription::ends`].
     ends_after: HashMap<SubId, Ending>,
-    /// Subscriptions that have ended and may be in the list of a message that is under way.
+    /// Ended subscriptions that may be in the list of a suspended delivery.
     retired: RetiredNumbers,
-    /// Those that have had their last message; they end after the run.
+    /// Subscriptions that have had their last message; they end after the run.
     finished: Vec<SubId>,
-    /// Entries of that list that were looked at to take one out: for tests.
+    /// Entries of that list that removals have examined, for tests.
     #[cfg(test)]
     pub(crate) finished_looked_at: usize,
-    /// What goes from account to account.
+    /// Imports of the accounts.
     pub(crate) abroad: Imports,
-    /// For patterns that are put together.
+    /// Buffer in which patterns are assembled.
     words: Vec<u8>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
 }
@@ -98,7 +99,7 @@ impl Subjects {
         }
     }
 
-    /// The trie's root of an account.
+    /// Returns the root of an account in the trie.
     pub(crate) fn root_of(&mut self, account: u16) -> NodeId {
         while self.roots.len() <= usize::from(account) {
             self.roots.push(self.trie.add_root());
@@ -106,36 +107,36 @@ impl Subjects {
         self.roots[usize::from(account)]
     }
 
-    /// A subscription.
+    /// Returns a subscription.
     #[inline]
     pub(crate) fn subscription(&self, sub: SubId) -> &Subscription {
         &self.subscriptions[sub]
     }
 
-    /// How many there are, those included that have ended and keep their numbers for now.
+    /// Returns the number of subscriptions, including ended ones that keep their numbers for now.
     #[cfg(test)]
     pub(crate) fn subscriptions(&self) -> usize {
         self.subscriptions.len()
     }
 
-    /// Whether anybody on any core wants a pattern, and not for a queue group.
+    /// Returns whether a pattern has subscribers outside of queue groups, on any core.
     pub(crate) fn is_wanted(&self, account: u16, pattern: &[u8]) -> bool {
         let root = self.roots.get(usize::from(account));
         let node = root.and_then(|root| self.trie.find(*root, pattern));
         node.is_some_and(|node| self.trie.is_wanted(node))
     }
 
-    /// A subscription, if there is one of this number.
+    /// Returns a client's subscription, if there is one with this number.
     pub(crate) fn find_subscription(&self, sub: SubId) -> Option<&Subscription> {
         self.subscriptions.find(sub).filter(|subscription| subscription.conn < FOREIGN)
     }
 
-    /// Numbers of subscriptions are below this.
+    /// Returns a bound that all numbers of subscriptions are below.
     pub(crate) fn end(&self) -> SubId {
         self.subscriptions.end()
     }
 
-    /// A subscription that messages are for, and how many of `count` it still gets.
+    /// Returns a subscription that has matched, and how many of `count` messages it may still get.
     #[inline]
     pub(crate) fn still_gets(&mut self, sub: SubId, count: usize) -> (&mut Subscription, usize) {
         let subscription = &mut self.subscriptions[sub];
@@ -147,8 +148,8 @@ impl Subjects {
         (subscription, usize::try_from(remaining).map_or(count, |remaining| count.min(remaining)))
     }
 
-    /// Notes that a subscription which ends after a number of messages has had some: perhaps the last. After the last
-    /// it gets no more, so this is not said of it again.
+    /// Notes that a subscription with a maximum of messages has got some, possibly its last. After its last
+    /// it gets none, so the function is not called for it again.
     #[cold]
     pub(crate) fn had_some(&mut self, sub: SubId) {
         let delivered = self.subscriptions[sub].delivered;
@@ -158,24 +159,25 @@ impl Subjects {
         }
     }
 
-    /// One that has had its last message.
+    /// Returns a subscription that has had its last message.
     #[inline]
     pub(crate) fn a_finished(&self) -> Option<(SubId, ConnId)> {
         let &sub = self.finished.last()?;
         Some((sub, self.subscriptions[sub].conn))
     }
 
-    /// After how many messages a subscription ends, if it does.
+    /// Returns the number of messages after which a subscription ends, if it has a maximum.
     pub(crate) fn ends_after(&self, sub: SubId) -> Option<u64> {
         self.ends_after.get(&sub).map(|ending| ending.max)
     }
 
-    /// The number of the subscription that a client calls `sid`.
+    /// Returns the number of the subscription with this sid.
     pub(crate) fn find(&self, connection: &Connection, sid: &[u8]) -> Option<SubId> {
         find_sid(self.trie.seed(), (&connection.sids, &self.subscriptions), sid)
     }
 
-    /// Adds a subscription under a sid that the client does not use yet; in other accounts it is followed later.
+    /// Adds a subscription under a sid that the client does not use yet. It is added to imported streams
+    /// later.
     pub(crate) fn subscribe(
         &mut self,
         id: ConnId,
@@ -195,7 +197,7 @@ impl Subjects {
         sub
     }
 
-    /// Puts a subscription at its node, and says so to the other cores.
+    /// Adds a subscription to its node, and tells the other cores.
     pub(crate) fn enter(
         &mut self,
         (account, root): (u16, NodeId),
@@ -237,7 +239,8 @@ impl Subjects {
         sub
     }
 
-    /// Has a subscription end after `max` messages in all; whether it has had them, and is to end now.
+    /// Sets the maximum of a subscription's messages. Returns whether it has had as many already and must end
+    /// now.
     pub(crate) fn end_after(&mut self, sub: SubId, max: u64) -> bool {
         let subscription = &mut self.subscriptions[sub];
         if max == 0 || subscription.delivered >= max {
@@ -249,7 +252,7 @@ impl Subjects {
         false
     }
 
-    /// Ends a subscription of a client, which stands for nothing in other accounts any more.
+    /// Removes a client's subscription, which has no foreign subscriptions any more.
     pub(crate) fn unsubscribe(&mut self, sub: SubId, connection: &mut Connection, links: &mut Links) {
         if connection.under_way.as_deref().is_some_and(|under_way| under_way.sub() == sub) {
             connection.under_way = None;
@@ -267,7 +270,8 @@ impl Subjects {
         self.depart(sub, connection.account, links);
     }
 
-    /// A subscription with a maximum of messages ends. Where it is in the list of finished ones, the last of those takes its place.
+    /// Removes the maximum of an ending subscription. If it is in the list of finished ones, the last of
+    /// these takes its index.
     fn forget_ending(&mut self, sub: SubId) {
         let ending = self.ends_after.remove(&sub);
         let Some(place) = ending.and_then(|ending| ending.finished_at) else { return };
@@ -283,7 +287,8 @@ impl Subjects {
         }
     }
 
-    /// What a subscription to a pattern takes of memory, on all cores: as if nobody else had a part of the pattern.
+    /// Returns the memory of a subscription to a pattern on all cores, as if no other subscription shared a
+    /// part of the pattern.
     pub(crate) fn bytes_of(&self, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> usize {
         let tokens = tokens_of(pattern);
         let path = tokens * NODE_BYTES + pattern.len() + 1 - tokens;
@@ -295,17 +300,17 @@ impl Subjects {
         SUBSCRIPTION_BYTES + sid + (path + group) * self.cores
     }
 
-    /// A subscription ends: what it took of memory, and so many bytes more, is its client's again.
+    /// Returns a subscription's memory, and `more` bytes, to its client's account.
     pub(crate) fn give_back(&self, sub: SubId, more: usize, memory: &mut Option<Charge>) {
         let Some(memory) = memory else { return };
         let subscription = &self.subscriptions[sub];
         let path = self.trie.bytes_of_path(subscription.node);
         let bytes = more + self.bytes_beside(path, self.queue_of(sub), subscription.sid.len());
-        // Less is never refused, but to one that has been cut: that ends anyway.
+        // Shrinking a charge fails only if it has been cut, and then the client is closed anyway.
         _ = memory.resize(memory.amount().saturating_sub(bytes));
     }
 
-    /// Takes a subscription from its node, and says so to the other cores.
+    /// Removes a subscription from its node, and tells the other cores.
     pub(crate) fn depart(&mut self, sub: SubId, account: u16, links: &mut Links) {
         let subscription = &mut self.subscriptions[sub];
         let Subscription { node, is_member, place, .. } = *subscription;
@@ -351,12 +356,12 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// Subscriptions, and nodes of their patterns.
+    /// Returns the number of subscriptions and of their patterns' nodes.
     pub(crate) fn entries(&self) -> usize {
         self.subscriptions.len() + self.trie.entries()
     }
 
-    /// Gives back the room behind the last of them, and what was remembered of subjects.
+    /// Frees spare room in the tables, and drops the cached matches.
     pub(crate) fn shrink(&mut self) {
         self.subscriptions.shrink();
         self.trie.shrink();
@@ -365,7 +370,7 @@ impl Subjects {
         self.matches.forget();
     }
 
-    /// A message that needed several turns has come to its end.
+    /// Ends a suspended delivery, and frees the numbers that were kept for it.
     pub(crate) fn came_to_end(&mut self, mark: Mark) {
         self.trie.marks.end(mark);
         self.trie.free_retired();
@@ -374,7 +379,7 @@ impl Subjects {
         }
     }
 
-    /// Another core has subscribers of a pattern, or no more.
+    /// Applies the announcement that another core has subscribers of a pattern, or has no more.
     pub(crate) fn apply_interest(
         &mut self,
         from: usize,
@@ -402,7 +407,7 @@ impl Subjects {
         }
     }
 
-    /// Another core has so many members of a queue group.
+    /// Applies the announcement of how many members of a queue group another core has.
     pub(crate) fn apply_members(
         &mut self,
         from: usize,
@@ -426,7 +431,8 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// A hub has subscribers of a pattern that are in no group, or no more.
+    /// Applies the announcement that a hub has subscribers of a pattern outside of queue groups, or has no
+    /// more.
     pub(crate) fn apply_hub_interest(&mut self, hub: HubId, account: u16, pattern: &[u8], has: bool) {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
@@ -440,7 +446,7 @@ impl Subjects {
         }
     }
 
-    /// A hub has so many members of a queue group.
+    /// Applies the announcement of how many members of a queue group a hub has.
     pub(crate) fn apply_hub_members(
         &mut self,
         hub: HubId,
@@ -451,7 +457,7 @@ impl Subjects {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
         let place = self.group_of(node, queue);
-        // A group that is made or changed is another match.
+        // Getting the group through `more_mut` invalidates cached matches, which depend on it.
         let more = self.trie.more_mut(node);
         let hubs = &mut more.groups[place].hubs;
         more.at_hubs -= u32::from(!hubs.is_empty());
@@ -464,7 +470,7 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// A group at a pattern, by their words.
+    /// Returns the part of a queue group at a pattern.
     pub(crate) fn find_group(&self, root: NodeId, pattern: &[u8], queue: &[u8]) -> Option<Part> {
         let node = self.trie.find(root, pattern)?;
         let hash = self.trie.hash_of_name(queue);
@@ -476,7 +482,8 @@ impl Subjects {
         Some(Part { node, group: place as u32, hash, overlap: Part::ALONE })
     }
 
-    /// The pattern of a group's part, and the group's name: of that part, or of another one where that has gone.
+    /// Returns the pattern of a group's part, and the group's name: from that part, or from another one if it
+    /// has gone.
     pub(crate) fn words_of_part(&mut self, part: Part, other: Part) -> (&[u8], &[u8]) {
         self.words.clear();
         self.trie.append_pattern(part.node, &mut self.words);
@@ -484,19 +491,19 @@ impl Subjects {
         (&self.words, group.map_or(&[][..], |group| &group.name))
     }
 
-    /// The name of the group that a subscription is in, if it is in one.
+    /// Returns the name of the queue group that a subscription is in, if any.
     pub(crate) fn queue_of(&self, sub: SubId) -> Option<&[u8]> {
         let subscription = &self.subscriptions[sub];
         let group = subscription.is_member.then(|| self.group_with(sub))?;
         self.trie.more(subscription.node).map(|more| &*more.groups[group].name)
     }
 
-    /// Notes whether the permissions allow only some of what the pattern of a subscription matches.
+    /// Sets whether the permissions allow only some of the subjects that a subscription's pattern matches.
     pub(crate) fn set_filtered(&mut self, sub: SubId, is_filtered: bool) {
         self.subscriptions[sub].is_filtered = is_filtered;
     }
 
-    /// One of the subjects that a client subscribes to, for the log.
+    /// Returns one of the patterns that a client subscribes to, for the log.
     pub(crate) fn a_subject_of(&self, connection: &Connection) -> String {
         let first = connection.sids.iter().next();
         first.map_or_else(String::new, |&sub| {
@@ -504,13 +511,13 @@ impl Subjects {
         })
     }
 
-    /// The place of a queue group in its node; made if it is not there.
+    /// Returns the index of a queue group in its node, adding the group if it is missing.
     fn group_of(&mut self, node: NodeId, queue: &[u8]) -> usize {
         let hash = self.trie.hash_of_name(queue);
         self.trie.more_mut(node).place_or_new(queue, hash)
     }
 
-    /// The place of the group that a member is in.
+    /// Returns the index of the group that a member is in.
     fn group_with(&self, member: SubId) -> usize {
         match self.group_of_member.get(&member) {
             Some(&group) => group as usize,
@@ -518,7 +525,7 @@ impl Subjects {
         }
     }
 
-    /// A group without members anywhere goes.
+    /// Removes a group that has no members anywhere.
     fn drop_group_if_empty(&mut self, node: NodeId, group: usize) {
         let more = self.trie.more_mut(node);
         if more.groups[group].is_empty() {

@@ -1,13 +1,13 @@
-//! Producers and consumers that verify every message: how many go through, and how long each takes.
+//! Benchmark: producers and consumers that verify every message, and measure throughput and latency.
 //!
 //! ```text
 //!  producer threads ──messages stamped──▶ server ──▶ consumer threads: checksum, sequence per producer, latency
-//!        ▲                                                  │ how far each consumer is with each producer
+//!        ▲                                                  │ progress of each consumer with each producer
 //!        └──────────────── window (without a rate) ◀────────┘
 //! ```
-//! *Without a rate* a producer goes as fast as it can, at most a window ahead of the slowest consumer; what is told is
-//! throughput, and no latency, because that would be the window's. *With a rate* each message is due at a fixed time;
-//! its latency counts from then, whatever held it up on the way, this program included.
+//! *Without a rate* a producer publishes as fast as it can, at most a window ahead of the slowest consumer.
+//! Only throughput is reported then, because the latency would be the window's. *With a rate* each message is
+//! due at a fixed time; its latency counts from then, whatever delayed it, including this program.
 #![allow(clippy::disallowed_methods, reason = "a tool's threads wait and read clocks; none is a loop")]
 
 use std::{
@@ -27,68 +27,68 @@ use super::{
     target::Target,
 };
 
-/// Threads of either kind at most.
+/// Maximum number of threads of each kind.
 pub const THREADS_MAX: usize = 1024;
-/// Bytes that a producer may be ahead of its slowest consumer.
+/// Bytes by which a producer may be ahead of its slowest consumer.
 const WINDOW_BYTES: usize = 4 << 20;
 const WINDOW_MESSAGES_MIN: u64 = 16;
 const WINDOW_MESSAGES_MAX: u64 = 16_384;
-/// A run in which nothing arrives for so long is over.
+/// Time without arrivals after which a run is over.
 const STUCK: Duration = Duration::from_secs(10);
-/// How often a waiting thread looks.
+/// Interval at which a waiting thread checks.
 const POLL: Duration = Duration::from_micros(50);
-/// A producer that has nothing to read reads so often all the same, to answer pings.
+/// Interval at which a producer reads from its connection, to answer pings.
 const LISTEN_EVERY: Duration = Duration::from_secs(1);
 const CONSUMER_WAIT: Duration = Duration::from_millis(100);
-/// A producer sleeps until so shortly before a message is due, and then looks again and again.
+/// Time before a message is due at which its producer stops sleeping and spins.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// What is to be done.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The server.
+    /// Server to connect to.
     pub target: Target,
-    /// Messages in all; they are divided among the producers.
+    /// Messages in total, divided among the producers.
     pub messages: u64,
     /// Bytes of each payload, at least [`stamp::SIZE_MIN`].
     pub size: usize,
-    /// How many publish, each to a subject of its own.
+    /// Number of producers, each of which publishes to a subject of its own.
     pub producers: usize,
-    /// How many subscribe; each receives every message.
+    /// Number of consumers, each of which receives every message.
     pub consumers: usize,
-    /// Messages a second in all; none: as fast as possible.
+    /// Messages per second in total; `None`: as fast as possible.
     pub rate: Option<u64>,
-    /// The subjects' first token or tokens; the run's own number comes behind it.
+    /// First token or tokens of the subjects; the producer's own token follows.
     pub subject: String,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Messages published.
+    /// Number of messages published.
     pub published: u64,
-    /// Messages that arrived whole, over all consumers.
+    /// Messages that arrived intact, summed over all consumers.
     pub received: u64,
-    /// Messages that should have arrived and did not, over all consumers.
+    /// Messages that should have arrived and did not, summed over all consumers.
     pub lost: u64,
-    /// Messages that came later than one that was published after them, or twice.
+    /// Messages that arrived after a later one of the same producer, or twice.
     pub out_of_order: u64,
-    /// Messages whose checksum does not fit.
+    /// Messages with a wrong checksum.
     pub damaged: u64,
-    /// From the first message to the last arrival (or departure, without consumers).
+    /// Time from the first message to the last arrival (or to the last departure, without consumers).
     pub elapsed: Duration,
-    /// With a rate: nanoseconds from when each was due to when it arrived.
+    /// Nanoseconds from when each message was due to its arrival; only with a rate.
     pub latency: Option<Distribution>,
 }
 
 impl Outcome {
-    /// Whether every message arrived once, in order and undamaged.
+    /// Returns whether every message arrived once, in order and undamaged.
     pub fn is_intact(&self) -> bool {
         self.lost == 0 && self.out_of_order == 0 && self.damaged == 0
     }
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct BenchRun {
     shared: Arc<BenchState>,
     producers: Vec<JoinHandle<Result<(), ClientError>>>,
@@ -99,7 +99,7 @@ struct BenchState {
     plan: Plan,
     begun: Instant,
     published: AtomicU64,
-    /// `consumer * producers + producer`: how many messages have arrived.
+    /// Number of messages that have arrived, at index `consumer * producers + producer`.
     progress: Vec<AtomicU64>,
     producers_left: AtomicU64,
     is_over: AtomicBool,
@@ -115,7 +115,7 @@ struct Tally {
 }
 
 impl BenchState {
-    /// Messages of this producer: the first ones take the remainder.
+    /// Returns the number of this producer's messages; the first producers take the remainder.
     fn share(&self, producer: usize) -> u64 {
         let producers = self.plan.producers as u64;
         self.plan.messages / producers + u64::from((producer as u64) < self.plan.messages % producers)
@@ -136,14 +136,14 @@ impl BenchState {
     }
 }
 
-/// Connects everybody, and begins when all consumers have subscribed.
+/// Connects all clients, and begins once all consumers have subscribed.
 ///
 /// # Errors
-/// Somebody cannot connect.
+/// [`ClientError`] if a client cannot connect.
 ///
 /// # Panics
-/// If the plan has no messages, no producers, more threads than [`THREADS_MAX`] or too small a size: a mistake of the
-/// caller's.
+/// If the plan has no messages, no producers, more threads than [`THREADS_MAX`] or too small a size: an error
+/// of the caller.
 pub fn start(plan: Plan) -> Result<BenchRun, ClientError> {
     assert!(plan.producers > 0 && plan.producers <= THREADS_MAX && plan.consumers <= THREADS_MAX, "threads");
     assert!(plan.messages > 0 && plan.size >= stamp::SIZE_MIN && plan.rate != Some(0), "messages");
@@ -184,7 +184,7 @@ pub fn start(plan: Plan) -> Result<BenchRun, ClientError> {
 }
 
 impl BenchRun {
-    /// Messages published and messages received by now, and how many there will be of each.
+    /// Returns the messages published and received so far, each with the final number.
     pub fn progress(&self) -> [(u64, u64); 2] {
         let plan = &self.shared.plan;
         let received = self.shared.progress.iter().map(|arrived| arrived.load(Ordering::Relaxed)).sum();
@@ -194,16 +194,17 @@ impl BenchRun {
         ]
     }
 
-    /// Whether every thread has ended.
+    /// Returns whether every thread has ended.
     pub fn is_finished(&self) -> bool {
         self.producers.iter().all(JoinHandle::is_finished)
             && self.consumers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the run.
     ///
     /// # Errors
-    /// A connection broke. Messages that are merely missing are no error but [`Outcome::lost`].
+    /// [`ClientError`] if a connection broke. Missing messages are not an error, but counted in
+    /// [`Outcome::lost`].
     pub fn finish(self) -> Result<Outcome, ClientError> {
         let mut failure = None;
         for producer in self.producers {
@@ -257,7 +258,8 @@ fn produce(shared: &BenchState, number: usize, mut client: Client) -> Result<(),
     let mut payload = vec![b'.'; plan.size];
     let mut listened = Instant::now();
     let mut sequence = 0;
-    // With a rate, producers take turns: the n-th message of a producer is the (n × producers + number)-th of all.
+    // With a rate, producers take turns: the n-th message of a producer is number n × producers + number of
+    // all.
     let due = |sequence: u64| {
         let nth = sequence * plan.producers as u64 + number as u64;
         plan.rate
@@ -266,7 +268,7 @@ fn produce(shared: &BenchState, number: usize, mut client: Client) -> Result<(),
     while sequence < count && !shared.is_over.load(Ordering::Acquire) {
         let now = shared.begun.elapsed();
         let allowed = match plan.rate {
-            // Everything that is due by now, and nothing else.
+            // All messages that are due by now.
             Some(_) => {
                 let mut allowed = sequence;
                 while allowed < count && due(allowed).is_some_and(|due| due <= now) {
@@ -297,7 +299,7 @@ fn produce(shared: &BenchState, number: usize, mut client: Client) -> Result<(),
             listened = Instant::now();
         }
     }
-    // Without a consumer this is how one knows that all of it arrived.
+    // Without consumers, this confirms that all messages have arrived.
     client.confirm()
 }
 
@@ -343,7 +345,7 @@ fn consume(shared: &BenchState, number: usize, mut client: Client) -> Result<Tal
         }
     }
     if !shared.is_over.load(Ordering::Acquire) && shared.producers_left.load(Ordering::Acquire) > 0 {
-        // Producers wait for a consumer that has given up.
+        // Producers must not wait for a consumer that has given up.
         shared.is_over.store(true, Ordering::Release);
     }
     tally.latency = latency.read();

@@ -1,9 +1,9 @@
-//! One blocking connection to a NATS server: what a tool needs, on a thread of its own.
+//! A blocking connection to a NATS server, for a tool's thread.
 //!
 //! ```text
 //!  publish ─▶ out (FLUSH_BYTES) ─write─▶ server ─read─▶ buffer ─wire::nats::server─▶ each message, borrowed
 //! ```
-//! The buffer grows to the largest message (at most `BUFFER_BYTES_MAX`) and stays.
+//! The buffer grows to the largest message (at most `BUFFER_BYTES_MAX`) and keeps its size.
 
 use std::{
     collections::VecDeque,
@@ -22,83 +22,83 @@ use wire::nats::{Progress, server, server::ServerOp, write};
 
 use super::target::Target;
 
-/// Publishes are gathered up to here.
+/// Bytes of publishes that are collected before they are sent.
 const FLUSH_BYTES: usize = 64 << 10;
-/// Read at once.
+/// Initial size of the receive buffer.
 const READ_BYTES: usize = 256 << 10;
-/// A server that sends a larger message than this is not read further.
+/// Largest size of the receive buffer; a server that sends a larger message is an error.
 const BUFFER_BYTES_MAX: usize = 80 << 20;
-/// For the connection, each handshake and each confirmation.
+/// Time limit of the connection, each handshake and each confirmation.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Why a connection cannot be had or has ended.
+/// Error of a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is no connection.
+    /// The connection cannot be established.
     #[error("cannot connect to {0}: {1}")]
     Connect(Box<str>, io::Error),
-    /// The connection broke.
+    /// The connection failed.
     #[error("the connection to {0} broke: {1}")]
     Broken(Box<str>, io::Error),
-    /// The server ended it.
+    /// The server closed the connection.
     #[error("{0} closed the connection")]
     Closed(Box<str>),
-    /// The server said `-ERR`.
+    /// The server sent `-ERR`.
     #[error("{0} says: {1}")]
     Refused(Box<str>, String),
-    /// It says what no NATS server says.
+    /// The server does not speak NATS.
     #[error("{0} is no NATS server: {1}")]
     NotNats(Box<str>, String),
-    /// TLS cannot be had.
+    /// TLS cannot be set up.
     #[error("no TLS with {0}: {1}")]
     Tls(Box<str>, String),
-    /// The seed is no nkey's.
+    /// The seed is not that of a user's nkey.
     #[error("the seed is no user nkey's: it begins with SU")]
     Seed,
-    /// It did not answer in time.
+    /// The server did not answer in time.
     #[error("{0} did not answer within 10 s")]
     Silent(Box<str>),
 }
 
-/// What INFO says, as far as a tool needs it.
+/// Fields of INFO that a tool needs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Info {
-    /// The server's name.
+    /// Name of the server.
     pub server_name: String,
-    /// Its version.
+    /// Version of the server.
     pub version: String,
-    /// Bytes of a message at most.
+    /// Maximum number of bytes of a message.
     pub max_payload: usize,
-    /// It wants to know who comes.
+    /// The server requires credentials.
     pub auth_required: bool,
-    /// It wants TLS.
+    /// The server requires TLS.
     pub tls_required: bool,
-    /// It can do TLS.
+    /// The server supports TLS.
     pub tls_available: bool,
-    /// What an nkey signs.
+    /// Nonce to be signed by an nkey.
     pub nonce: String,
 }
 
 /// A message, borrowed from the connection's buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// Where it was published to.
+    /// Subject under which the message was published.
     pub subject: &'a [u8],
-    /// Where an answer should go; may be empty.
+    /// Reply subject; may be empty.
     pub reply: &'a [u8],
-    /// The header; may be empty.
+    /// Header of the message; may be empty.
     pub header: &'a [u8],
-    /// The payload.
+    /// Payload of the message.
     pub payload: &'a [u8],
 }
 
-/// What a [`Client::receive`] came to.
+/// Result of [`Client::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveOutcome {
-    /// So many messages, perhaps 0: something else was said.
+    /// This many messages were received; 0 if only other operations were.
     Messages(usize),
-    /// Nothing came in time.
+    /// Nothing was received in time.
     Nothing,
 }
 
@@ -130,17 +130,17 @@ impl Stream {
     }
 }
 
-/// A connection.
+/// A connection to a NATS server.
 pub struct Client {
     target: Target,
     stream: Stream,
     info: Info,
     out: Vec<u8>,
     buffer: Vec<u8>,
-    /// What of `buffer` has been read and not yet taken.
+    /// Range of `buffer` that was received and not parsed yet.
     filled: std::ops::Range<usize>,
     pongs: usize,
-    /// Came while a confirmation was waited for.
+    /// Messages that arrived while a confirmation was awaited.
     early: VecDeque<OwnedMessage>,
 }
 
@@ -152,10 +152,10 @@ struct OwnedMessage {
 }
 
 impl Client {
-    /// Connects and is let in.
+    /// Connects and logs in.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ClientError`] if the server cannot be reached, refuses the client, or does not answer.
     pub fn connect(target: &Target, name: &str) -> Result<Self, ClientError> {
         let socket = reach(target).map_err(|error| ClientError::Connect(named(target), error))?;
         let broken = |error| ClientError::Broken(named(target), error);
@@ -180,39 +180,39 @@ impl Client {
         Ok(client)
     }
 
-    /// What the server said of itself.
+    /// Returns the server's INFO.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Publishes soon: at the next [`Self::flush`], or when enough has gathered.
+    /// Queues a message, which is sent at the next [`Self::flush`], or when enough is queued.
     ///
     /// # Errors
-    /// The connection broke.
+    /// [`ClientError::Broken`] if the connection failed.
     pub fn publish(&mut self, subject: &[u8], reply: &[u8], payload: &[u8]) -> Result<(), ClientError> {
         write::publish(&mut self.out, subject, reply, payload);
         if self.out.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Subscribes from the next [`Self::confirm`] on.
+    /// Queues a subscription; it is in effect after the next [`Self::confirm`].
     pub fn subscribe(&mut self, subject: &[u8], queue: &[u8], sid: &[u8]) {
         write::subscribe(&mut self.out, subject, queue, sid);
     }
 
-    /// Sends what has gathered.
+    /// Sends everything that is queued.
     ///
     /// # Errors
-    /// The connection broke.
+    /// [`ClientError::Broken`] if the connection failed.
     pub fn flush(&mut self) -> Result<(), ClientError> {
         let sent = self.stream.write_all(&self.out);
         self.out.clear();
         sent.map_err(|error| ClientError::Broken(self.server(), error))
     }
 
-    /// Waits until the server has dealt with all that was said so far.
+    /// Waits until the server has processed everything that was sent.
     ///
     /// # Errors
-    /// It says `-ERR`, or nothing.
+    /// [`ClientError`] if the server sends `-ERR`, or does not answer in time.
     pub fn confirm(&mut self) -> Result<(), ClientError> {
         self.out.extend_from_slice(b"PING\r\n");
         self.flush()?;
@@ -220,10 +220,10 @@ impl Client {
         self.wait_for(|client| client.pongs > before)
     }
 
-    /// Reads what there is, waiting for it at most so long, and hands each whole message to `each`.
+    /// Reads once, waiting up to `wait_at_most`, and passes each complete message to `each`.
     ///
     /// # Errors
-    /// The connection ended, or the server said `-ERR`.
+    /// [`ClientError`] if the connection ended, or the server sent `-ERR`.
     pub fn receive(
         &mut self,
         wait_at_most: Duration,
@@ -275,7 +275,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads once; `false` when nothing came in time.
+    /// Reads once. Returns false if nothing arrived in time.
     fn fill(&mut self, wait_at_most: Duration) -> Result<bool, ClientError> {
         if self.filled.start > 0 {
             self.buffer.copy_within(self.filled.clone(), 0);
@@ -312,7 +312,7 @@ impl Client {
         }
     }
 
-    /// Takes every whole operation.
+    /// Processes every complete operation in the buffer.
     fn take(&mut self, mut each: impl FnMut(Message<'_>)) -> Result<(), ClientError> {
         let mut pings = 0;
         while let Progress::Complete(operation, bytes) = server::parse(&self.buffer[self.filled.clone()])
@@ -403,7 +403,7 @@ impl Client {
     }
 }
 
-/// The server as errors name it, without what is secret.
+/// Returns the server's name for error texts, without secrets.
 fn named(target: &Target) -> Box<str> {
     target.to_string().into()
 }

@@ -1,10 +1,10 @@
-//! The client side: what `nighttrain feed pub`, `sub` and `bench` are made of.
+//! Client side of NATS, for the commands `nighttrain feed pub`, `sub` and `bench`.
 //!
-//! - [`target`]: which server, and who we are to it, from a URL;
+//! - [`target`]: the server and the credentials for it, from a URL;
 //! - [`client`]: one blocking connection;
 //! - [`bench`](mod@bench): producers and consumers that verify every message ([`wire::nats::stamp`]).
 //!
-//! Nothing of this runs in a server. Threads block and read clocks here.
+//! None of this runs in a server. Threads block and read clocks here.
 
 pub mod bench;
 pub mod client;

@@ -1,28 +1,28 @@
-//! Which server to talk to, and who we are to it: `nats://USER:PASSWORD@HOST:PORT`.
+//! URL of a server with the credentials for it: `nats://USER:PASSWORD@HOST:PORT`.
 
 use std::{path::PathBuf, str::FromStr};
 
-/// The port where nobody says.
+/// Default port.
 const PORT: u16 = 4222;
 
-/// A server, and who we are to it.
+/// A server, and the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Name or address, without brackets.
+    /// Host name or IP address, without brackets.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// `tls://`: TLS whether or not the server demands it.
+    /// TLS in any case (`tls://`), whether or not the server demands it.
     pub tls: bool,
-    /// The user of the URL.
+    /// User in the URL.
     pub user: Option<String>,
-    /// The password of the URL.
+    /// Password in the URL.
     pub password: Option<String>,
-    /// The token: a URL's user without a password.
+    /// Token: the URL's user if it has no password.
     pub token: Option<String>,
-    /// An nkey's seed, `SU…`.
+    /// Seed of an nkey, `SU…`.
     pub seed: Option<String>,
-    /// Certificates to trust, PEM: those who signed the server's.
+    /// CA certificates to trust (PEM).
     pub ca_file: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Target {
 }
 
 impl std::fmt::Display for Target {
-    /// Without what is secret.
+    /// Writes the URL without secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.tls { "tls" } else { "nats" };
         match self.host.contains(':') {
@@ -43,7 +43,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// Why a text is no server.
+/// Error in a server's URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}; a server is nats://HOST:PORT, nats://USER:PASSWORD@HOST:PORT, nats://TOKEN@HOST:PORT or tls://…"

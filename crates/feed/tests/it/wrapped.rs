@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::common::{Client, HELLO, start, wait_until};
 use feed::{
-    Counter, Pair, Shown, Tls, WebSocket,
+    CertificateSource, Counter, Pair, Tls, WebSocket,
     config::HandshakeFirst,
     identity::{Authorization, User},
 };
@@ -36,7 +36,7 @@ fn certificates() -> Certificates {
         path
     };
     let tls = Tls {
-        shown: Shown::Pair(Pair {
+        shown: CertificateSource::Pair(Pair {
             certificates: write("cert.pem", server.cert.pem()),
             key: write("key.pem", server.signing_key.serialize_pem()),
             ocsp: None,
@@ -192,7 +192,7 @@ fn files_that_are_wrong_are_named() {
     let certificates = certificates();
     let nowhere =
         Pair { certificates: "/nowhere/cert.pem".into(), key: "/nowhere/key.pem".into(), ocsp: None };
-    let missing = Tls { shown: Shown::Pair(nowhere), ..certificates.tls.clone() };
+    let missing = Tls { shown: CertificateSource::Pair(nowhere), ..certificates.tls.clone() };
     let config = feed::Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         tls: Some(missing),

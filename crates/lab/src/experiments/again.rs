@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 
 /// How the children are started.
 #[derive(Debug, Clone)]
-pub struct Again {
+pub struct ChildCommand {
     /// Arguments after the program's own path that lead to [`do_task_and_exit`].
     pub arguments: Vec<String>,
 }
 
 /// What stands in the environment.
 #[derive(Debug, Serialize, Deserialize)]
-struct Errand<T> {
+struct ChildTask<T> {
     task: T,
     answer: PathBuf,
 }
@@ -36,7 +36,7 @@ pub fn do_task_and_exit<T: DeserializeOwned, F: Serialize>(
     perform: impl FnOnce(&T) -> io::Result<F>,
 ) {
     let Some(errand) = std::env::var_os(variable) else { return };
-    let done = serde_json::from_str::<Errand<T>>(&errand.to_string_lossy())
+    let done = serde_json::from_str::<ChildTask<T>>(&errand.to_string_lossy())
         .map_err(io::Error::other)
         .and_then(|errand| fs::write(&errand.answer, serde_json::to_vec(&perform(&errand.task)?)?));
     std::process::exit(match done {
@@ -57,9 +57,9 @@ pub fn ask<T: Serialize, F: DeserializeOwned>(
     variable: &str,
     task: &T,
     directory: &Path,
-    again: &Again,
+    again: &ChildCommand,
 ) -> io::Result<F> {
-    let errand = Errand { task, answer: directory.join("answer") };
+    let errand = ChildTask { task, answer: directory.join("answer") };
     let program = std::env::current_exe()?;
     let output = Command::new(program)
         .args(&again.arguments)

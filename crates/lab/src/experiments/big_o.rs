@@ -30,23 +30,28 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The ways, in the order of the columns.
-const WAYS: [Way; 4] = [
-    Way { name: "bubble sort", sort: bubble_sort, searches: false, quadratic: true },
-    Way { name: "library, stable, and search", sort: |keys| keys.sort(), searches: true, quadratic: false },
-    Way {
+const WAYS: [Algorithm; 4] = [
+    Algorithm { name: "bubble sort", sort: bubble_sort, searches: false, quadratic: true },
+    Algorithm {
+        name: "library, stable, and search",
+        sort: |keys| keys.sort(),
+        searches: true,
+        quadratic: false,
+    },
+    Algorithm {
         name: "library, unstable, and search",
         sort: <[u64]>::sort_unstable,
         searches: true,
         quadratic: false,
     },
-    Way { name: "insertion sort", sort: insertion_sort, searches: false, quadratic: true },
+    Algorithm { name: "insertion sort", sort: insertion_sort, searches: false, quadratic: true },
 ];
 const BUBBLE: usize = 0;
 const STABLE: usize = 1;
 const UNSTABLE: usize = 2;
 const INSERTION: usize = 3;
 
-struct Way {
+struct Algorithm {
     name: &'static str,
     sort: fn(&mut [u64]),
     searches: bool,
@@ -124,7 +129,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> Vec<Length> {
 }
 
 /// Nanoseconds an operation of one way on arrays of `items`.
-fn timed(way: &Way, items: usize, round_ns: f64, draws: &mut Draws) -> f64 {
+fn timed(way: &Algorithm, items: usize, round_ns: f64, draws: &mut Draws) -> f64 {
     let n = items as f64;
     // A rough guess is enough: it only decides how many arrays fill the round.
     let guess = if way.quadratic { n * n } else { 4.0 * n * n.log2().max(1.0) } + 10.0;
@@ -154,7 +159,7 @@ fn shuffled(items: usize, draws: &mut Draws) -> Vec<u64> {
 /// Where one way stops being faster than another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Crossing {
+enum CrossoverLength {
     /// Between these two lengths, and about here.
     Between { low: usize, high: usize, about: f64 },
     /// It is slower at every length.
@@ -165,27 +170,31 @@ enum Crossing {
 
 /// The last length from which on `way` stays slower than `against`, with certainty: the interval of the ratio lies
 /// above one at `high`, and not at `low`.
-fn crossing(lengths: &[Length], way: usize, against: usize) -> Crossing {
+fn crossing(lengths: &[Length], way: usize, against: usize) -> CrossoverLength {
     let ratio = |length: &Length| {
         let series = |way: usize| length.ns[way].iter().copied().map(Some).collect::<Vec<_>>();
         Ratio::paired(&series(way), &series(against))
     };
     let slower = |length: &Length| ratio(length).is_some_and(|ratio| ratio.low > 1.0);
-    let Some(last) = lengths.iter().rposition(|length| !slower(length)) else { return Crossing::Never };
-    let Some(high) = lengths.get(last + 1) else { return Crossing::Always };
+    let Some(last) = lengths.iter().rposition(|length| !slower(length)) else {
+        return CrossoverLength::Never;
+    };
+    let Some(high) = lengths.get(last + 1) else { return CrossoverLength::Always };
     let low = &lengths[last];
     let log = |length: &Length| ratio(length).map_or(0.0, |ratio| ratio.median.ln());
     let (under, over) = (log(low).min(0.0), log(high).max(f64::MIN_POSITIVE));
     let share = -under / (over - under);
     let about = (low.items as f64).ln() + share * (high.items as f64 / low.items as f64).ln();
-    Crossing::Between { low: low.items, high: high.items, about: about.exp() }
+    CrossoverLength::Between { low: low.items, high: high.items, about: about.exp() }
 }
 
-fn said(crossing: Crossing) -> String {
+fn said(crossing: CrossoverLength) -> String {
     match crossing {
-        Crossing::Between { low, high, about } => format!("near {about:.0} items (between {low} and {high})"),
-        Crossing::Never => "nowhere: it is slower from the smallest on".to_owned(),
-        Crossing::Always => "nowhere: it is faster up to the largest".to_owned(),
+        CrossoverLength::Between { low, high, about } => {
+            format!("near {about:.0} items (between {low} and {high})")
+        }
+        CrossoverLength::Never => "nowhere: it is slower from the smallest on".to_owned(),
+        CrossoverLength::Always => "nowhere: it is faster up to the largest".to_owned(),
     }
 }
 
@@ -251,7 +260,7 @@ fn report(lengths: &[Length]) -> Report {
     report
 }
 
-fn figure(lengths: &[Length], crossing: Crossing, report: &mut Report) {
+fn figure(lengths: &[Length], crossing: CrossoverLength, report: &mut Report) {
     let series = |way: usize, stroke| {
         let points = lengths.iter().map(|l| (l.items as f64, l.median(way) / l.items as f64)).collect();
         Series::new(WAYS[way].name, stroke, points)
@@ -259,7 +268,7 @@ fn figure(lengths: &[Length], crossing: Crossing, report: &mut Report) {
     let last = lengths.last().map_or(10.0, |length| length.items as f64);
     let highest = lengths.iter().map(|l| l.median(BUBBLE) / l.items as f64).fold(10.0, f64::max);
     let mut references = vec![Reference::Place { at: 60.0, label: "article: they cross".into() }];
-    if let Crossing::Between { about, .. } = crossing {
+    if let CrossoverLength::Between { about, .. } = crossing {
         references.push(Reference::Place { at: about, label: "here".into() });
     }
     let plot = Plot {
@@ -275,15 +284,15 @@ fn figure(lengths: &[Length], crossing: Crossing, report: &mut Report) {
         references,
     };
     let title = match crossing {
-        Crossing::Between { about, .. } => format!("Bubble sort loses from about {about:.0} items on"),
-        Crossing::Never => "Bubble sort loses at every length".to_owned(),
-        Crossing::Always => "Bubble sort wins at every length".to_owned(),
+        CrossoverLength::Between { about, .. } => format!("Bubble sort loses from about {about:.0} items on"),
+        CrossoverLength::Never => "Bubble sort loses at every length".to_owned(),
+        CrossoverLength::Always => "Bubble sort wins at every length".to_owned(),
     };
     let caption = "Time an item, so that a flat line is linear growth. Both scales are logarithmic.";
     report.figure(title.clone(), plot.draw(&title), caption);
 }
 
-fn judge(lengths: &[Length], crossing: Crossing, report: &mut Report) {
+fn judge(lengths: &[Length], crossing: CrossoverLength, report: &mut Report) {
     let per_second = |items: usize, way: usize| {
         lengths
             .iter()
@@ -299,10 +308,10 @@ fn judge(lengths: &[Length], crossing: Crossing, report: &mut Report) {
         said(crossing)
     );
     let verdict = match crossing {
-        Crossing::Between { about, .. } if (30.0..120.0).contains(&about) => Verdict::Holds,
+        CrossoverLength::Between { about, .. } if (30.0..120.0).contains(&about) => Verdict::Holds,
         // They do cross, elsewhere: the point that small sets turn the order round stands.
-        Crossing::Between { .. } => Verdict::HoldsWithAnotherFigure,
-        Crossing::Never | Crossing::Always => Verdict::DoesNotHoldHere,
+        CrossoverLength::Between { .. } => Verdict::HoldsWithAnotherFigure,
+        CrossoverLength::Never | CrossoverLength::Always => Verdict::DoesNotHoldHere,
     };
     report.judge(
         "C14",
@@ -336,12 +345,12 @@ mod tests {
             let lengths = planted(|n| n * n, |n| at * n);
             (crossing(&lengths, BUBBLE, STABLE), report(&lengths).verdicts[0].verdict)
         };
-        let (Crossing::Between { low, high, about }, Verdict::Holds) = found(60.0) else { panic!() };
+        let (CrossoverLength::Between { low, high, about }, Verdict::Holds) = found(60.0) else { panic!() };
         assert_eq!((low, high), (32, 64));
         assert!((50.0..66.0).contains(&about), "{about}");
         assert_eq!(found(6.0).1, Verdict::HoldsWithAnotherFigure);
-        assert_eq!(found(1.0), (Crossing::Never, Verdict::DoesNotHoldHere));
-        assert_eq!(found(1e6), (Crossing::Always, Verdict::DoesNotHoldHere));
+        assert_eq!(found(1.0), (CrossoverLength::Never, Verdict::DoesNotHoldHere));
+        assert_eq!(found(1e6), (CrossoverLength::Always, Verdict::DoesNotHoldHere));
     }
 
     #[test]

@@ -16,8 +16,8 @@ use crate::{
     peers::{
         PeerError,
         cache::{
-            contenders::{self, Contender, Ground, KIB, Running},
-            load::{Asked, Filler, Scripts, Urls, wrk},
+            contenders::{self, Contender, Ground, KIB, ServerProcess},
+            load::{Filler, LoadSpec, Scripts, Urls, wrk},
             origin::{Bodies, Origin, Page},
         },
     },
@@ -93,7 +93,7 @@ impl Bench {
         program: &std::path::Path,
         cores: &Cores,
         load: &Cores,
-    ) -> Result<Running, PeerError> {
+    ) -> Result<ServerProcess, PeerError> {
         let ground = Ground {
             directory: self.directory.path(),
             origin_port: self.origin.port,
@@ -110,8 +110,9 @@ impl Bench {
     }
 
     /// One round. A server that dies or a load that fails is a sample of nothing, with the reason.
-    pub(super) fn sample(&self, server: &Running, seconds: u64) -> Sample {
-        let asked = Asked { page: Page::Shared, body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };
+    pub(super) fn sample(&self, server: &ServerProcess, seconds: u64) -> Sample {
+        let asked =
+            LoadSpec { page: Page::Shared, body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };
         let measured = measure(&server.tree, &server.cores, || {
             let before = self.origin.requests();
             let mut work: Work = wrk(&self.scripts, &asked, server.port, &server.load_cores, seconds)?;
@@ -182,7 +183,7 @@ fn measured(
 
 /// What one costs, as many times what another does.
 #[derive(Debug, Clone, Serialize)]
-struct Against {
+struct CostRatio {
     dear: &'static str,
     cheap: &'static str,
     ratio: Option<Ratio>,
@@ -195,7 +196,7 @@ fn report(series: &[Series]) -> Report {
             let ratio = of(dear.name())
                 .zip(of(cheap.name()))
                 .and_then(|(dear, cheap)| Ratio::paired(&dear.costs_us(), &cheap.costs_us()));
-            Against { dear: dear.name(), cheap: cheap.name(), ratio }
+            CostRatio { dear: dear.name(), cheap: cheap.name(), ratio }
         });
     let mut report =
         Report { data: serde_json::json!({ "series": series, "against": against }), ..Report::default() };

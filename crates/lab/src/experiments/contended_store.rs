@@ -50,7 +50,7 @@ struct Line([AtomicU64; 16]);
 /// Where the threads store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Place {
+enum StorePlacement {
     /// All into one word.
     Word,
     /// Each into a word of its own, all in one line.
@@ -59,8 +59,11 @@ enum Place {
     Padded,
 }
 
-const PLACES: [(Place, &str); 3] =
-    [(Place::Word, "one word"), (Place::Line, "one line"), (Place::Padded, "padded")];
+const PLACES: [(StorePlacement, &str); 3] = [
+    (StorePlacement::Word, "one word"),
+    (StorePlacement::Line, "one line"),
+    (StorePlacement::Padded, "padded"),
+];
 const ORDERS: [(Ordering, &str); 3] =
     [(Relaxed, "relaxed"), (Release, "release"), (SeqCst, "sequentially consistent")];
 /// Words in a line of 64 bytes.
@@ -103,7 +106,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
 }
 
 /// What a thread does: `stores` stores into `word`.
-type Work = fn(&AtomicU64, u64, Ordering);
+type StoreLoop = fn(&AtomicU64, u64, Ordering);
 
 fn store(word: &AtomicU64, stores: u64, order: Ordering) {
     // The order is a constant in each arm, so that the loop holds the store alone.
@@ -114,7 +117,12 @@ fn store(word: &AtomicU64, stores: u64, order: Ordering) {
     }
 }
 
-fn measured(cores: &[usize], sizes: Sizes, work: Work, say: &dyn Fn(&str)) -> Result<Vec<Variant>, Refusal> {
+fn measured(
+    cores: &[usize],
+    sizes: Sizes,
+    work: StoreLoop,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Variant>, Refusal> {
     let mut variants = Vec::new();
     for &(_, order) in &ORDERS {
         for &(_, place) in &PLACES {
@@ -140,7 +148,7 @@ fn measured(cores: &[usize], sizes: Sizes, work: Work, say: &dyn Fn(&str)) -> Re
         say(&format!("round {} of {}", round + 1, sizes.rounds));
         for variant in &mut variants {
             let order = ORDERS.iter().find(|o| o.1 == variant.order).map_or(SeqCst, |o| o.0);
-            let place = PLACES.iter().find(|p| p.1 == variant.place).map_or(Place::Word, |p| p.0);
+            let place = PLACES.iter().find(|p| p.1 == variant.place).map_or(StorePlacement::Word, |p| p.0);
             let ns = one(&cores[..variant.cores], variant.threads, order, place, sizes.stores, work)
                 .map_err(Refusal::Failed)?;
             variant.ns.push(ns);
@@ -154,9 +162,9 @@ fn one(
     cores: &[usize],
     threads: usize,
     order: Ordering,
-    place: Place,
+    place: StorePlacement,
     stores: u64,
-    work: Work,
+    work: StoreLoop,
 ) -> Result<f64, String> {
     let lines: Vec<Line> = (0..threads).map(|_| Line::default()).collect();
     let start = Barrier::new(threads);
@@ -164,9 +172,9 @@ fn one(
         let handles: Vec<_> = (0..threads)
             .map(|at| {
                 let word = match place {
-                    Place::Word => &lines[0].0[0],
-                    Place::Line => &lines[0].0[at % WORDS],
-                    Place::Padded => &lines[at].0[0],
+                    StorePlacement::Word => &lines[0].0[0],
+                    StorePlacement::Line => &lines[0].0[at % WORDS],
+                    StorePlacement::Padded => &lines[at].0[0],
                 };
                 let (start, core) = (&start, cores[at % cores.len()]);
                 scope.spawn(move || {
@@ -355,7 +363,7 @@ mod tests {
             }
         }
         let cost = |place| one(&[allowed().unwrap()[0]], 2, SeqCst, place, 20_000, planted).unwrap();
-        let (word, padded) = (cost(Place::Word), cost(Place::Padded));
+        let (word, padded) = (cost(StorePlacement::Word), cost(StorePlacement::Padded));
         assert!(word > 10.0 * padded, "{word} against {padded}");
     }
 

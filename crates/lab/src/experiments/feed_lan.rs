@@ -17,7 +17,7 @@ use crate::{
     peers::{
         PeerError,
         feed::{
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             drive::{Load, driven},
         },
     },
@@ -48,7 +48,7 @@ const SAME: f64 = 0.2;
 
 /// What was measured of a server.
 #[derive(Debug, Clone, Serialize)]
-struct Found {
+struct ServerFigures {
     server: &'static str,
     megabits: u32,
     /// Through the shaped cable.
@@ -59,7 +59,7 @@ struct Found {
     wire_bytes: Vec<f64>,
 }
 
-impl Found {
+impl ServerFigures {
     /// Messages a second that the cable can carry at what a message really takes.
     fn bound(&self) -> Option<f64> {
         let bytes = middle(&self.wire_bytes.iter().copied().map(Some).collect::<Vec<_>>())?;
@@ -93,7 +93,7 @@ fn measured(
     programs: &[(Contender, PathBuf)],
     (rounds, duration): (usize, Duration),
     say: &dyn Fn(&str),
-) -> Result<Vec<Found>, Refusal> {
+) -> Result<Vec<ServerFigures>, Refusal> {
     let directory = super::servers::directory()?;
     let cores = all_cores()?;
     let load = Load::one(duration);
@@ -122,17 +122,17 @@ fn measured(
         })?;
         let [shaped, open] = <[Series; 2]>::try_from(series)
             .map_err(|_| Refusal::Failed("two series were measured".to_owned()))?;
-        all.push(Found { server: contender.name(), megabits: MEGABITS, shaped, open, wire_bytes });
+        all.push(ServerFigures { server: contender.name(), megabits: MEGABITS, shaped, open, wire_bytes });
     }
     Ok(all)
 }
 
-fn sample(server: &Running, load: &Load) -> Sample {
+fn sample(server: &ServerProcess, load: &Load) -> Sample {
     measure(&server.tree, &server.cores, || driven(server.contender.wire(), server.address, load))
         .unwrap_or_else(|error: PeerError| Sample::nothing(error.to_string()))
 }
 
-fn report(found: &[Found]) -> Report {
+fn report(found: &[ServerFigures]) -> Report {
     let mut report = Report { data: serde_json::json!({ "servers": found }), ..Report::default() };
     report.tables.push(arithmetic());
     report.tables.push(table(found));
@@ -183,7 +183,7 @@ fn arithmetic() -> Table {
     table
 }
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[ServerFigures]) -> Table {
     let mut table = Table::new(
         format!("Measured, {MEGABITS} Mbit/s each way"),
         &[
@@ -219,7 +219,7 @@ fn table(found: &[Found]) -> Table {
 const APART: f64 = 1.5;
 
 /// The cable ended it, or something else did.
-fn judged(found: &Found) -> (Verdict, String) {
+fn judged(found: &ServerFigures) -> (Verdict, String) {
     let (Some(rate), Some(bound), Some(open)) =
         (middle(&rates(&found.shaped)), found.bound(), middle(&rates(&found.open)))
     else {
@@ -260,8 +260,8 @@ mod tests {
     use super::*;
     use crate::experiments::servers::planted;
 
-    fn found(shaped: f64, open: f64, wire_bytes: f64) -> Found {
-        Found {
+    fn found(shaped: f64, open: f64, wire_bytes: f64) -> ServerFigures {
+        ServerFigures {
             server: "planted",
             megabits: 1_000,
             shaped: planted("shaped", &[shaped; 3], 0.5),
@@ -282,7 +282,7 @@ mod tests {
         let mut lost = found(300e3, 900e3, 400.0);
         lost.shaped.samples[1].doubts.push("one was lost".into());
         assert_eq!(judged(&lost).0, Verdict::TooNoisyToSay);
-        assert_eq!(judged(&Found { wire_bytes: Vec::new(), ..lost }).0, Verdict::TooNoisyToSay);
+        assert_eq!(judged(&ServerFigures { wire_bytes: Vec::new(), ..lost }).0, Verdict::TooNoisyToSay);
     }
 
     #[test]

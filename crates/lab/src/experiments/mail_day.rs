@@ -23,7 +23,7 @@ use crate::{
         PeerError,
         mail::{
             MAIL_BYTES, SESSIONS,
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             load::source,
         },
     },
@@ -65,7 +65,7 @@ struct Round {
 
 /// One server.
 #[derive(Debug, Clone, Serialize)]
-struct Found {
+struct ServerFigures {
     server: &'static str,
     version: Option<String>,
     rounds: Vec<Round>,
@@ -76,7 +76,7 @@ struct Found {
     doubt: Option<String>,
 }
 
-impl Found {
+impl ServerFigures {
     fn accepted(&self) -> Vec<Option<f64>> {
         self.rounds.iter().map(|round| Some(round.mails as f64 / round.accepted_s)).collect()
     }
@@ -130,7 +130,7 @@ fn measured(
     wanted: impl Iterator<Item = Contender>,
     sizes: &Sizes,
     say: &dyn Fn(&str),
-) -> Result<(Vec<Found>, Vec<String>), Refusal> {
+) -> Result<(Vec<ServerFigures>, Vec<String>), Refusal> {
     let cores = all_cores()?;
     let mut remarks = Vec::new();
     let mut seats = Vec::new();
@@ -138,7 +138,7 @@ fn measured(
         say(&format!("starting {}", contender.name()));
         match contenders::start(contender, (Ipv4Addr::LOCALHOST, &cores)) {
             Ok(running) => seats.push((
-                Found {
+                ServerFigures {
                     server: contender.name(),
                     version: running.version.clone(),
                     rounds: Vec::new(),
@@ -151,7 +151,7 @@ fn measured(
             Err(why) => remarks.push(format!("{} is left out: {why}", contender.name())),
         }
     }
-    let mails = |running: &Running| if running.is_slow { sizes.mails_slow } else { sizes.mails };
+    let mails = |running: &ServerProcess| if running.is_slow { sizes.mails_slow } else { sizes.mails };
     // What is compiled when it is first used, what grows.
     for (found, running) in &mut seats {
         found.doubt = once(running, &cores, mails(running)).err().map(|error| error.to_string());
@@ -179,11 +179,11 @@ fn measured(
 }
 
 /// Seconds of CPU so far; a server that is gone is doubted elsewhere.
-fn cpu_s(running: &Running) -> f64 {
+fn cpu_s(running: &ServerProcess) -> f64 {
     running.tree.usage().map_or(0.0, |usage| usage.cpu_user_s + usage.cpu_system_s)
 }
 
-fn once(running: &Running, cores: &Cores, mails: u64) -> Result<Round, PeerError> {
+fn once(running: &ServerProcess, cores: &Cores, mails: u64) -> Result<Round, PeerError> {
     let before = running.stored()?;
     let begun = Instant::now();
     source(running.address, cores, mails, true)?;
@@ -211,7 +211,7 @@ fn once(running: &Running, cores: &Cores, mails: u64) -> Result<Round, PeerError
 }
 
 /// Inboxes that show as many mails as were sent there, the newest whole, of those that were looked into.
-fn readable(running: &Running, mails: u64, each: usize) -> Result<(u64, u64), Refusal> {
+fn readable(running: &ServerProcess, mails: u64, each: usize) -> Result<(u64, u64), Refusal> {
     let step = (mails / READ).max(1);
     let (mut good, mut looked) = (0, 0);
     for number in (1..=mails).step_by(step as usize) {
@@ -222,7 +222,7 @@ fn readable(running: &Running, mails: u64, each: usize) -> Result<(u64, u64), Re
     Ok((good, looked))
 }
 
-fn report(found: &[Found]) -> Report {
+fn report(found: &[ServerFigures]) -> Report {
     let mut report = Report { data: serde_json::json!({ "servers": found }), ..Report::default() };
     report.tables.push(table(found));
     let (verdict, said) = judged(found);
@@ -235,7 +235,7 @@ fn report(found: &[Found]) -> Report {
     report
 }
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[ServerFigures]) -> Table {
     let mut table = Table::new(
         "Mails",
         &[
@@ -267,7 +267,7 @@ fn table(found: &[Found]) -> Table {
 }
 
 /// Ours against postfix, which is what one takes off the shelf; else against the fastest of the others.
-fn judged(found: &[Found]) -> (Verdict, String) {
+fn judged(found: &[ServerFigures]) -> (Verdict, String) {
     let Some(ours) = found.iter().find(|one| one.is_ours()) else {
         return (Verdict::CannotBeTestedHere, "ours took no part".to_owned());
     };
@@ -310,9 +310,9 @@ fn judged(found: &[Found]) -> (Verdict, String) {
 mod tests {
     use super::*;
 
-    fn found(server: &'static str, per_s: &[f64], readable: Option<(u64, u64)>) -> Found {
+    fn found(server: &'static str, per_s: &[f64], readable: Option<(u64, u64)>) -> ServerFigures {
         let round = |rate: &f64| Round { mails: *rate as u64, accepted_s: 0.5, stored_s: Some(1.0) };
-        Found {
+        ServerFigures {
             server,
             version: None,
             rounds: per_s.iter().map(round).collect(),

@@ -24,7 +24,7 @@ use crate::{
         PeerError,
         mail::{
             MAIL_BYTES, SESSIONS,
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             load::pipelined,
         },
     },
@@ -55,7 +55,7 @@ const FULL: f64 = 0.85;
 /// What ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Wall {
+enum Bottleneck {
     Link,
     /// The server's CPU.
     Server,
@@ -65,7 +65,7 @@ enum Wall {
     Waiting,
 }
 
-impl Wall {
+impl Bottleneck {
     const fn words(self) -> &'static str {
         match self {
             Self::Link => "the cable",
@@ -78,7 +78,7 @@ impl Wall {
 
 /// What was measured at one speed, beside the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct Use {
+struct Utilization {
     /// Of what the cable carries towards the server.
     link: f64,
     /// Of all cores, whoever used them.
@@ -91,28 +91,28 @@ struct Use {
 
 /// One speed.
 #[derive(Debug, Clone, Serialize)]
-struct Found {
+struct SpeedFigures {
     megabits: u32,
     series: Series,
-    uses: Vec<Use>,
+    uses: Vec<Utilization>,
     cores: usize,
 }
 
-impl Found {
-    fn middle(&self, figure: impl Fn(&Use) -> f64) -> Option<f64> {
+impl SpeedFigures {
+    fn middle(&self, figure: impl Fn(&Utilization) -> f64) -> Option<f64> {
         median(&self.uses.iter().map(figure).collect::<Vec<_>>())
     }
 
-    fn wall(&self) -> Wall {
+    fn wall(&self) -> Bottleneck {
         let cores = self.cores as f64;
         if self.middle(|used| used.link).is_some_and(|share| share >= FULL) {
-            Wall::Link
+            Bottleneck::Link
         } else if middle_of(&self.series, cores_busy).is_some_and(|busy| busy >= FULL * cores) {
-            Wall::Server
+            Bottleneck::Server
         } else if self.middle(|used| used.machine).is_some_and(|share| share >= FULL) {
-            Wall::Machine
+            Bottleneck::Machine
         } else {
-            Wall::Waiting
+            Bottleneck::Waiting
         }
     }
 }
@@ -132,13 +132,13 @@ fn measured(
     lan: &Lan,
     (rounds, duration): (usize, Duration),
     say: &dyn Fn(&str),
-) -> Result<Vec<Found>, Refusal> {
+) -> Result<Vec<SpeedFigures>, Refusal> {
     let failed = Refusal::Failed;
     let cores = all_cores()?;
     let server =
         lan.far(|| contenders::start(Contender::Ours, (FAR, &cores))).map_err(failed)?.map_err(failed)?;
     let links = LINKS_MEGABITS.map(|megabits| (format!("{megabits} Mbit/s"), megabits));
-    let mut uses: Vec<Vec<Use>> = vec![Vec::new(); links.len()];
+    let mut uses: Vec<Vec<Utilization>> = vec![Vec::new(); links.len()];
     let series = interleave(&links, rounds, |megabits, round| {
         say(&format!("round {} of {rounds}: {megabits} Mbit/s", round + 1));
         lan.shape(Some(*megabits)).map_err(failed)?;
@@ -150,7 +150,7 @@ fn measured(
         let busy = crate::paired::tree::busy_s(&cores).map_err(PeerError::from)? - busy;
         if sample.units > 0 {
             let at = LINKS_MEGABITS.iter().position(|link| link == megabits).unwrap_or(0);
-            uses[at].push(Use {
+            uses[at].push(Utilization {
                 link: bytes * 8.0 / sample.wall_s / (f64::from(*megabits) * 1e6),
                 machine: busy / sample.wall_s / cores.count() as f64,
                 wire_bytes: bytes / sample.units as f64,
@@ -163,13 +163,13 @@ fn measured(
         .into_iter()
         .zip(uses)
         .zip(LINKS_MEGABITS)
-        .map(|((series, uses), megabits)| Found { megabits, series, uses, cores: cores.count() })
+        .map(|((series, uses), megabits)| SpeedFigures { megabits, series, uses, cores: cores.count() })
         .collect())
 }
 
 fn sample(
     lan: &Lan,
-    server: &Running,
+    server: &ServerProcess,
     cores: &crate::paired::tree::Cores,
     duration: Duration,
 ) -> Result<Sample, Refusal> {
@@ -185,12 +185,12 @@ fn sample(
 }
 
 /// Bytes that the server has had written so far (proc(5), `io`); 0 where the kernel does not count.
-fn disk_bytes(server: &Running) -> u64 {
+fn disk_bytes(server: &ServerProcess) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/io", server.tree.id())).unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix("write_bytes:")?.trim().parse().ok()).unwrap_or(0)
 }
 
-fn report(found: &[Found]) -> Report {
+fn report(found: &[SpeedFigures]) -> Report {
     let mut report = Report { data: serde_json::json!({ "links": found }), ..Report::default() };
     report.tables.push(table(found));
     figure(found, &mut report);
@@ -211,7 +211,7 @@ fn report(found: &[Found]) -> Report {
     report
 }
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[SpeedFigures]) -> Table {
     let mut table = Table::new(
         "Mail through a cable",
         &[
@@ -249,13 +249,13 @@ fn table(found: &[Found]) -> Table {
 }
 
 /// The cable was the wall, and a faster one brought more.
-fn judged(found: &[Found]) -> (Verdict, String) {
-    let of = |megabits| found.iter().find(|one: &&Found| one.megabits == megabits);
+fn judged(found: &[SpeedFigures]) -> (Verdict, String) {
+    let of = |megabits| found.iter().find(|one: &&SpeedFigures| one.megabits == megabits);
     let (Some(slow), Some(fast)) = (of(10), of(100)) else {
         return (Verdict::CannotBeTestedHere, "not both cables were laid".to_owned());
     };
     let ratio = Ratio::paired(&rates(&fast.series), &rates(&slow.series));
-    let day = |one: &Found| middle(&rates(&one.series)).unwrap_or(0.0) * DAY_S / 1e6;
+    let day = |one: &SpeedFigures| middle(&rates(&one.series)).unwrap_or(0.0) * DAY_S / 1e6;
     let said = format!(
         "{:.0} M a day by 10 Mbit/s ({}), {:.0} M by 100 ({}): {}",
         day(slow),
@@ -269,17 +269,19 @@ fn judged(found: &[Found]) -> (Verdict, String) {
     }
     let verdict = match (slow.wall(), gain(ratio.as_ref(), PUBLISHED)) {
         // More than half as much again as published is another figure.
-        (Wall::Link, Verdict::Holds) if ratio.as_ref().is_some_and(|ratio| ratio.low > 1.5 * PUBLISHED) => {
+        (Bottleneck::Link, Verdict::Holds)
+            if ratio.as_ref().is_some_and(|ratio| ratio.low > 1.5 * PUBLISHED) =>
+        {
             Verdict::HoldsWithAnotherFigure
         }
-        (Wall::Link, verdict) => verdict,
+        (Bottleneck::Link, verdict) => verdict,
         (_, Verdict::TooNoisyToSay) => Verdict::TooNoisyToSay,
         _ => Verdict::DoesNotHoldHere,
     };
     (verdict, said)
 }
 
-fn figure(found: &[Found], report: &mut Report) {
+fn figure(found: &[SpeedFigures], report: &mut Report) {
     let points: Vec<(f64, f64)> = found
         .iter()
         .filter_map(|one| Some((f64::from(one.megabits), middle(&rates(&one.series))? * DAY_S / 1e6)))
@@ -324,24 +326,24 @@ mod tests {
     use super::*;
     use crate::experiments::servers::planted;
 
-    fn found(megabits: u32, per_s: f64, link: f64, cpu_s: f64, machine: f64) -> Found {
-        let used = Use { link, machine, wire_bytes: 4_300.0, disk_bytes_per_s: 0.0 };
+    fn found(megabits: u32, per_s: f64, link: f64, cpu_s: f64, machine: f64) -> SpeedFigures {
+        let used = Utilization { link, machine, wire_bytes: 4_300.0, disk_bytes_per_s: 0.0 };
         let series = planted("mail", &[per_s, per_s * 1.01, per_s * 0.99], cpu_s);
-        Found { megabits, series, uses: vec![used; 3], cores: 2 }
+        SpeedFigures { megabits, series, uses: vec![used; 3], cores: 2 }
     }
 
     #[test]
     fn the_planted_wall_is_named() {
-        assert_eq!(found(10, 290.0, 0.97, 0.1, 0.1).wall(), Wall::Link);
-        assert_eq!(found(100, 290.0, 0.5, 1.9, 1.0).wall(), Wall::Server);
-        assert_eq!(found(100, 290.0, 0.5, 0.9, 0.98).wall(), Wall::Machine);
-        assert_eq!(found(100, 290.0, 0.5, 0.3, 0.4).wall(), Wall::Waiting);
+        assert_eq!(found(10, 290.0, 0.97, 0.1, 0.1).wall(), Bottleneck::Link);
+        assert_eq!(found(100, 290.0, 0.5, 1.9, 1.0).wall(), Bottleneck::Server);
+        assert_eq!(found(100, 290.0, 0.5, 0.9, 0.98).wall(), Bottleneck::Machine);
+        assert_eq!(found(100, 290.0, 0.5, 0.3, 0.4).wall(), Bottleneck::Waiting);
     }
 
     #[test]
     fn a_planted_gain_is_found_and_a_planted_null_is_not() {
         let slow = || found(10, 290.0, 0.97, 0.1, 0.1);
-        let judged = |slow: Found, fast: Found| judged(&[slow, fast]).0;
+        let judged = |slow: SpeedFigures, fast: SpeedFigures| judged(&[slow, fast]).0;
         assert_eq!(judged(slow(), found(100, 600.0, 0.2, 1.9, 1.0)), Verdict::Holds);
         assert_eq!(judged(slow(), found(100, 2_800.0, 0.97, 0.9, 0.6)), Verdict::HoldsWithAnotherFigure);
         assert_eq!(judged(slow(), found(100, 400.0, 0.1, 1.9, 1.0)), Verdict::HoldsWithAnotherFigure);

@@ -24,7 +24,7 @@ pub(super) trait Client: Send {
     ///
     /// # Errors
     /// An answer that breaks the protocol: the connection is of no use any more.
-    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong>;
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply>;
 
     /// Whose the next of these answers is: its place among the requests that wait for theirs, the oldest of which has place
     /// 0. Called once for each answer.
@@ -36,7 +36,7 @@ pub(super) trait Client: Send {
     ///
     /// # Errors
     /// It closed in the middle of an answer.
-    fn closed(&mut self) -> Result<usize, Wrong>;
+    fn closed(&mut self) -> Result<usize, InvalidReply>;
 
     /// Requests may be sent now: greetings are over.
     fn is_ready(&self) -> bool;
@@ -51,4 +51,4 @@ pub(super) trait Client: Send {
 /// An answer that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Wrong(pub String);
+pub struct InvalidReply(pub String);

@@ -12,7 +12,7 @@ use std::{
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
 use super::{
-    client::{Client, Wrong},
+    client::{Client, InvalidReply},
     target::Target,
 };
 
@@ -30,7 +30,7 @@ pub(super) struct Connection {
     /// Of `out`, what has left.
     left: usize,
     /// In the order in which they were sent.
-    pub(super) waiting: VecDeque<Sent>,
+    pub(super) waiting: VecDeque<InFlightRequest>,
     /// When it last became able to take a request.
     pub(super) free_ns: u64,
     /// A request has gone out on this connection.
@@ -41,7 +41,7 @@ pub(super) struct Connection {
 
 /// A request that waits for its answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct InFlightRequest {
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
     /// It became due in the warm-up and is not recorded.
@@ -57,7 +57,7 @@ enum Transport {
 pub(super) type Tls = Option<(Arc<ClientConfig>, ServerName<'static>)>;
 
 /// What a read brought.
-pub(super) enum Arrived {
+pub(super) enum ReadOutcome {
     /// So many answers; there may be more to read.
     Answers(usize),
     /// Nothing more for now.
@@ -68,9 +68,9 @@ pub(super) enum Arrived {
 
 /// Why a connection is given up.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
+pub(super) enum ConnectionFault {
     #[error(transparent)]
-    Wrong(#[from] Wrong),
+    Wrong(#[from] InvalidReply),
     #[error("the connection broke: {0}")]
     Socket(#[from] io::Error),
 }
@@ -128,14 +128,14 @@ impl Connection {
     }
 
     /// Puts a request into the output; [`Self::flush`] sends it.
-    pub(super) fn request(&mut self, sent: Sent) {
+    pub(super) fn request(&mut self, sent: InFlightRequest) {
         self.client.request(&mut self.out);
         self.waiting.push_back(sent);
         self.is_used = true;
     }
 
     /// The request that an answer has come for; each answer is asked about once.
-    pub(super) fn take_answered(&mut self) -> Option<Sent> {
+    pub(super) fn take_answered(&mut self) -> Option<InFlightRequest> {
         self.is_answered = true;
         let place = self.client.next_answered();
         self.waiting.remove(place)
@@ -178,18 +178,20 @@ impl Connection {
     }
 
     /// One read.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Arrived, Broken> {
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<ReadOutcome, ConnectionFault> {
         let read = match &mut self.transport {
             Transport::Plain(socket) => socket.read(buffer),
             Transport::Tls(stream) => stream.read(buffer),
         };
         match read {
-            Ok(0) => Ok(Arrived::End(self.client.closed()?)),
-            Ok(bytes) => Ok(Arrived::Answers(self.client.received(&buffer[..bytes], &mut self.out)?)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Arrived::Nothing),
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Arrived::Answers(0)),
+            Ok(0) => Ok(ReadOutcome::End(self.client.closed()?)),
+            Ok(bytes) => Ok(ReadOutcome::Answers(self.client.received(&buffer[..bytes], &mut self.out)?)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReadOutcome::Nothing),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(ReadOutcome::Answers(0)),
             // A peer that closes TLS without saying so.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(Arrived::End(self.client.closed()?)),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Ok(ReadOutcome::End(self.client.closed()?))
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -22,13 +22,13 @@ mod target;
 
 use std::time::Duration;
 
-pub use client::Wrong;
+pub use client::InvalidReply;
 pub use run::{LoadError, rest, run};
 pub use schedule::{Arrivals, Schedule};
 use serde::Serialize;
 pub use target::{Target, TargetError};
 
-use crate::latency::{From, Latencies, readable};
+use crate::latency::{Latencies, LatencyOrigin, readable};
 
 /// Within this time before a request is due, the generator polls; before that it lets the kernel wake it.
 pub const SLEEP_NS: u64 = 1_500_000;
@@ -156,16 +156,18 @@ impl Outcome {
     /// The generator itself was so late that its figures say little about the server.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
-        let own = self.lateness.quantile(From::Due, 0.99);
-        own > LATENESS_NS && own as f64 > LATENESS_SHARE * self.latencies.quantile(From::Due, 0.99) as f64
+        let own = self.lateness.quantile(LatencyOrigin::Due, 0.99);
+        own > LATENESS_NS
+            && own as f64 > LATENESS_SHARE * self.latencies.quantile(LatencyOrigin::Due, 0.99) as f64
     }
 
     /// Returns whether the generator stood still once for a good part of the worst latency that is reported of the
     /// server.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
-        let own = self.lateness.percentiles(From::Due).worst;
-        own > STALL_NS && own as f64 > LATENESS_SHARE * self.latencies.percentiles(From::Due).worst as f64
+        let own = self.lateness.percentiles(LatencyOrigin::Due).worst;
+        own > STALL_NS
+            && own as f64 > LATENESS_SHARE * self.latencies.percentiles(LatencyOrigin::Due).worst as f64
     }
 
     /// The server did not keep up: more than one in fifty was unanswered or lost.
@@ -182,12 +184,12 @@ impl Outcome {
             warnings.push(format!(
                 "the generator itself was late by {} at its 99th percentile (put off its core {} times): a quieter \
                  machine or a lower rate would tell more",
-                readable(self.lateness.quantile(From::Due, 0.99)),
+                readable(self.lateness.quantile(LatencyOrigin::Due, 0.99)),
                 self.preempted
             ));
         }
         if self.has_stalled() && !self.is_disturbed() {
-            let own = self.lateness.percentiles(From::Due);
+            let own = self.lateness.percentiles(LatencyOrigin::Due);
             warnings.push(format!(
                 "the generator itself stood still for up to {} (99% within {}; put off its core {} times): what is told \
                  beyond the 99th percentile is as much its own as the server's",
@@ -239,9 +241,9 @@ impl Outcome {
             unanswered: self.unanswered,
             reconnects: self.reconnects,
             connections: self.connections,
-            corrected_ns: self.latencies.percentiles(From::Due),
-            uncorrected_ns: self.latencies.percentiles(From::Sent),
-            generator_lateness_ns: self.lateness.percentiles(From::Due),
+            corrected_ns: self.latencies.percentiles(LatencyOrigin::Due),
+            uncorrected_ns: self.latencies.percentiles(LatencyOrigin::Sent),
+            generator_lateness_ns: self.lateness.percentiles(LatencyOrigin::Due),
             generator_preempted: self.preempted,
             disturbed: self.is_disturbed(),
         }

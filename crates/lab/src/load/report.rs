@@ -3,7 +3,7 @@
 use super::{Outcome, Plan, sweep::Knee};
 use crate::{
     experiment::{Experiment, Refusal, Report, Table},
-    latency::{From, readable},
+    latency::{LatencyOrigin, readable},
     report::{
         grouped,
         plot::{Axis, Plot, Reference, Series, Stroke},
@@ -31,7 +31,7 @@ pub fn of_run(url: &str, plan: &Plan, outcome: &Outcome) -> Report {
     let title = format!(
         "At {} requests a second, 99% are answered within {}",
         grouped(outcome.offered.round() as u64),
-        readable(outcome.latencies.quantile(From::Due, 0.99))
+        readable(outcome.latencies.quantile(LatencyOrigin::Due, 0.99))
     );
     report.figure(title.clone(), percentiles(outcome).draw(&title), caption());
     for warning in outcome.warnings() {
@@ -69,7 +69,7 @@ pub fn of_sweep(url: &str, knee: &Knee, quantile: f64, at_most_ns: u64) -> Repor
         ],
     );
     for one in &knee.tries {
-        let due = one.outcome.latencies.percentiles(From::Due);
+        let due = one.outcome.latencies.percentiles(LatencyOrigin::Due);
         table.row([
             grouped(one.rate.round() as u64),
             grouped(one.outcome.achieved.round() as u64),
@@ -77,7 +77,7 @@ pub fn of_sweep(url: &str, knee: &Knee, quantile: f64, at_most_ns: u64) -> Repor
             readable(due.p99),
             readable(due.p99_9),
             readable(due.worst),
-            readable(one.outcome.latencies.quantile(From::Sent, 0.99)),
+            readable(one.outcome.latencies.quantile(LatencyOrigin::Sent, 0.99)),
             if one.held { "held" } else { "broken" }.to_owned(),
         ]);
     }
@@ -120,9 +120,9 @@ fn both(outcome: &Outcome) -> Table {
         ],
     );
     for (name, latencies, from) in [
-        ("from when it was due", &outcome.latencies, From::Due),
-        ("from when it was sent", &outcome.latencies, From::Sent),
-        ("the generator's own lateness", &outcome.lateness, From::Due),
+        ("from when it was due", &outcome.latencies, LatencyOrigin::Due),
+        ("from when it was sent", &outcome.latencies, LatencyOrigin::Sent),
+        ("the generator's own lateness", &outcome.lateness, LatencyOrigin::Due),
     ] {
         let mut row = vec![name.to_owned()];
         row.extend(latencies.percentiles(from).row().iter().map(|ns| readable(*ns)));
@@ -162,14 +162,14 @@ fn percentiles(outcome: &Outcome) -> Plot {
     let curve = |from| -> Vec<(f64, f64)> {
         outcome.latencies.curve(from).into_iter().map(|(one_in, ns)| (one_in, ns as f64 / 1e3)).collect()
     };
-    let worst = outcome.latencies.percentiles(From::Due).worst as f64 / 1e3;
+    let worst = outcome.latencies.percentiles(LatencyOrigin::Due).worst as f64 / 1e3;
     Plot {
         x: Axis::log("one request in … is slower", 1.0, (outcome.latencies.count() as f64).max(10.0)),
         left: Axis::log("latency [µs]", 1.0, worst.max(100.0) * 1.5),
         right: None,
         series: vec![
-            Series::new("from when it was due", Stroke::One, curve(From::Due)),
-            Series::new("from when it was sent", Stroke::Two, curve(From::Sent)),
+            Series::new("from when it was due", Stroke::One, curve(LatencyOrigin::Due)),
+            Series::new("from when it was sent", Stroke::Two, curve(LatencyOrigin::Sent)),
         ],
         references: vec![
             Reference::Place { at: 2.0, label: "median".into() },
@@ -195,9 +195,9 @@ fn rates(knee: &Knee, at_most_ns: u64) -> Plot {
         left: Axis::log("latency [µs]", 1.0, 1e7),
         right: None,
         series: vec![
-            Series::new("99%, from due", Stroke::One, curve(From::Due, 0.99)).with_discs(),
-            Series::new("99%, from sent", Stroke::Two, curve(From::Sent, 0.99)).with_discs(),
-            Series::new("median, from due", Stroke::Three, curve(From::Due, 0.5)),
+            Series::new("99%, from due", Stroke::One, curve(LatencyOrigin::Due, 0.99)).with_discs(),
+            Series::new("99%, from sent", Stroke::Two, curve(LatencyOrigin::Sent, 0.99)).with_discs(),
+            Series::new("median, from due", Stroke::Three, curve(LatencyOrigin::Due, 0.5)),
         ],
         references,
     }

@@ -18,7 +18,7 @@ use rustix::{
 
 use super::{
     Arrivals, CONNECTIONS_MAX, Connections, Outcome, Plan, SLEEP_NS, Schedule,
-    connection::{Arrived, Connection, READ_BYTES, Sent, Tls},
+    connection::{Connection, InFlightRequest, READ_BYTES, ReadOutcome, Tls},
     target::{Target, TargetError},
 };
 use crate::latency::Latencies;
@@ -220,7 +220,7 @@ impl<'t> Generator<'t> {
     fn ask_once(&mut self) -> Result<(), LoadError> {
         for at in 0..self.connections.len() {
             if let Some(connection) = &mut self.connections[at] {
-                connection.request(Sent { due_ns: 0, sent_ns: 0, warm_up: true });
+                connection.request(InFlightRequest { due_ns: 0, sent_ns: 0, warm_up: true });
             }
             self.settle(at);
         }
@@ -300,7 +300,7 @@ impl<'t> Generator<'t> {
             };
             schedule.advance();
             let warm_up = due_ns < recorded_from;
-            connection.request(Sent { due_ns, sent_ns: now, warm_up });
+            connection.request(InFlightRequest { due_ns, sent_ns: now, warm_up });
             if !connection.is_free() {
                 self.free.pop_front();
                 self.is_in_free[at] = false;
@@ -372,15 +372,15 @@ impl<'t> Generator<'t> {
             let arrived = connection.receive(&mut self.buffer);
             let now = self.clock.elapsed().as_nanos() as u64;
             match arrived {
-                Ok(Arrived::Answers(count)) => {
+                Ok(ReadOutcome::Answers(count)) => {
                     self.tally.answered(connection, count, now);
                     // TLS may hold more than one read took; a plain socket says so again.
                     if self.tls.is_none() {
                         break;
                     }
                 }
-                Ok(Arrived::Nothing) => break,
-                Ok(Arrived::End(count)) => {
+                Ok(ReadOutcome::Nothing) => break,
+                Ok(ReadOutcome::End(count)) => {
                     self.tally.answered(connection, count, now);
                     self.reopen(at, None);
                     return;

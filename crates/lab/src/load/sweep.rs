@@ -10,11 +10,11 @@
 use serde::Serialize;
 
 use super::{LoadError, Outcome, Plan, Target, run};
-use crate::latency::From;
+use crate::latency::LatencyOrigin;
 
 /// What must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Bound {
+pub struct LatencyBound {
     /// Which share of the requests, 0 to 1.
     pub quantile: f64,
     /// Is answered within this time from when it was due, in nanoseconds.
@@ -30,13 +30,13 @@ pub struct Search {
     pub to: f64,
     /// The bracket is narrow enough when its ends are this close: 1.05 for 5%.
     pub precision: f64,
-    /// See [`Bound`].
-    pub bound: Bound,
+    /// See [`LatencyBound`].
+    pub bound: LatencyBound,
 }
 
 /// One rate that was tried.
 #[derive(Debug, Clone)]
-pub struct Try {
+pub struct RateTrial {
     /// Requests a second.
     pub rate: f64,
     /// What came of it.
@@ -53,7 +53,7 @@ pub struct Knee {
     /// The lowest rate above it that broke; `None` if all held up to the highest that was to be tried.
     pub broke: Option<f64>,
     /// All that was tried, in the order of the rates.
-    pub tries: Vec<Try>,
+    pub tries: Vec<RateTrial>,
 }
 
 /// Looks for the knee of `target`; `plan` says all but the rate. `tried` is told of each run.
@@ -64,13 +64,13 @@ pub fn sweep(
     target: &Target,
     plan: &Plan,
     search: &Search,
-    mut tried: impl FnMut(&Try),
+    mut tried: impl FnMut(&RateTrial),
 ) -> Result<Knee, LoadError> {
     let mut tries = Vec::new();
     let (held, broke) = bisect(search, |rate| {
         let outcome = run(target, &Plan { rate, ..plan.clone() })?;
         let held = holds(&outcome, search.bound);
-        let one = Try { rate, outcome, held };
+        let one = RateTrial { rate, outcome, held };
         tried(&one);
         tries.push(one);
         Ok::<_, LoadError>(held)
@@ -81,10 +81,10 @@ pub fn sweep(
 
 /// The bound held, and the server kept up.
 #[must_use]
-pub fn holds(outcome: &Outcome, bound: Bound) -> bool {
+pub fn holds(outcome: &Outcome, bound: LatencyBound) -> bool {
     !outcome.is_overloaded()
         && outcome.answered > 0
-        && outcome.latencies.quantile(From::Due, bound.quantile) <= bound.at_most_ns
+        && outcome.latencies.quantile(LatencyOrigin::Due, bound.quantile) <= bound.at_most_ns
 }
 
 /// The bracket about the highest rate of which `holds` says yes twice out of three times at most.
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn search(from: f64, to: f64) -> Search {
-        Search { from, to, precision: 1.02, bound: Bound { quantile: 0.99, at_most_ns: 1_000_000 } }
+        Search { from, to, precision: 1.02, bound: LatencyBound { quantile: 0.99, at_most_ns: 1_000_000 } }
     }
 
     fn knee_at(knee: f64, search: &Search) -> (Option<f64>, Option<f64>) {

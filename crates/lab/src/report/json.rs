@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::page::Taken;
+use super::page::FigureOrigin;
 use super::{Figure, Judgement, Report, Table};
 use crate::experiment::{Options, Outcome, Refusal};
 use crate::experiments::named;
@@ -61,18 +61,18 @@ fn one(outcome: &Outcome) -> Value {
 
 /// The parts of a record that a page shows.
 #[derive(Debug, Deserialize)]
-struct Kept {
+struct RecordView {
     date: String,
     quick: bool,
     machine: Machine,
-    experiments: Vec<KeptOutcome>,
+    experiments: Vec<RecordOutcome>,
 }
 
 #[derive(Debug, Deserialize)]
-struct KeptOutcome {
+struct RecordOutcome {
     name: String,
     seconds: f64,
-    refusal: Option<KeptRefusal>,
+    refusal: Option<RecordRefusal>,
     #[serde(default)]
     tables: Vec<Table>,
     /// Absent from records that are older than the field.
@@ -85,7 +85,7 @@ struct KeptOutcome {
 }
 
 #[derive(Debug, Deserialize)]
-struct KeptRefusal {
+struct RecordRefusal {
     kind: String,
     text: String,
 }
@@ -95,18 +95,18 @@ struct KeptRefusal {
 ///
 /// # Errors
 /// What is wrong with the text, or the name of an experiment that this version does not have.
-pub fn parse(text: &str) -> Result<(Vec<Outcome>, Options, Taken), String> {
-    let kept: Kept = serde_json::from_str(text).map_err(|why| why.to_string())?;
+pub fn parse(text: &str) -> Result<(Vec<Outcome>, Options, FigureOrigin), String> {
+    let kept: RecordView = serde_json::from_str(text).map_err(|why| why.to_string())?;
     let outcomes = kept.experiments.into_iter().map(outcome).collect::<Result<_, _>>()?;
     let options = Options { quick: kept.quick, ..Options::default() };
-    Ok((outcomes, options, Taken { date: kept.date, machine: kept.machine }))
+    Ok((outcomes, options, FigureOrigin { date: kept.date, machine: kept.machine }))
 }
 
-fn outcome(kept: KeptOutcome) -> Result<Outcome, String> {
+fn outcome(kept: RecordOutcome) -> Result<Outcome, String> {
     let experiment = named(&kept.name)
         .ok_or_else(|| format!("no experiment is called `{}` in this version", kept.name))?;
     let result = match kept.refusal {
-        Some(KeptRefusal { kind, text }) => Err(match kind.as_str() {
+        Some(RecordRefusal { kind, text }) => Err(match kind.as_str() {
             "missing" => Refusal::Missing(text),
             "usage" => Refusal::Usage(text),
             _ => Refusal::Failed(text),

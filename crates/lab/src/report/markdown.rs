@@ -68,27 +68,27 @@ fn machine(out: &mut String) {
 }
 
 /// A verdict with the experiment that gave it.
-struct Judged<'o> {
+struct ClaimVerdict<'o> {
     experiment: &'static str,
     judgement: &'o Judgement,
 }
 
 /// By the claim's number, so that C9 stands before C10.
-fn by_claim(outcomes: &[Outcome]) -> BTreeMap<(u32, &str), Vec<Judged<'_>>> {
-    let mut claims: BTreeMap<(u32, &str), Vec<Judged<'_>>> = BTreeMap::new();
+fn by_claim(outcomes: &[Outcome]) -> BTreeMap<(u32, &str), Vec<ClaimVerdict<'_>>> {
+    let mut claims: BTreeMap<(u32, &str), Vec<ClaimVerdict<'_>>> = BTreeMap::new();
     for outcome in outcomes {
         let Ok(report) = &outcome.result else { continue };
         for judgement in &report.verdicts {
             let claim = judgement.claim.as_str();
             let number = claim.trim_start_matches('C').parse().unwrap_or(u32::MAX);
-            let judged = Judged { experiment: outcome.experiment.name, judgement };
+            let judged = ClaimVerdict { experiment: outcome.experiment.name, judgement };
             claims.entry((number, claim)).or_default().push(judged);
         }
     }
     claims
 }
 
-fn tally(out: &mut String, claims: &BTreeMap<(u32, &str), Vec<Judged<'_>>>) {
+fn tally(out: &mut String, claims: &BTreeMap<(u32, &str), Vec<ClaimVerdict<'_>>>) {
     let all: Vec<Verdict> = claims.values().flatten().map(|judged| judged.judgement.verdict).collect();
     let counts: Vec<String> = [
         Verdict::Holds,
@@ -105,10 +105,10 @@ fn tally(out: &mut String, claims: &BTreeMap<(u32, &str), Vec<Judged<'_>>>) {
     put(out, format_args!("\n\n{} verdicts on {} claims: {}.\n", all.len(), claims.len(), counts.join(", ")));
 }
 
-fn table(out: &mut String, claims: &BTreeMap<(u32, &str), Vec<Judged<'_>>>) {
+fn table(out: &mut String, claims: &BTreeMap<(u32, &str), Vec<ClaimVerdict<'_>>>) {
     out.push_str("\n| claim | published | here | verdict | experiment |\n|---|---|---|---|---|\n");
     for ((_, name), judged) in claims {
-        for Judged { experiment, judgement } in judged {
+        for ClaimVerdict { experiment, judgement } in judged {
             put(
                 out,
                 format_args!(
@@ -139,11 +139,11 @@ fn refusals(out: &mut String, outcomes: &[Outcome]) {
     }
 }
 
-fn claim(out: &mut String, judged: &[Judged<'_>]) {
+fn claim(out: &mut String, judged: &[ClaimVerdict<'_>]) {
     let Some(first) = judged.first() else { return };
     let name = first.judgement.claim.as_str();
     put(out, format_args!("\n## {name}\n\n"));
-    for Judged { judgement, .. } in judged {
+    for ClaimVerdict { judgement, .. } in judged {
         put(
             out,
             format_args!(

@@ -61,12 +61,12 @@ pub struct Figure {
     /// How to read it, and what it stands for in the source.
     pub caption: String,
     /// What the page's script makes of it. Without scripts, and on paper, the drawing stands as it is.
-    pub play: Option<Play>,
+    pub play: Option<InteractiveDrawing>,
 }
 
 /// A drawing that its reader may play with: a script of the page, and the facts that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Play {
+pub struct InteractiveDrawing {
     /// Which script.
     pub kind: PlayKind,
     /// What it needs to know beyond the drawing.
@@ -198,7 +198,7 @@ impl Report {
     /// Lets the reader of the page play with the drawing that was added last.
     pub fn play(&mut self, kind: PlayKind, facts: serde_json::Value) {
         if let Some(figure) = self.figures.last_mut() {
-            figure.play = Some(Play { kind, facts });
+            figure.play = Some(InteractiveDrawing { kind, facts });
         }
     }
 

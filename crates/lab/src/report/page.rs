@@ -34,14 +34,14 @@ say();
 
 /// When and where the figures of a page were taken.
 #[derive(Debug, Clone)]
-pub struct Taken {
+pub struct FigureOrigin {
     /// UTC.
     pub date: String,
     /// The machine.
     pub machine: Machine,
 }
 
-impl Taken {
+impl FigureOrigin {
     /// Now, on this machine.
     #[must_use]
     pub fn here() -> Self {
@@ -52,12 +52,12 @@ impl Taken {
 /// The page for these outcomes, of a run that ended now.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options) -> String {
-    render_as_of(outcomes, options, &Taken::here())
+    render_as_of(outcomes, options, &FigureOrigin::here())
 }
 
 /// The page for the outcomes of a record.
 #[must_use]
-pub fn render_as_of(outcomes: &[Outcome], options: &Options, taken: &Taken) -> String {
+pub fn render_as_of(outcomes: &[Outcome], options: &Options, taken: &FigureOrigin) -> String {
     let title = match outcomes {
         [one] => sentence(one.experiment.title),
         _ => "Claims put to the test".to_owned(),
@@ -77,12 +77,12 @@ pub fn render_as_of(outcomes: &[Outcome], options: &Options, taken: &Taken) -> S
 /// A report that belongs to no experiment, as a page; `repeat` is the command that measures it again.
 #[must_use]
 pub fn alone(title: &str, report: &Report, repeat: &str) -> String {
-    alone_as_of(title, report, repeat, &Taken::here())
+    alone_as_of(title, report, repeat, &FigureOrigin::here())
 }
 
 /// The same, from a record.
 #[must_use]
-pub fn alone_as_of(title: &str, report: &Report, repeat: &str, taken: &Taken) -> String {
+pub fn alone_as_of(title: &str, report: &Report, repeat: &str, taken: &FigureOrigin) -> String {
     let mut out = String::new();
     head(&mut out, title, "", taken);
     out.push_str("<article>\n");
@@ -98,7 +98,7 @@ pub fn alone_as_of(title: &str, report: &Report, repeat: &str, taken: &Taken) ->
     out
 }
 
-fn head(out: &mut String, title: &str, remark: &str, taken: &Taken) {
+fn head(out: &mut String, title: &str, remark: &str, taken: &FigureOrigin) {
     put(
         out,
         format_args!(
@@ -115,7 +115,7 @@ fn head(out: &mut String, title: &str, remark: &str, taken: &Taken) {
     );
 }
 
-fn foot<'r>(out: &mut String, reports: impl Iterator<Item = &'r Report>, taken: &Taken) {
+fn foot<'r>(out: &mut String, reports: impl Iterator<Item = &'r Report>, taken: &FigureOrigin) {
     machine(out, &taken.machine);
     put(out, format_args!("</main>\n<script>{{{SCRIPT}}}</script>\n"));
     let played: Vec<PlayKind> = reports

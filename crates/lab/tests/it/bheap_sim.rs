@@ -1,7 +1,7 @@
 //! The simulation's totals, frozen: they are integers and depend on nothing but the code.
 
 use lab::experiments::bheap_sim::lru::ListLru;
-use lab::experiments::bheap_sim::run::{Classic, Shape};
+use lab::experiments::bheap_sim::run::{HeapLayout, Shape};
 
 /// Pages resident; transfers of the binary heap and of the B-heap, first touches free, after `srandom(1)`.
 type Frozen = (usize, u64, u64);
@@ -65,7 +65,7 @@ fn the_slow_twin_counts_the_same() {
     let simulated = shape.simulate(7);
     for resident in [3, 9, 40] {
         for (which, transfers) in
-            [(Classic::Binary, simulated.at(resident).0), (Classic::Paged, simulated.at(resident).1)]
+            [(HeapLayout::Binary, simulated.at(resident).0), (HeapLayout::Paged, simulated.at(resident).1)]
         {
             let twin = ListLru::new(shape.page_bytes, resident);
             shape.drive(which, 7, &twin);

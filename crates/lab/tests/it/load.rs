@@ -18,7 +18,7 @@ use std::{
 };
 
 use lab::{
-    latency::From,
+    latency::LatencyOrigin,
     load::{Arrivals, LoadError, Plan, Target, run, sweep},
 };
 use wire::http2::{
@@ -95,17 +95,19 @@ fn a_planted_stall_is_in_the_corrected_percentiles_and_vanishes_from_the_others(
     let ms = 1_000_000;
     // A hundred requests were due in those 100 ms; of a thousand, the tenth worst had waited 90.
     assert!(
-        outcome.latencies.quantile(From::Due, 0.99) > 60 * ms,
+        outcome.latencies.quantile(LatencyOrigin::Due, 0.99) > 60 * ms,
         "{}",
-        outcome.latencies.percentiles(From::Due)
+        outcome.latencies.percentiles(LatencyOrigin::Due)
     );
     // One request in a thousand was slow from when it was sent.
-    let slow_from_sent = outcome.latencies.curve(From::Sent).iter().filter(|point| point.1 > 90 * ms).count();
+    let slow_from_sent =
+        outcome.latencies.curve(LatencyOrigin::Sent).iter().filter(|point| point.1 > 90 * ms).count();
     assert!(slow_from_sent >= 1, "the stall itself was seen");
     assert!(
-        outcome.latencies.quantile(From::Sent, 0.99) * 2 < outcome.latencies.quantile(From::Due, 0.99),
+        outcome.latencies.quantile(LatencyOrigin::Sent, 0.99) * 2
+            < outcome.latencies.quantile(LatencyOrigin::Due, 0.99),
         "{}",
-        outcome.latencies.percentiles(From::Sent)
+        outcome.latencies.percentiles(LatencyOrigin::Sent)
     );
 }
 
@@ -173,11 +175,11 @@ fn a_slow_stream_is_not_taken_for_another() {
     let target = Target::parse(&format!("h2c://{address}/"), 1, true).unwrap().with_streams(40).unwrap();
     let outcome = run(&target, &plan(400.0, 1.0)).unwrap();
     assert_eq!((outcome.answered, outcome.lost, outcome.refused), (400, 0, 0), "{:?}", outcome.warnings());
-    let slow = outcome.latencies.percentiles(From::Sent);
+    let slow = outcome.latencies.percentiles(LatencyOrigin::Sent);
     // Taken for the oldest that waits, each answer would have been some milliseconds late, and none of them 200.
     assert!(slow.worst >= 200_000_000, "{slow}");
     // On a busy machine others may be late, too, but not by as much as that.
-    assert!(outcome.latencies.quantile(From::Sent, 0.9) < 150_000_000, "{slow}");
+    assert!(outcome.latencies.quantile(LatencyOrigin::Sent, 0.9) < 150_000_000, "{slow}");
 }
 
 #[test]
@@ -199,7 +201,7 @@ fn what_is_never_answered_counts_with_what_it_waited() {
     assert_eq!((outcome.due, outcome.answered + outcome.unanswered), (50, 50));
     assert!(outcome.is_overloaded());
     assert!(
-        outcome.latencies.quantile(From::Due, 0.5) > 200_000_000,
+        outcome.latencies.quantile(LatencyOrigin::Due, 0.5) > 200_000_000,
         "they waited for longer than the drain"
     );
     let unanswered = format!("{} requests were unanswered", outcome.unanswered);
@@ -255,7 +257,7 @@ fn a_planted_capacity_is_found_as_the_knee() {
     });
     let target = Target::parse(&format!("http://{address}/"), 1, true).unwrap();
     let plan = Plan { drain: Duration::from_millis(50), ..plan(1.0, 0.4) };
-    let bound = sweep::Bound { quantile: 0.9, at_most_ns: 30_000_000 };
+    let bound = sweep::LatencyBound { quantile: 0.9, at_most_ns: 30_000_000 };
     let search = sweep::Search { from: 25.0, to: 3_000.0, precision: 1.3, bound };
     let knee = sweep::sweep(&target, &plan, &search, |_| ()).unwrap();
     // Sleeps are longer than asked for on a busy machine, never shorter: there the knee is lower, and nowhere is it higher.

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use lists::{ListFault, Lists};
 pub use rates::Rates;
-use rates::{Pace, RateTable};
+use rates::{RateTable, RateVerdict};
 
 use crate::{counters::Counter, mailbox::mailboxes::Inbox};
 
@@ -62,7 +62,7 @@ pub(crate) enum Judgement {
 /// which errs on the safe side. A table is there only if its rate is limited. Cores write to the same lines here: that
 /// is the price of a limit, and paid by whoever sets one.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct PeerLimits {
     open: Box<[AtomicU32]>,
     open_max: u32,
     /// KiB of mails being received.
@@ -83,7 +83,7 @@ const PLACES: usize = 64 * 1024;
 /// Places for what is in the store of mails that are not whole: few addresses send such at a time.
 const PARTS_PLACES: usize = 2048;
 
-impl Peers {
+impl PeerLimits {
     pub(crate) fn new(rates: &Rates, open_max: usize, seed: u64) -> Arc<Self> {
         let places = if open_max == 0 { 0 } else { PLACES };
         Arc::new(Self {
@@ -113,16 +113,16 @@ impl Peers {
     }
 
     /// One more connection of an address; nothing if it has its share already.
-    pub(crate) fn open(self: &Arc<Self>, address: IpAddr) -> Option<Open> {
+    pub(crate) fn open(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         if self.open.is_empty() {
-            return Some(Open { peers: Arc::clone(self), place: None });
+            return Some(ConnectionSlot { peers: Arc::clone(self), place: None });
         }
         let place = self.hash_of(address) as usize % PLACES;
         if self.open[place].fetch_add(1, Ordering::Relaxed) >= self.open_max {
             self.open[place].fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Open { peers: Arc::clone(self), place: Some(place) })
+        Some(ConnectionSlot { peers: Arc::clone(self), place: Some(place) })
     }
 
     /// Mails of an address hold `after` bytes and not `before` any more; how many it holds in all, to the KiB.
@@ -141,13 +141,13 @@ impl Peers {
 
 /// One connection in the books.
 #[derive(Debug)]
-pub(crate) struct Open {
-    peers: Arc<Peers>,
+pub(crate) struct ConnectionSlot {
+    peers: Arc<PeerLimits>,
     /// None: nothing is counted.
     place: Option<usize>,
 }
 
-impl Drop for Open {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             self.peers.open[place].fetch_sub(1, Ordering::Relaxed);
@@ -159,14 +159,14 @@ impl Drop for Open {
 #[derive(Debug)]
 pub(crate) struct Abuse {
     pub(crate) lists: Arc<Lists>,
-    pub(crate) peers: Arc<Peers>,
+    pub(crate) peers: Arc<PeerLimits>,
 }
 
-fn judge(pace: Pace, reply: Reply, counter: Counter) -> Judgement {
+fn judge(pace: RateVerdict, reply: Reply, counter: Counter) -> Judgement {
     match pace {
-        Pace::Fine => Judgement::Fine,
-        Pace::Near => Judgement::Slow,
-        Pace::Over => Judgement::Refuse(reply, counter),
+        RateVerdict::Fine => Judgement::Fine,
+        RateVerdict::Near => Judgement::Slow,
+        RateVerdict::Over => Judgement::Refuse(reply, counter),
     }
 }
 
@@ -213,15 +213,17 @@ impl Abuse {
         }
         let peers = &self.peers;
         let pace = peers.subjects.another(|| peers.hash(&subject.to_ascii_lowercase()), now_ms);
-        if pace == Pace::Over {
+        if pace == RateVerdict::Over {
             return Judgement::Refuse(SUBJECT, Counter::RateSubjects);
         }
         if !peers.campaigns.is_limited() {
             return judge(pace, SUBJECT, Counter::RateSubjects);
         }
         let Some(bands) = campaign::fingerprint(mail, peers.seed) else { return Judgement::Fine };
-        let over =
-            bands.iter().filter(|band| peers.campaigns.another(|| **band, now_ms) == Pace::Over).count();
+        let over = bands
+            .iter()
+            .filter(|band| peers.campaigns.another(|| **band, now_ms) == RateVerdict::Over)
+            .count();
         if over >= campaign::BANDS_ALIKE {
             return Judgement::Refuse(CAMPAIGN, Counter::Campaigns);
         }

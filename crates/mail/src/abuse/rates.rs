@@ -26,7 +26,7 @@ pub struct Rates {
 
 /// Whether something comes too fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum RateVerdict {
     Fine,
     Near,
     Over,
@@ -59,23 +59,23 @@ impl RateTable {
     }
 
     /// One more of what `hash` stands for comes now. What is over is not paid for: who waits is let in again.
-    pub(super) fn another(&self, hash: impl FnOnce() -> u64, now_ms: u64) -> Pace {
+    pub(super) fn another(&self, hash: impl FnOnce() -> u64, now_ms: u64) -> RateVerdict {
         if self.paid_us.is_empty() {
-            return Pace::Fine;
+            return RateVerdict::Fine;
         }
         let (now_us, burst_us) = (now_ms * 1000, (BURST_MS * 1000).max(self.each_us));
         let place = &self.paid_us[hash() as usize % PLACES];
-        let mut pace = Pace::Over;
+        let mut pace = RateVerdict::Over;
         // Only ever told what another core saw a moment ago: nothing else hangs on it.
         let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_us| {
             let paid_us = paid_us.max(now_us) + self.each_us;
             let ahead_us = paid_us - now_us;
             pace = match ahead_us {
-                _ if ahead_us > burst_us => Pace::Over,
-                _ if ahead_us > burst_us / 2 => Pace::Near,
-                _ => Pace::Fine,
+                _ if ahead_us > burst_us => RateVerdict::Over,
+                _ if ahead_us > burst_us / 2 => RateVerdict::Near,
+                _ => RateVerdict::Fine,
             };
-            (pace != Pace::Over).then_some(paid_us)
+            (pace != RateVerdict::Over).then_some(paid_us)
         });
         pace
     }
@@ -88,19 +88,19 @@ mod tests {
     #[test]
     fn half_a_minutes_worth_may_come_at_once_and_then_the_rate() {
         let table = RateTable::new(60);
-        let paces: Vec<Pace> = (0..40).map(|_| table.another(|| 7, 1_000_000)).collect();
-        assert_eq!(paces.iter().filter(|pace| **pace == Pace::Fine).count(), 15);
-        assert_eq!(paces.iter().filter(|pace| **pace == Pace::Near).count(), 15);
-        assert_eq!(table.another(|| 8, 1_000_000), Pace::Fine, "another's rate is its own");
-        assert_eq!(table.another(|| 7, 1_000_900), Pace::Over);
-        assert_eq!(table.another(|| 7, 1_001_000), Pace::Near);
-        assert_eq!(table.another(|| 7, 1_001_000), Pace::Over);
-        assert_eq!(table.another(|| 7, 2_000_000), Pace::Fine);
+        let paces: Vec<RateVerdict> = (0..40).map(|_| table.another(|| 7, 1_000_000)).collect();
+        assert_eq!(paces.iter().filter(|pace| **pace == RateVerdict::Fine).count(), 15);
+        assert_eq!(paces.iter().filter(|pace| **pace == RateVerdict::Near).count(), 15);
+        assert_eq!(table.another(|| 8, 1_000_000), RateVerdict::Fine, "another's rate is its own");
+        assert_eq!(table.another(|| 7, 1_000_900), RateVerdict::Over);
+        assert_eq!(table.another(|| 7, 1_001_000), RateVerdict::Near);
+        assert_eq!(table.another(|| 7, 1_001_000), RateVerdict::Over);
+        assert_eq!(table.another(|| 7, 2_000_000), RateVerdict::Fine);
     }
 
     #[test]
     fn no_limit_holds_no_table() {
         let table = RateTable::new(0);
-        assert!((0..10_000).all(|_| table.another(|| unreachable!(), 0) == Pace::Fine));
+        assert!((0..10_000).all(|_| table.another(|| unreachable!(), 0) == RateVerdict::Fine));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Summary},
-    render::{Prepared, Reading, Until, fields, findings, html::HTML_BYTES_MAX},
+    render::{DecodedMail, ParsedMail, StepLimit, fields, findings, html::HTML_BYTES_MAX},
 };
 
 /// A mail in a list. It borrows what the summary says.
@@ -97,12 +97,12 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    pub(super) fn new(mail: &Mail, now_ms: u64, until: &Until) -> Self {
-        let prepared = Prepared::within(&mail.raw, until);
+    pub(super) fn new(mail: &Mail, now_ms: u64, until: &StepLimit) -> Self {
+        let prepared = ParsedMail::within(&mail.raw, until);
         Self::of(mail, &prepared.read(), now_ms)
     }
 
-    fn of(mail: &Mail, reading: &Reading<'_>, now_ms: u64) -> Self {
+    fn of(mail: &Mail, reading: &DecodedMail<'_>, now_ms: u64) -> Self {
         let mut parts = Vec::new();
         let mut part = |kind: &str, body: String| {
             parts.push(Part { headers: [("content-type", kind.to_owned())].into(), body });
@@ -128,7 +128,7 @@ impl Letter {
 
 /// A mail with its content and what test suites look for in it.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct MailWithFindings {
     #[serde(flatten)]
     letter: Letter,
     /// One-time codes, the likeliest first.
@@ -137,9 +137,9 @@ pub(super) struct Found {
     links: Vec<String>,
 }
 
-impl Found {
-    pub(super) fn new(mail: &Mail, now_ms: u64, until: &Until) -> Self {
-        let prepared = Prepared::within(&mail.raw, until);
+impl MailWithFindings {
+    pub(super) fn new(mail: &Mail, now_ms: u64, until: &StepLimit) -> Self {
+        let prepared = ParsedMail::within(&mail.raw, until);
         let reading = prepared.read();
         let letter = Letter::of(mail, &reading, now_ms);
         Self {
@@ -155,7 +155,7 @@ impl Found {
 }
 
 /// Names in lower case; a field that is there more than once is a list.
-pub(super) fn headers(reading: &Reading<'_>) -> BTreeMap<String, Value> {
+pub(super) fn headers(reading: &DecodedMail<'_>) -> BTreeMap<String, Value> {
     let mut all: BTreeMap<String, Value> = BTreeMap::new();
     for (name, value) in reading.headers() {
         match all.entry(name.to_ascii_lowercase()).or_insert(Value::Null) {

@@ -34,18 +34,18 @@ use super::{
 };
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope},
-    render::{Piece, Prepared, Until},
+    render::{ParsedMail, RawPart, StepLimit},
     search::{self, Query, Term},
     web::{
-        lists::{self, Around, Extent},
-        live::{Arrivals, Told},
+        lists::{self, Extent, ListFrame},
+        live::{LiveEvent, ScopeEvents},
         message::{download, fetch, saved},
         serve::{
             answer::Fault,
             app::App,
-            charged_buffer::Printer,
+            charged_buffer::ChargedBuffer,
             client::Client,
-            scope::{Asked, Params, Queried},
+            scope::{PathParams, QueryParams, RequestScope},
         },
         source::source,
         when,
@@ -122,9 +122,9 @@ impl Listing {
 
 async fn list<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Queried(listing): Queried<Listing>,
+    QueryParams(listing): QueryParams<Listing>,
 ) -> Result<Response, Fault> {
     let total = app.mailboxes.count(&scope).await?;
     let found = app.mailboxes.list(&scope, listing.start, listing.limit()).await?;
@@ -134,9 +134,9 @@ async fn list<M: Mailboxes>(
 
 async fn find<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Queried(listing): Queried<Listing>,
+    QueryParams(listing): QueryParams<Listing>,
 ) -> Result<Response, Fault> {
     if listing.query.is_empty() {
         return Err(Fault::Bad("the parameter `query` is missing: what is looked for".to_owned()));
@@ -155,8 +155,8 @@ async fn find<M: Mailboxes>(
     lists::of_mails(&app, client, &scope, page, around, write).await
 }
 
-fn around(total: u64, count: usize, start: usize) -> Around {
-    Around {
+fn around(total: u64, count: usize, start: usize) -> ListFrame {
+    ListFrame {
         head: format!("{{\"total\":{total},\"count\":{count},\"start\":{start},\"items\":["),
         tail: "]}".to_owned(),
     }
@@ -164,25 +164,25 @@ fn around(total: u64, count: usize, start: usize) -> Around {
 
 async fn list_v1<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
 ) -> Result<Response, Fault> {
     let found = app.mailboxes.list(&scope, 0, LIMIT_V1).await?;
-    let around = Around { head: "[".to_owned(), tail: "]".to_owned() };
+    let around = ListFrame { head: "[".to_owned(), tail: "]".to_owned() };
     lists::of_mails(&app, client, &scope, found, around, write).await
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct MessageParams {
     id: String,
     part: Option<usize>,
 }
 
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
     // The server counts the answer's bytes from here on.
@@ -192,8 +192,8 @@ async fn message<M: Mailboxes>(
 
 async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
-    Params(named): Params<Named>,
+    RequestScope(scope): RequestScope,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let id = named.id.parse().map_err(|_| Fault::NoSuchMail)?;
     match app.mailboxes.delete(&scope, id).await? {
@@ -204,7 +204,7 @@ async fn delete<M: Mailboxes>(
 
 async fn delete_all<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
 ) -> Result<Response, Fault> {
     app.mailboxes.delete_all(&scope).await?;
     Ok(().into_response())
@@ -212,9 +212,9 @@ async fn delete_all<M: Mailboxes>(
 
 async fn raw<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let id: MailId = named.id.parse().map_err(|_| Fault::NoSuchMail)?;
     Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
@@ -222,14 +222,14 @@ async fn raw<M: Mailboxes>(
 
 async fn part<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
     let number = named.part.ok_or(Fault::NoSuchPart)?;
     let found = app.render(client, mail, move |mail, until| {
-        let prepared = Prepared::within(&mail.raw, until);
+        let prepared = ParsedMail::within(&mail.raw, until);
         let reading = prepared.read();
         let pieces = reading.pieces().pieces;
         let piece = pieces.get(number)?;
@@ -242,10 +242,10 @@ async fn part<M: Mailboxes>(
 /// Each arrival as a mail.
 async fn events<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
 ) -> Result<Response, Fault> {
-    let arrivals = Arrivals::new(&app, client, scope, None).await?;
+    let arrivals = ScopeEvents::new(&app, client, scope, None).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         let json = next(&app, client, &mut arrivals).await?;
         Some((Ok::<_, Infallible>(sse::Event::default().data(json)), (app, arrivals)))
@@ -255,7 +255,7 @@ async fn events<M: Mailboxes>(
 
 async fn websocket<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -264,7 +264,7 @@ async fn websocket<M: Mailboxes>(
 }
 
 /// The next arrival as JSON; nothing when the server stops.
-async fn next<M: Mailboxes>(app: &Arc<App<M>>, client: Client, arrivals: &mut Arrivals) -> Option<String> {
+async fn next<M: Mailboxes>(app: &Arc<App<M>>, client: Client, arrivals: &mut ScopeEvents) -> Option<String> {
     loop {
         let told = arrivals.next().await?;
         let said = event(Arc::clone(app), client, arrivals.scope().clone(), told).await;
@@ -275,8 +275,13 @@ async fn next<M: Mailboxes>(app: &Arc<App<M>>, client: Client, arrivals: &mut Ar
 }
 
 /// An arrival as JSON. MailHog tells of nothing else.
-async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, told: Told) -> Option<String> {
-    let Told::Arrived(summary) = told else { return None };
+async fn event<M: Mailboxes>(
+    app: Arc<App<M>>,
+    client: Client,
+    scope: Scope,
+    told: LiveEvent,
+) -> Option<String> {
+    let LiveEvent::Arrived(summary) = told else { return None };
     // Gone again, or there is no room for it: nothing to tell.
     let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
     let (json, _held) = lists::printed(&app, client, mail, b"", write).await.ok()?;
@@ -284,8 +289,8 @@ async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, tol
 }
 
 /// Writes a mail in MailHog's fields. Without bodies the text of each and of the whole is empty; sizes stay.
-fn write(mail: &Mail, until: &Until, extent: Extent, out: &mut Printer) -> serde_json::Result<()> {
-    let prepared = Prepared::within(&mail.raw, until);
+fn write(mail: &Mail, until: &StepLimit, extent: Extent, out: &mut ChargedBuffer) -> serde_json::Result<()> {
+    let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
     let whole = reading.pieces();
     serde_json::to_writer(out, &Shape::of(mail, &whole, extent))
@@ -341,7 +346,7 @@ struct Content<'a> {
 }
 
 impl<'a> Shape<'a> {
-    fn of(mail: &'a Mail, whole: &'a Piece<'a>, extent: Extent) -> Self {
+    fn of(mail: &'a Mail, whole: &'a RawPart<'a>, extent: Extent) -> Self {
         let envelope_from: &str = &mail.summary.envelope_from;
         Self {
             id: mail.summary.id.to_string(),
@@ -368,7 +373,7 @@ impl<'a> Path<'a> {
 }
 
 impl<'a> Mime<'a> {
-    fn of(piece: &'a Piece<'a>, extent: Extent, depth: usize) -> Option<Self> {
+    fn of(piece: &'a RawPart<'a>, extent: Extent, depth: usize) -> Option<Self> {
         let parts = piece.pieces.iter().map(|part| Content::of(part, extent, depth + 1));
         (!piece.pieces.is_empty()).then(|| Self { parts: parts.collect() })
     }
@@ -377,7 +382,7 @@ impl<'a> Mime<'a> {
 impl<'a> Content<'a> {
     /// A part, so many multiparts below the mail. A multipart within a part has no body of its own, unlike MailHog's: its
     /// parts have it, and with one at each of twenty levels a mail would be told twenty times.
-    fn of(piece: &'a Piece<'a>, extent: Extent, depth: usize) -> Self {
+    fn of(piece: &'a RawPart<'a>, extent: Extent, depth: usize) -> Self {
         let is_told = extent == Extent::Whole && (piece.pieces.is_empty() || depth < 2);
         Self {
             headers: Headers(&piece.headers),
@@ -428,8 +433,8 @@ mod tests {
     use crate::mailbox::{mailboxes::MailId, twin};
 
     fn shape(mail: &Mail, extent: Extent) -> Value {
-        let until = Until::default();
-        let prepared = Prepared::within(&mail.raw, &until);
+        let until = StepLimit::default();
+        let prepared = ParsedMail::within(&mail.raw, &until);
         let reading = prepared.read();
         serde_json::to_value(Shape::of(mail, &reading.pieces(), extent)).unwrap()
     }

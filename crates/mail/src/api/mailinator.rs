@@ -26,24 +26,24 @@ use super::{
     letter::{Entry, Letter, headers},
     one_line,
     routes::{DELETE, GET, POST, Routes},
-    wait::{self, WAIT_MAX, Wanted},
+    wait::{self, WAIT_MAX, WaitQuery},
 };
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
-    render::{Attachment, Prepared, Until, findings},
+    render::{Attachment, ParsedMail, StepLimit, findings},
     smtp::address::fold_domain,
     web::{
-        lists::{self, Around, Extent},
-        live::{Arrivals, Told},
+        lists::{self, Extent, ListFrame},
+        live::{LiveEvent, ScopeEvents},
         message::{download, fetch},
         serve::{
-            access::AskedFrom,
+            access::RequestSource,
             answer::{Fault, long_json},
             app::App,
-            charged_buffer::Printer,
+            charged_buffer::ChargedBuffer,
             client::Client,
-            request_body::Taken,
-            scope::{Params, Queried},
+            request_body::ChargedBody,
+            scope::{PathParams, QueryParams},
         },
         source::source,
         when,
@@ -174,13 +174,13 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
 }
 
 /// The domain and perhaps the inbox of a path, if who asks may see them.
-struct Place(Scope);
+struct PathScope(Scope);
 
-impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Place {
+impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for PathScope {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let from = AskedFrom::of(&parts.extensions);
+        let from = RequestSource::of(&parts.extensions);
         let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
         let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         let named_domain = named("domain").unwrap_or("public");
@@ -239,9 +239,9 @@ struct List<T> {
 
 async fn list<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(mut scope): Place,
+    PathScope(mut scope): PathScope,
     client: Client,
-    Queried(listing): Queried<Listing>,
+    QueryParams(listing): QueryParams<Listing>,
 ) -> Result<Response, Fault> {
     if let (Some(inbox), Scope::Prefix { local, domain }) = (&listing.inbox, &scope)
         && local.is_empty()
@@ -261,12 +261,14 @@ async fn list<M: Mailboxes>(
     if found.is_empty()
         && let Some(wait) = wait
     {
-        let mut arrivals = Arrivals::new(&app, client, scope.clone(), Some(None)).await?;
+        let mut arrivals = ScopeEvents::new(&app, client, scope.clone(), Some(None)).await?;
         let looked = async {
             while let Some(told) = arrivals.next().await {
                 let found = match told {
-                    Told::Deleted(_) => Vec::new(),
-                    Told::Arrived(_) | Told::Missed => listed(&app, &scope, skip, limit, &listing).await?,
+                    LiveEvent::Deleted(_) => Vec::new(),
+                    LiveEvent::Arrived(_) | LiveEvent::Missed => {
+                        listed(&app, &scope, skip, limit, &listing).await?
+                    }
                 };
                 if !found.is_empty() {
                     return Ok(found);
@@ -294,7 +296,7 @@ async fn list<M: Mailboxes>(
         let bytes = (1 + msgs.len()) * ENTRY_BYTES;
         return long_json(&List { domain, to, msgs, cursor }, bytes);
     }
-    let around = Around {
+    let around = ListFrame {
         head: format!("{{\"domain\":{},\"to\":{},\"msgs\":[", json!(domain), json!(to)),
         tail: format!("],\"cursor\":{}}}", json!(cursor)),
     };
@@ -319,7 +321,7 @@ async fn listed<M: Mailboxes>(
     Ok(found)
 }
 
-fn letter_json(mail: &Mail, until: &Until, _: Extent, out: &mut Printer) -> serde_json::Result<()> {
+fn letter_json(mail: &Mail, until: &StepLimit, _: Extent, out: &mut ChargedBuffer) -> serde_json::Result<()> {
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms(), until))
 }
 
@@ -340,7 +342,7 @@ pub(super) async fn delete_later<M: Mailboxes>(
 
 /// The last parameters of a path: which mail, and what of it.
 #[derive(Deserialize)]
-struct Named {
+struct MessageParams {
     id: String,
     what: Option<String>,
     /// An attachment: its `attachment-id`, or its name.
@@ -348,21 +350,21 @@ struct Named {
 }
 
 #[derive(Deserialize)]
-struct Deleting {
+struct DeleteQuery {
     delete: Option<String>,
 }
 
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Params(Named { id, .. }): Params<Named>,
-    Queried(deleting): Queried<Deleting>,
+    PathParams(MessageParams { id, .. }): PathParams<MessageParams>,
+    QueryParams(deleting): QueryParams<DeleteQuery>,
 ) -> Result<Response, Fault> {
     if id == "*" {
         let latest = app.mailboxes.list(&scope, 0, LATEST).await?;
         let around =
-            Around { head: format!("{{\"to\":{},\"msgs\":[", json!(scope.name())), tail: "]}".to_owned() };
+            ListFrame { head: format!("{{\"to\":{},\"msgs\":[", json!(scope.name())), tail: "]}".to_owned() };
         return lists::of_mails(&app, client, &scope, latest, around, letter_json).await;
     }
     let deletion = deletion(deleting.delete.as_deref())?;
@@ -377,9 +379,9 @@ async fn message<M: Mailboxes>(
 
 async fn aspect<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
     let what = named.what.clone().unwrap_or_default();
@@ -401,18 +403,18 @@ fn wants_json(headers: &HeaderMap) -> bool {
 
 async fn codes<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Json<Value>, Fault> {
     shown(&app, client, &scope, &named, "codes".to_owned()).await
 }
 
 async fn links<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Json<Value>, Fault> {
     shown(&app, client, &scope, &named, "links".to_owned()).await
 }
@@ -421,7 +423,7 @@ async fn shown<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
     scope: &Scope,
-    named: &Named,
+    named: &MessageParams,
     what: String,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(app, client, scope, &named.id).await?;
@@ -429,8 +431,8 @@ async fn shown<M: Mailboxes>(
     app.render(client, mail, move |mail, until| aspect_of(mail, &what, now_ms, until)).await?.map(Json)
 }
 
-fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &Until) -> Result<Value, Fault> {
-    let prepared = Prepared::within(&mail.raw, until);
+fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &StepLimit) -> Result<Value, Fault> {
+    let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
     Ok(match what {
         "summary" => json!({ "summary": Entry::new(&mail.summary, true, now_ms) }),
@@ -486,9 +488,9 @@ fn smtp_log(mail: &Mail) -> Vec<Value> {
 
 async fn attachment<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Params(Named { id, part, .. }): Params<Named>,
+    PathParams(MessageParams { id, part, .. }): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let part = part.ok_or(Fault::NoSuchPart)?;
@@ -498,8 +500,8 @@ async fn attachment<M: Mailboxes>(
 }
 
 /// The attachment of this name, or of this `attachment-id` if none is called so.
-fn part_called(mail: &Mail, called: &str, until: &Until) -> Option<(Attachment, Vec<u8>)> {
-    let prepared = Prepared::within(&mail.raw, until);
+fn part_called(mail: &Mail, called: &str, until: &StepLimit) -> Option<(Attachment, Vec<u8>)> {
+    let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
     let all = reading.attachments();
     let number = called.parse::<u32>().ok();
@@ -512,9 +514,9 @@ fn part_called(mail: &Mail, called: &str, until: &Until) -> Option<(Attachment, 
 
 async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Params(Named { id, .. }): Params<Named>,
+    PathParams(MessageParams { id, .. }): PathParams<MessageParams>,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let deleted = app.mailboxes.delete(&scope, mail.summary.id).await?;
@@ -523,7 +525,7 @@ async fn delete<M: Mailboxes>(
 
 async fn delete_all<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
 ) -> Result<Json<Value>, Fault> {
     let count = app.mailboxes.delete_all(&scope).await?;
     Ok(Json(json!({ "status": "ok", "count": count })))
@@ -531,16 +533,16 @@ async fn delete_all<M: Mailboxes>(
 
 async fn wait_for<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Queried(wanted): Queried<Wanted>,
+    QueryParams(wanted): QueryParams<WaitQuery>,
 ) -> Result<Response, Fault> {
     Ok(Json(wait::wait(&app, client, scope, &wanted).await?).into_response())
 }
 
 /// A mail that comes by the API.
 #[derive(Deserialize)]
-struct Injected {
+struct InjectRequest {
     #[serde(default)]
     subject: String,
     #[serde(default)]
@@ -553,9 +555,9 @@ struct Injected {
 
 async fn inject<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     Extension(httpd::Client(peer)): Extension<httpd::Client>,
-    body: Taken,
+    body: ChargedBody,
 ) -> Result<Json<Value>, Fault> {
     let injected = read_injected(&body.bytes)?;
     let Scope::Inbox(inbox) = scope else {
@@ -567,9 +569,9 @@ async fn inject<M: Mailboxes>(
 
 async fn webhook<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     Extension(httpd::Client(peer)): Extension<httpd::Client>,
-    body: Taken,
+    body: ChargedBody,
 ) -> Result<Json<Value>, Fault> {
     let injected = read_injected(&body.bytes)?;
     let to = match (&scope, &injected.to) {
@@ -582,8 +584,8 @@ async fn webhook<M: Mailboxes>(
     Ok(Json(json!({ "status": "ok", "id": id })))
 }
 
-fn read_injected(body: &[u8]) -> Result<Injected, Fault> {
-    let injected: Injected = serde_json::from_slice(body)
+fn read_injected(body: &[u8]) -> Result<InjectRequest, Fault> {
+    let injected: InjectRequest = serde_json::from_slice(body)
         .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))?;
     let to = injected.to.as_deref().unwrap_or_default();
     for (name, value) in [("subject", &*injected.subject), ("from", &injected.from), ("to", to)] {
@@ -595,7 +597,7 @@ fn read_injected(body: &[u8]) -> Result<Injected, Fault> {
 async fn deliver<M: Mailboxes>(
     app: &Arc<App<M>>,
     peer: IpAddr,
-    injected: &Injected,
+    injected: &InjectRequest,
     to: &str,
 ) -> Result<String, Fault> {
     let from = if injected.from.contains('@') {
@@ -626,18 +628,18 @@ struct Throttle {
 /// Each arrival as a server-sent event with the mail's entry, or the whole mail for `full=true`.
 async fn stream_of<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Place(scope): Place,
+    PathScope(scope): PathScope,
     client: Client,
-    Queried(Throttle { full }): Queried<Throttle>,
+    QueryParams(Throttle { full }): QueryParams<Throttle>,
 ) -> Result<Response, Fault> {
-    let arrivals = Arrivals::new(&app, client, scope, None).await?;
+    let arrivals = ScopeEvents::new(&app, client, scope, None).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         loop {
             let summary = match arrivals.next().await? {
-                Told::Arrived(summary) => summary,
-                Told::Deleted(_) => continue,
+                LiveEvent::Arrived(summary) => summary,
+                LiveEvent::Deleted(_) => continue,
                 // Mailinator's clients hear events without a name alone; who asks for these knows that it has to look.
-                Told::Missed => {
+                LiveEvent::Missed => {
                     let missed = sse::Event::default().event("missed").data("{}");
                     return Some((Ok(missed), (app, arrivals)));
                 }
@@ -672,7 +674,7 @@ async fn domains<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Json<Value> {
 
 async fn domain<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Params(name): Params<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<Value>, Fault> {
     let name = match name.as_str() {
         "public" | "private" => app.config.domain.as_str().into(),

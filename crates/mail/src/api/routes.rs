@@ -34,14 +34,14 @@ pub(super) struct Operation {
 }
 
 /// What is told of an operation: its summary, and its parameters in the query, separated by blanks.
-pub(super) type Words = (&'static str, &'static str);
+pub(super) type OperationDoc = (&'static str, &'static str);
 
 /// What answers.
-type Answering<M> = Router<Arc<App<M>>>;
+type ApiRouter<M> = Router<Arc<App<M>>>;
 
 /// The list, as it grows.
 pub(crate) struct Routes<M> {
-    router: Answering<M>,
+    router: ApiRouter<M>,
     /// All of them, told or not.
     all: Vec<(Method, String)>,
     groups: Vec<Group>,
@@ -66,7 +66,7 @@ impl<M: Mailboxes> Routes<M> {
         self,
         path: &str,
         handler: H,
-        words: Words,
+        words: OperationDoc,
     ) -> Self {
         self.operation(GET, path, handler, words)
     }
@@ -75,7 +75,7 @@ impl<M: Mailboxes> Routes<M> {
         self,
         path: &str,
         handler: H,
-        words: Words,
+        words: OperationDoc,
     ) -> Self {
         self.operation(POST, path, handler, words)
     }
@@ -84,7 +84,7 @@ impl<M: Mailboxes> Routes<M> {
         self,
         path: &str,
         handler: H,
-        words: Words,
+        words: OperationDoc,
     ) -> Self {
         self.operation(PUT, path, handler, words)
     }
@@ -93,7 +93,7 @@ impl<M: Mailboxes> Routes<M> {
         self,
         path: &str,
         handler: H,
-        words: Words,
+        words: OperationDoc,
     ) -> Self {
         self.operation(DELETE, path, handler, words)
     }
@@ -103,7 +103,7 @@ impl<M: Mailboxes> Routes<M> {
         asked: (Method, MethodFilter),
         path: &str,
         handler: H,
-        (summary, parameters): Words,
+        (summary, parameters): OperationDoc,
     ) -> Self {
         let method = asked.0.clone();
         self = self.unlisted(asked, path, handler);
@@ -139,7 +139,7 @@ impl<M: Mailboxes> Routes<M> {
     }
 
     /// The router, and all that it answers.
-    pub(crate) fn finish(self) -> (Answering<M>, Vec<(Method, String)>) {
+    pub(crate) fn finish(self) -> (ApiRouter<M>, Vec<(Method, String)>) {
         (self.router, self.all)
     }
 }

@@ -14,7 +14,7 @@ use axum::{
 use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},
     web::{
-        live::{Arrivals, Told},
+        live::{LiveEvent, ScopeEvents},
         serve::{answer::Fault, app::App, client::Client},
     },
 };
@@ -39,14 +39,14 @@ pub(super) async fn tell<M: Mailboxes, S, F>(
     say: S,
 ) -> Result<Response, Fault>
 where
-    S: Fn(Arc<App<M>>, Client, Scope, Told) -> F + Send + 'static,
+    S: Fn(Arc<App<M>>, Client, Scope, LiveEvent) -> F + Send + 'static,
     F: Future<Output = Option<String>> + Send,
 {
     let upgrade = upgrade
         .map_err(|_| Fault::Bad("this is asked for by WebSocket, with `Upgrade: websocket`".to_owned()))?;
     // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read.
     app.check_asker(headers)?;
-    let mut arrivals = Arrivals::new(&app, client, scope, None).await?;
+    let mut arrivals = ScopeEvents::new(&app, client, scope, None).await?;
     let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
     Ok(upgrade.on_upgrade(async move |mut socket: WebSocket| {
         loop {

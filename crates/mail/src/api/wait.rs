@@ -10,15 +10,15 @@ use serde::Deserialize;
 
 use super::{
     duration,
-    letter::Found,
+    letter::MailWithFindings,
     mailinator::{DELETE_AFTER_MAX, delete_later},
 };
 use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},
     search::{self, Query, Term, Verdict},
     web::{
-        live::{Arrivals, Told},
-        serve::{answer::Fault, app::App, client::Client, jobs::Kept},
+        live::{LiveEvent, ScopeEvents},
+        serve::{answer::Fault, app::App, client::Client, jobs::ChargedMail},
     },
 };
 
@@ -29,7 +29,7 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// What is waited for; all conditions must hold.
 #[derive(Debug, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct WaitQuery {
     from: Option<String>,
     subject: Option<String>,
     /// A word or phrase anywhere.
@@ -43,7 +43,7 @@ pub(super) struct Wanted {
     delete: Option<String>,
 }
 
-impl Wanted {
+impl WaitQuery {
     fn query(&self) -> Result<Query, Fault> {
         let mut query = Query::parse(self.query.as_deref().unwrap_or_default())?;
         let since = self.since.as_deref().filter(|since| !since.is_empty()).map(since_ms).transpose()?;
@@ -98,11 +98,11 @@ pub(super) async fn wait<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
     scope: Scope,
-    wanted: &Wanted,
-) -> Result<Found, Fault> {
+    wanted: &WaitQuery,
+) -> Result<MailWithFindings, Fault> {
     let (query, deletion) = (wanted.query()?, wanted.deletion()?);
     let timeout = wanted.timeout.as_deref().map_or(Ok(WAIT), |text| duration::parse(text, WAIT_MAX))?;
-    let arrivals = Arrivals::new(app, client, scope.clone(), None).await?;
+    let arrivals = ScopeEvents::new(app, client, scope.clone(), None).await?;
     let mail = match tokio::time::timeout(timeout, first(app, client, &scope, &query, arrivals)).await {
         Ok(mail) => mail?,
         Err(_) => {
@@ -114,7 +114,8 @@ pub(super) async fn wait<M: Mailboxes>(
         }
     };
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
-    let found = app.render(client, mail, move |mail, until| Found::new(mail, now_ms, until)).await?;
+    let found =
+        app.render(client, mail, move |mail, until| MailWithFindings::new(mail, now_ms, until)).await?;
     match deletion {
         None => {}
         Some(Duration::ZERO) => _ = app.mailboxes.delete(&scope, id).await?,
@@ -128,8 +129,8 @@ async fn first<M: Mailboxes>(
     client: Client,
     scope: &Scope,
     query: &Query,
-    mut arrivals: Arrivals,
-) -> Result<Kept, Fault> {
+    mut arrivals: ScopeEvents,
+) -> Result<ChargedMail, Fault> {
     let stored = async || {
         let found = app.search(client, scope, query, None, 1).await?;
         match found.mails.first() {
@@ -142,7 +143,7 @@ async fn first<M: Mailboxes>(
     }
     loop {
         match arrivals.next().await {
-            Some(Told::Arrived(summary)) => {
+            Some(LiveEvent::Arrived(summary)) => {
                 let fits = match query.judge(&summary, &app.marks) {
                     Verdict::No => continue,
                     Verdict::Yes => true,
@@ -156,8 +157,8 @@ async fn first<M: Mailboxes>(
                     return Ok(mail);
                 }
             }
-            Some(Told::Deleted(_)) => {}
-            Some(Told::Missed) => {
+            Some(LiveEvent::Deleted(_)) => {}
+            Some(LiveEvent::Missed) => {
                 if let Some(mail) = stored().await? {
                     return Ok(mail);
                 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::{
     mailbox::mailboxes::Inbox,
     store::{
-        record::{Decoded, Meta, Recipient, chain, decode, join, share},
+        record::{DecodeOutcome, Meta, Recipient, chain, decode, join, share},
         shared_bodies::SharedBody,
     },
 };
@@ -25,23 +25,23 @@ pub use words::{mail_head, mail_words};
 /// more than there is; whoever puts head and body of a shared one together gets a whole one that says the same.
 pub fn mail_record(bytes: &[u8]) {
     let stored = match decode(bytes) {
-        Decoded::Whole(stored) => stored,
-        Decoded::NeedMore(needed) => {
+        DecodeOutcome::Whole(stored) => stored,
+        DecodeOutcome::NeedMore(needed) => {
             assert!(needed > bytes.len());
             return;
         }
-        Decoded::Broken => return,
+        DecodeOutcome::Broken => return,
     };
     let meta_bytes = stored.meta_bytes;
     assert!(meta_bytes <= bytes.len());
     for cut in 0..meta_bytes {
         let part = decode(&bytes[..cut]);
         assert!(
-            matches!(part, Decoded::NeedMore(needed) if needed > cut && needed <= meta_bytes),
+            matches!(part, DecodeOutcome::NeedMore(needed) if needed > cut && needed <= meta_bytes),
             "{part:?}"
         );
     }
-    assert_eq!(decode(&bytes[..meta_bytes]), Decoded::Whole(decoded(bytes)));
+    assert_eq!(decode(&bytes[..meta_bytes]), DecodeOutcome::Whole(decoded(bytes)));
 
     let recipients: Vec<Recipient> = stored
         .recipients
@@ -84,9 +84,9 @@ pub fn mail_record(bytes: &[u8]) {
     }
 }
 
-fn decoded(bytes: &[u8]) -> crate::store::record::Stored<'_> {
+fn decoded(bytes: &[u8]) -> crate::store::record::StoredMeta<'_> {
     match decode(bytes) {
-        Decoded::Whole(stored) => stored,
+        DecodeOutcome::Whole(stored) => stored,
         other => panic!("it was whole: {other:?}"),
     }
 }

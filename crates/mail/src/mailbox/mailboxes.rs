@@ -12,7 +12,7 @@ use std::{future::Future, net::IpAddr, sync::Arc};
 
 #[cfg(doc)]
 use crate::render::PARSED_BYTES_MAX;
-use crate::store::annotations::{Note, Noted};
+use crate::store::annotations::{Note, RecoveredNote};
 
 /// An inbox: a local part by the rules of the address (case folded, plus-tag cut), at a domain in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,12 +96,12 @@ pub struct Source {
     /// Its beginning; all of it if there are no pieces.
     pub front: Vec<u8>,
     /// The rest, in order.
-    pub pieces: Vec<PieceAt>,
+    pub pieces: Vec<PieceLocation>,
 }
 
 /// Where a piece of a mail is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PieceAt {
+pub struct PieceLocation {
     /// What the store makes of it.
     pub(crate) location: u64,
     /// How long it is.
@@ -163,7 +163,7 @@ pub enum Event {
         /// Which.
         id: MailId,
         /// Whether other inboxes have it.
-        remains: Remains,
+        remains: RemainingName,
     },
     /// No inbox has a mail any more that came into several.
     Over {
@@ -177,7 +177,7 @@ pub enum Event {
 
 /// What is left of a mail that an inbox has let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remains {
+pub enum RemainingName {
     /// Nothing: no inbox has it.
     Nothing,
     /// Over all inboxes it goes on by this name, because others have it.
@@ -222,20 +222,20 @@ pub enum Unavailable {
 }
 
 /// What a mail is read into: asked for room before its bytes are read, perhaps for parts of them one after the other.
-pub trait Room: Send + 'static {
+pub trait ReadBudget: Send + 'static {
     /// Whether there is room for so many bytes more.
     fn make(&mut self, bytes: u64) -> bool;
 }
 
 /// Whatever comes.
-impl Room for () {
+impl ReadBudget for () {
     fn make(&mut self, _: u64) -> bool {
         true
     }
 }
 
 /// Some of the stored mails over all inboxes, each with its arrival, and where to go on.
-pub type Stored<At> = (Vec<(MailId, u64)>, Option<At>);
+pub type StoredPage<At> = (Vec<(MailId, u64)>, Option<At>);
 
 /// The stored mail.
 pub trait Mailboxes: Clone + Send + Sync + 'static {
@@ -256,14 +256,14 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
     /// One mail of a scope and the room that was made for it; nothing if it is gone, never was, or lies elsewhere.
     /// [`Unavailable::NoRoom`] if there was none. Over all inboxes a mail is found by each of its names.
-    fn mail_into<R: Room>(
+    fn mail_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         id: MailId,
         room: R,
     ) -> impl Future<Output = Result<Option<(Mail, R)>, Unavailable>> + Send;
     /// The same of several, each with a room of its own, in the order in which they are asked for.
-    fn mails_into<R: Room>(
+    fn mails_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         wanted: Vec<(MailId, R)>,
@@ -281,7 +281,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         async move { Ok(self.mail_into(&Scope::All, id, ()).await?.map(|(mail, ())| mail)) }
     }
     /// One mail of a scope as it came, whatever its size, and the room that was made for its beginning.
-    fn source_into<R: Room>(
+    fn source_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         id: MailId,
@@ -295,7 +295,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         }
     }
     /// A piece of a mail; nothing if the mail has gone meanwhile, or the piece is damaged.
-    fn piece(&self, at: PieceAt) -> impl Future<Output = Result<Option<Vec<u8>>, Unavailable>> + Send {
+    fn piece(&self, at: PieceLocation) -> impl Future<Output = Result<Option<Vec<u8>>, Unavailable>> + Send {
         let _ = at;
         async { Ok(None) }
     }
@@ -305,7 +305,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         &self,
         from: u64,
         most: usize,
-    ) -> impl Future<Output = Result<Stored<u64>, Unavailable>> + Send {
+    ) -> impl Future<Output = Result<StoredPage<u64>, Unavailable>> + Send {
         async move {
             let skip = usize::try_from(from).unwrap_or(usize::MAX);
             let listed = self.list(&Scope::All, skip, most).await?;
@@ -334,7 +334,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     /// back. Those that are gone are passed over.
     fn note(&self, notes: Vec<(MailId, Note)>) -> impl Future<Output = Result<(), Unavailable>> + Send;
     /// What was said before the start; the first who asks is told.
-    fn noted(&self) -> Vec<Noted>;
+    fn noted(&self) -> Vec<RecoveredNote>;
     /// Takes a mail that `peer` handed over by the API, as if by SMTP: bans and rates hold.
     fn deliver(
         &self,

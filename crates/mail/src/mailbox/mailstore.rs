@@ -20,14 +20,15 @@ use tokio::sync::{broadcast, oneshot, watch};
 use crate::{
     counters::Counter,
     mailbox::mailboxes::{
-        Event, Mail, MailId, Mailboxes, PieceAt, Room, Scope, Source, Stored, Summary, Totals, Unavailable,
+        Event, Mail, MailId, Mailboxes, PieceLocation, ReadBudget, Scope, Source, StoredPage, Summary,
+        Totals, Unavailable,
     },
     render::PARSED_BYTES_MAX,
     store::{
-        annotations::{Note, Noted},
-        core::{Found, Message, Question, Shared, owner, owner_of_mail},
+        annotations::{Note, RecoveredNote},
+        core::{ListEntry, Message, Question, SharedState, owner, owner_of_mail},
         index::{Place, Role},
-        record::{self, Decoded},
+        record::{self, DecodeOutcome},
         recovery::{self, read_meta},
     },
 };
@@ -36,7 +37,7 @@ use crate::{
     clippy::disallowed_types,
     reason = "askers' way to the cores, no mail's: held for a push into a ring"
 )]
-type OneAtATime<T> = std::sync::Mutex<T>;
+type Lock<T> = std::sync::Mutex<T>;
 
 /// Addresses of recipients, as said in RCPT TO.
 type Recipients = Arc<[Box<str>]>;
@@ -49,27 +50,27 @@ pub struct Mailstore {
 
 struct Inner {
     /// Gone once the server is: who still has this must not keep its file.
-    shared: Weak<Shared>,
+    shared: Weak<SharedState>,
     events: broadcast::Sender<Event>,
     listening: Arc<AtomicBool>,
     cores: usize,
-    outside: OneAtATime<(Sender<Message>, CoreCounters<Counter>)>,
+    outside: Lock<(Sender<Message>, CoreCounters<Counter>)>,
     counters: Arc<CounterSet<Counter>>,
     next: std::sync::atomic::AtomicUsize,
-    noted: OneAtATime<Vec<Noted>>,
+    noted: Lock<Vec<RecoveredNote>>,
     stopping: watch::Sender<bool>,
 }
 
 impl Mailstore {
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedState>,
         cores: usize,
         sender: Sender<Message>,
         counters: Arc<CounterSet<Counter>>,
-        noted: Vec<Noted>,
+        noted: Vec<RecoveredNote>,
     ) -> Self {
         // The row behind the cores' is for what askers meet.
-        let outside = OneAtATime::new((sender, counters.core(cores)));
+        let outside = Lock::new((sender, counters.core(cores)));
         let inner = Inner {
             shared: Arc::downgrade(shared),
             events: shared.events.clone(),
@@ -78,7 +79,7 @@ impl Mailstore {
             outside,
             counters,
             next: std::sync::atomic::AtomicUsize::new(0),
-            noted: OneAtATime::new(noted),
+            noted: Lock::new(noted),
             stopping: watch::Sender::new(false),
         };
         Self { inner: Arc::new(inner) }
@@ -152,13 +153,15 @@ impl Mailstore {
         let reader = self.reader()?;
         let read = read_meta(&reader, location, place.record_bytes as usize, out);
         match (self.said(read)?, record::decode(out)) {
-            (Some(()), Decoded::Whole(stored)) => Ok(summary_at(&stored, place, place.record_bytes.into())),
+            (Some(()), DecodeOutcome::Whole(stored)) => {
+                Ok(summary_at(&stored, place, place.record_bytes.into()))
+            }
             _ => Ok(None),
         }
     }
 
     /// What lists show of these; what is not in memory is read, and remembered for the next who asks.
-    async fn summaries(&self, found: Vec<Found>) -> Result<Vec<Arc<Summary>>, Unavailable> {
+    async fn summaries(&self, found: Vec<ListEntry>) -> Result<Vec<Arc<Summary>>, Unavailable> {
         if found.iter().all(|found| found.summary.is_some()) {
             return Ok(found.into_iter().filter_map(|found| found.summary).collect());
         }
@@ -166,7 +169,7 @@ impl Mailstore {
             let mut out = Vec::new();
             let mut fresh = Vec::new();
             let mut summaries = Vec::with_capacity(found.len());
-            for Found { place, summary } in found {
+            for ListEntry { place, summary } in found {
                 match summary {
                     Some(known) => summaries.push(known),
                     None => {
@@ -195,7 +198,7 @@ impl Mailstore {
         &self,
         scope: &Scope,
         place: Place,
-        room: &mut impl Room,
+        room: &mut impl ReadBudget,
     ) -> Result<Option<Mail>, Unavailable> {
         let Some((source, recipients)) = self.read_source(scope, place, room)? else { return Ok(None) };
         let Source { summary, front: mut raw, pieces } = source;
@@ -225,7 +228,7 @@ impl Mailstore {
         &self,
         scope: &Scope,
         place: Place,
-        room: &mut impl Room,
+        room: &mut impl ReadBudget,
     ) -> Result<Option<(Source, Recipients)>, Unavailable> {
         let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
         if !room.make(place.record_bytes.into()) {
@@ -235,7 +238,7 @@ impl Mailstore {
             return Ok(None);
         };
         let payload = read.payload();
-        let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
+        let DecodeOutcome::Whole(stored) = record::decode(payload) else { return Ok(None) };
         let Some(summary) = summary_at(&stored, place, payload.len() as u64) else {
             return Ok(None);
         };
@@ -253,11 +256,12 @@ impl Mailstore {
         let within =
             stored.recipients.iter().filter(|(_, local, domain, _)| scope.contains_address(local, domain));
         let recipients = within.map(|(.., said)| (*said).into()).collect();
-        let pieces = stored.parts.iter().map(|part| PieceAt { location: part.location, bytes: part.bytes });
+        let pieces =
+            stored.parts.iter().map(|part| PieceLocation { location: part.location, bytes: part.bytes });
         Ok(Some((Source { summary, front, pieces: pieces.collect() }, recipients)))
     }
 
-    fn read_piece(&self, at: PieceAt) -> Result<Option<Vec<u8>>, Unavailable> {
+    fn read_piece(&self, at: PieceLocation) -> Result<Option<Vec<u8>>, Unavailable> {
         let Some(location) = Location::from_bits(at.location) else { return Ok(None) };
         let bytes = at.bytes as usize;
         let mut piece = Vec::new();
@@ -274,7 +278,8 @@ impl Mailstore {
     /// All names of a mail: one for each inbox that it came into.
     async fn names(&self, id: MailId) -> Result<Vec<MailId>, Unavailable> {
         let owner = owner_of_mail(id, self.inner.cores);
-        let Some(Found { place, .. }) = self.ask(owner, |answer| Question::Mail { id, answer }).await? else {
+        let Some(ListEntry { place, .. }) = self.ask(owner, |answer| Question::Mail { id, answer }).await?
+        else {
             return Ok(Vec::new());
         };
         if place.role == Role::Only {
@@ -285,7 +290,7 @@ impl Mailstore {
             let (reader, mut meta) = (me.reader()?, Vec::new());
             let read = read_meta(&reader, location, place.record_bytes as usize, &mut meta);
             match (me.said(read)?, record::decode(&meta)) {
-                (Some(()), Decoded::Whole(stored)) => Ok(stored.names().collect()),
+                (Some(()), DecodeOutcome::Whole(stored)) => Ok(stored.names().collect()),
                 // Damaged: it can be deleted where it is known to lie.
                 _ => Ok(vec![id]),
             }
@@ -313,7 +318,7 @@ impl Mailstore {
 }
 
 /// Where a mail lies, if the scope shows it: over all inboxes also one that its own has let go.
-fn shown_place(scope: &Scope, found: Found) -> Option<Place> {
+fn shown_place(scope: &Scope, found: ListEntry) -> Option<Place> {
     Some(found.place).filter(|place| *scope == Scope::All || !place.is_let_go)
 }
 
@@ -325,7 +330,7 @@ impl Mailboxes for Mailstore {
             let found = self.ask(core, |answer| Question::List { scope, skip, limit, answer }).await?;
             return self.summaries(found).await;
         }
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<ListEntry> = Vec::new();
         for core in owners {
             // Each may have all that is wanted.
             let (scope, limit) = (scope.clone(), skip.saturating_add(limit));
@@ -337,7 +342,7 @@ impl Mailboxes for Mailstore {
     }
 
     async fn find(&self, scope: &Scope, ids: &[MailId]) -> Result<Vec<Arc<Summary>>, Unavailable> {
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<ListEntry> = Vec::new();
         for core in 0..self.inner.cores {
             let of_core = ids.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
             let ids: Vec<MailId> = of_core.copied().collect();
@@ -360,7 +365,7 @@ impl Mailboxes for Mailstore {
         Ok(count)
     }
 
-    async fn mail_into<R: Room>(
+    async fn mail_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         id: MailId,
@@ -373,7 +378,7 @@ impl Mailboxes for Mailstore {
 
     /// One question to each core and one trip to a helper for all of them: for a mail of 4 KiB these cost several times its
     /// reading.
-    async fn mails_into<R: Room>(
+    async fn mails_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         wanted: Vec<(MailId, R)>,
@@ -399,7 +404,7 @@ impl Mailboxes for Mailstore {
         .await?
     }
 
-    async fn source_into<R: Room>(
+    async fn source_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         id: MailId,
@@ -413,7 +418,7 @@ impl Mailboxes for Mailstore {
         .await?
     }
 
-    async fn stored(&self, from: u64, most: usize) -> Result<Stored<u64>, Unavailable> {
+    async fn stored(&self, from: u64, most: usize) -> Result<StoredPage<u64>, Unavailable> {
         // A core, and a place of its.
         let (core, slot) = ((from >> 32) as usize, from as u32);
         if core >= self.inner.cores {
@@ -445,7 +450,7 @@ impl Mailboxes for Mailstore {
         self.names(letter).await
     }
 
-    async fn piece(&self, at: PieceAt) -> Result<Option<Vec<u8>>, Unavailable> {
+    async fn piece(&self, at: PieceLocation) -> Result<Option<Vec<u8>>, Unavailable> {
         self.on_helper(move |me| me.read_piece(at)).await?
     }
 
@@ -498,7 +503,7 @@ impl Mailboxes for Mailstore {
         Ok(())
     }
 
-    fn noted(&self) -> Vec<Noted> {
+    fn noted(&self) -> Vec<RecoveredNote> {
         std::mem::take(&mut self.inner.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -535,7 +540,7 @@ impl Mailboxes for Mailstore {
 
 /// Reads the summary of a stored mail. The arrival time is the index's, which a clock that was set back has not
 /// confused.
-fn summary_at(stored: &record::Stored<'_>, place: Place, record_bytes: u64) -> Option<Summary> {
+fn summary_at(stored: &record::StoredMeta<'_>, place: Place, record_bytes: u64) -> Option<Summary> {
     let summary = stored.summary(place.id, record_bytes, place.expires_ms)?;
     Some(Summary { arrived_ms: place.arrived_ms, ..summary })
 }

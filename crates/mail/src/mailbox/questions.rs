@@ -9,14 +9,14 @@ use crate::{
     mailbox::mailboxes::{Inbox, MailId, Scope, Unavailable},
     smtp::{
         connection::ROOM_EVERY,
-        envelope::{Envelope, NotKept, Trace},
-        session::{self, Turn},
-        tail::{NotTaken, PART_BYTES},
+        envelope::{AppendFault, Envelope, Trace},
+        session::{self, TurnOutcome},
+        tail::{PART_BYTES, PartFault},
     },
     store::{
         annotations::Note,
-        core::{Core, Found, Question},
-        index::{Enough, Place, Stepped},
+        core::{Core, ListEntry, Question},
+        index::{Place, StepOutcome, WalkControl},
         list_head,
     },
 };
@@ -44,7 +44,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
         Question::List { scope, skip, limit, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let places = walk(&core, Over::Scope(&scope), skip.saturating_add(limit)).await;
+                let places = walk(&core, WalkTarget::Scope(&scope), skip.saturating_add(limit)).await;
                 let wanted = places.into_iter().skip(skip);
                 let _ = answer.send(wanted.map(|place| found(&core, place)).collect());
             });
@@ -57,7 +57,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
             }
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let _ = answer.send(walk(&core, Over::Scope(&scope), usize::MAX).await.len() as u64);
+                let _ = answer.send(walk(&core, WalkTarget::Scope(&scope), usize::MAX).await.len() as u64);
             });
         }
         Question::Delete { ids, answer } => {
@@ -69,9 +69,9 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
         Question::DeleteAll { scope, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let mut places = walk(&core, Over::Scope(&scope), usize::MAX).await;
+                let mut places = walk(&core, WalkTarget::Scope(&scope), usize::MAX).await;
                 if scope == Scope::All {
-                    places.extend(walk(&core, Over::Others, usize::MAX).await);
+                    places.extend(walk(&core, WalkTarget::Others, usize::MAX).await);
                 }
                 let ids: Vec<MailId> = places.into_iter().map(|place| place.id).collect();
                 let _ = answer.send(delete(&core, &ids).await);
@@ -105,20 +105,20 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
     }
 }
 
-fn found(core: &Core, place: Place) -> Found {
-    Found { place, summary: core.recent.borrow().find(place.id) }
+fn found(core: &Core, place: Place) -> ListEntry {
+    ListEntry { place, summary: core.recent.borrow().find(place.id) }
 }
 
 /// What is walked over.
 #[derive(Clone, Copy)]
-enum Over<'a> {
+enum WalkTarget<'a> {
     Scope(&'a Scope),
     /// In what inboxes here mails lie whose first inbox is another.
     Others,
 }
 
 /// Up to `limit` mails, newest first.
-async fn walk(core: &Core, over: Over<'_>, limit: usize) -> Vec<Place> {
+async fn walk(core: &Core, over: WalkTarget<'_>, limit: usize) -> Vec<Place> {
     let mut places = Vec::new();
     for _ in 0..WALKS_MAX {
         places.clear();
@@ -127,20 +127,20 @@ async fn walk(core: &Core, over: Over<'_>, limit: usize) -> Vec<Place> {
         }
         let now_ms = core.now_ms();
         let mut walk = match over {
-            Over::Scope(scope) => core.index.borrow().walk(scope),
-            Over::Others => core.index.borrow().walk_others(),
+            WalkTarget::Scope(scope) => core.index.borrow().walk(scope),
+            WalkTarget::Others => core.index.borrow().walk_others(),
         };
         let stepped = loop {
             let stepped = core.index.borrow().step(&mut walk, STEPS, now_ms, |place| {
                 places.push(place);
-                if places.len() < limit { Enough::No } else { Enough::Yes }
+                if places.len() < limit { WalkControl::No } else { WalkControl::Yes }
             });
-            if stepped != Stepped::More {
+            if stepped != StepOutcome::More {
                 break stepped;
             }
             tokio::task::yield_now().await;
         };
-        if stepped == Stepped::End {
+        if stepped == StepOutcome::End {
             break;
         }
     }
@@ -249,7 +249,7 @@ async fn deliver(
         for tried in 0..=tries {
             match envelope.write_part(core, peer) {
                 Ok(()) => break,
-                Err(NotTaken::Room) if tried < tries => {
+                Err(PartFault::Room) if tried < tries => {
                     core.make_room();
                     tokio::time::sleep(ROOM_EVERY).await;
                 }
@@ -260,11 +260,11 @@ async fn deliver(
     for tried in 0..=tries {
         match envelope.keep(core, peer, core.now_ms()) {
             Ok(kept) => {
-                let mut turn = Turn::default();
+                let mut turn = TurnOutcome::default();
                 session::await_kept(kept, &mut turn);
                 return if turn.settle(core).await { Ok(ids) } else { refuse("the disk failed".to_owned()) };
             }
-            Err(NotKept::Room | NotKept::Behind) if tried < tries => {
+            Err(AppendFault::Room | AppendFault::Behind) if tried < tries => {
                 core.make_room();
                 tokio::time::sleep(ROOM_EVERY).await;
             }
@@ -279,16 +279,16 @@ fn no_room(
     core: &Core,
     envelope: &mut Envelope,
     peer: IpAddr,
-    why: NotKept,
+    why: AppendFault,
 ) -> Result<Vec<MailId>, Unavailable> {
     envelope.tail.give_up(core, peer);
     let (counter, why) = match why {
-        NotKept::Behind => {
+        AppendFault::Behind => {
             return Err(Unavailable::Refused("a part of the server does not keep up; later".to_owned()));
         }
-        NotKept::TooLarge => (Counter::TooLarge, "it is larger than mails may be"),
-        NotKept::Full(counter) => (counter, "too many mails are being received"),
-        NotKept::Room => (Counter::StoreFull, "the store has no room now"),
+        AppendFault::TooLarge => (Counter::TooLarge, "it is larger than mails may be"),
+        AppendFault::Full(counter) => (counter, "too many mails are being received"),
+        AppendFault::Room => (Counter::StoreFull, "the store has no room now"),
     };
     core.count(counter);
     Err(Unavailable::Refused(why.to_owned()))

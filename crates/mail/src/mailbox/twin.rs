@@ -18,9 +18,9 @@ use tokio::sync::broadcast;
 
 use crate::{
     mailbox::mailboxes::{
-        Event, Inbox, Mail, MailId, Mailboxes, Remains, Room, Scope, Summary, Totals, Unavailable,
+        Event, Inbox, Mail, MailId, Mailboxes, ReadBudget, RemainingName, Scope, Summary, Totals, Unavailable,
     },
-    store::annotations::{Note, Noted},
+    store::annotations::{Note, RecoveredNote},
 };
 
 /// Events that a listener may lag behind before it loses the oldest.
@@ -55,11 +55,11 @@ impl Default for Retention {
 /// The twin; clones share the mail.
 #[derive(Debug, Clone)]
 pub struct Twin {
-    shared: Arc<Shared>,
+    shared: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Inner {
     retention: Retention,
     default_domain: Box<str>,
     state: Mutex<State>,
@@ -82,7 +82,7 @@ impl Twin {
     #[must_use]
     pub fn new(retention: Retention, default_domain: &str) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(Inner {
                 retention,
                 default_domain: default_domain.into(),
                 state: Mutex::default(),
@@ -219,9 +219,9 @@ impl Twin {
                     known.summary.arrived_ms.saturating_add(self.shared.retention.age_ms);
             }
             let remains = match () {
-                () if id != letter => Remains::OtherName,
-                () if is_over => Remains::Nothing,
-                () => Remains::ThisName,
+                () if id != letter => RemainingName::OtherName,
+                () if is_over => RemainingName::Nothing,
+                () => RemainingName::ThisName,
             };
             let _ = self.shared.events.send(Event::Deleted { inbox, id, remains });
             if is_over && was_known {
@@ -269,7 +269,7 @@ impl Mailboxes for Twin {
             .collect())
     }
 
-    async fn mail_into<R: Room>(
+    async fn mail_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         id: MailId,
@@ -322,7 +322,7 @@ impl Mailboxes for Twin {
         Ok(())
     }
 
-    fn noted(&self) -> Vec<Noted> {
+    fn noted(&self) -> Vec<RecoveredNote> {
         Vec::new()
     }
 

@@ -1,6 +1,6 @@
 //! Which parts are the body of a mail, as text and as HTML, and which are attached (RFC 2046, 5.1; RFC 2183; RFC 2387).
 
-use super::mime::{Disposition, Kind, Part, Together, Tree};
+use super::mime::{Disposition, Kind, MultipartKind, Part, Tree};
 
 /// The parts that are shown one after the other: as text, and as HTML.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Bodies {
 
 /// Where a part stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PartPosition {
     /// The part is the mail.
     Alone,
     First,
@@ -22,23 +22,23 @@ enum Place {
 
 /// The bodies of a mail.
 pub(super) fn of(tree: &Tree) -> Bodies {
-    if tree.parts.is_empty() { Bodies::default() } else { of_part(tree, 0, Place::Alone) }
+    if tree.parts.is_empty() { Bodies::default() } else { of_part(tree, 0, PartPosition::Alone) }
 }
 
 /// How deep it goes is bounded by [`super::mime::DEPTH_MAX`].
-fn of_part(tree: &Tree, number: usize, place: Place) -> Bodies {
+fn of_part(tree: &Tree, number: usize, place: PartPosition) -> Bodies {
     let part = &tree.parts[number];
     match part.kind {
         Kind::Leaf if is_body(part, place) => Bodies { text: vec![number], html: vec![number] },
         Kind::Leaf => Bodies::default(),
-        Kind::Multipart(Together::Alternative) => of_versions(tree, number),
-        Kind::Multipart(Together::Related) => {
-            root(tree, number).map_or_else(Bodies::default, |root| of_part(tree, root, Place::First))
+        Kind::Multipart(MultipartKind::Alternative) => of_versions(tree, number),
+        Kind::Multipart(MultipartKind::Related) => {
+            root(tree, number).map_or_else(Bodies::default, |root| of_part(tree, root, PartPosition::First))
         }
-        Kind::Multipart(Together::Mixed | Together::Digest) => {
+        Kind::Multipart(MultipartKind::Mixed | MultipartKind::Digest) => {
             let mut all = Bodies::default();
             for (at, child) in tree.children(number).enumerate() {
-                let place = if at == 0 { Place::First } else { Place::Later };
+                let place = if at == 0 { PartPosition::First } else { PartPosition::Later };
                 let of_child = of_part(tree, child, place);
                 all.text.extend(of_child.text);
                 all.html.extend(of_child.html);
@@ -51,7 +51,7 @@ fn of_part(tree: &Tree, number: usize, place: Place) -> Bodies {
 /// The last version that can be shown is the best (RFC 2046, 5.1.4): of text, and of HTML.
 fn of_versions(tree: &Tree, number: usize) -> Bodies {
     let versions: Vec<Bodies> =
-        tree.children(number).map(|child| of_part(tree, child, Place::Version)).collect();
+        tree.children(number).map(|child| of_part(tree, child, PartPosition::Version)).collect();
     let has_html = |parts: &[usize]| parts.iter().any(|part| tree.parts[*part].is_html());
     let is_plain = |parts: &[usize]| parts.iter().all(|part| tree.parts[*part].media_type == "text/plain");
     let last = |fits: &dyn Fn(&[usize]) -> bool| {
@@ -79,24 +79,24 @@ fn root(tree: &Tree, number: usize) -> Option<usize> {
     let shown = || {
         tree.children(number).find(|child| {
             let child = &tree.parts[*child];
-            child.kind != Kind::Leaf || is_body(child, Place::First)
+            child.kind != Kind::Leaf || is_body(child, PartPosition::First)
         })
     };
     named.or_else(typed).or_else(shown)
 }
 
 /// Returns whether a part is to be read where it stands.
-fn is_body(part: &Part, place: Place) -> bool {
+fn is_body(part: &Part, place: PartPosition) -> bool {
     let kind = &*part.media_type;
     let is_text = kind == "text/plain" || part.is_html() || is_written_text(kind);
     if part.disposition == Disposition::Attachment {
         return false;
     }
     match place {
-        Place::Alone => is_text || kind.starts_with("text/") || is_data(kind),
-        Place::First => is_text || (is_data(kind) && part.filename.is_none()),
-        Place::Later => is_text && part.filename.is_none(),
-        Place::Version => is_text,
+        PartPosition::Alone => is_text || kind.starts_with("text/") || is_data(kind),
+        PartPosition::First => is_text || (is_data(kind) && part.filename.is_none()),
+        PartPosition::Later => is_text && part.filename.is_none(),
+        PartPosition::Version => is_text,
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
 
     /// The bodies as text and as HTML, and what is left of leaves.
     fn seen(raw: &str) -> [Vec<String>; 3] {
-        let tree = Tree::of(raw.as_bytes(), &super::super::Until::default()).unwrap();
+        let tree = Tree::of(raw.as_bytes(), &super::super::StepLimit::default()).unwrap();
         let bodies = of(&tree);
         let words = |part: &usize| raw[tree.parts[*part].body.clone()].trim().to_owned();
         let others = (0..tree.parts.len()).filter(|part| {

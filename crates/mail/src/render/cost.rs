@@ -11,11 +11,11 @@
 //!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser, on a tree that counts as it grows ─▶ written anew
 //!                       │ too many                                │ too many, too deep, too long
 //!                       └───────────────────┬─────────────────────┘
-//!                                         Over: the text is shown instead
+//!                                         HtmlLimit: the text is shown instead
 //! ```
 //! The tree is in `render::tree`; here are the bounds, and what is counted before the parser sees anything.
 
-use super::until::{Enough, Until};
+use super::until::{StepLimit, StepLimitReached};
 
 /// HTML with more tags is not shown as such.
 pub const TAGS_MAX: usize = 20_000;
@@ -37,7 +37,7 @@ const SCANNED_TIMES_MAX: usize = 8;
 
 /// A bound that HTML is beyond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Over {
+pub enum HtmlLimit {
     /// [`TAGS_MAX`]
     #[error("it has more than {TAGS_MAX} tags")]
     Tags,
@@ -62,16 +62,16 @@ pub enum Over {
 }
 
 /// Whether the parser may see it: what a tree cannot count while it grows.
-pub(super) fn check(source: &str, until: &Until) -> Result<(), Over> {
+pub(super) fn check(source: &str, until: &StepLimit) -> Result<(), HtmlLimit> {
     until.pay(source.len())?;
     if memchr::memchr_iter(b'<', source.as_bytes()).count() > TAGS_MAX {
-        return Err(Over::Tags);
+        return Err(HtmlLimit::Tags);
     }
     check_attributes(source.as_bytes(), until)
 }
 
-impl From<Enough> for Over {
-    fn from(Enough: Enough) -> Self {
+impl From<StepLimitReached> for HtmlLimit {
+    fn from(StepLimitReached: StepLimitReached) -> Self {
         Self::Time
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
 
 /// Where a tokenizer is within a tag (HTML, 13.2.5.8 and 13.2.5.32 to 40).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum TagState {
     TagName,
     /// Before a name: an attribute's, or none.
     Between,
@@ -101,7 +101,7 @@ enum Within {
 
 /// No tag has too many attributes. What is a tag is not known here (a comment, a style and a value may have in them what
 /// looks like one), so each place where one may begin is looked at: those where one does are among them.
-fn check_attributes(html: &[u8], until: &Until) -> Result<(), Over> {
+fn check_attributes(html: &[u8], until: &StepLimit) -> Result<(), HtmlLimit> {
     let mut scannable = html.len().saturating_mul(SCANNED_TIMES_MAX);
     for bracket in memchr::memchr_iter(b'<', html) {
         let after = &html[bracket + 1..];
@@ -113,7 +113,7 @@ fn check_attributes(html: &[u8], until: &Until) -> Result<(), Over> {
         until.pay(scanned)?;
         scannable = scannable.saturating_sub(scanned);
         if attributes > TAG_ATTRIBUTES_MAX || scannable == 0 {
-            return Err(Over::TagAttributes);
+            return Err(HtmlLimit::TagAttributes);
         }
     }
     Ok(())
@@ -121,7 +121,7 @@ fn check_attributes(html: &[u8], until: &Until) -> Result<(), Over> {
 
 /// The attributes of the tag whose name begins here, at most one too many, and how far it was read.
 fn attributes_of(tag: &[u8]) -> (usize, usize) {
-    let mut within = Within::TagName;
+    let mut within = TagState::TagName;
     let mut attributes = 0;
     let mut at = 0;
     while let Some(&byte) = tag.get(at) {
@@ -129,26 +129,26 @@ fn attributes_of(tag: &[u8]) -> (usize, usize) {
         let here = at;
         at += 1;
         within = match within {
-            Within::Quoted(quote) => {
+            TagState::Quoted(quote) => {
                 let Some(end) = memchr::memchr(quote, &tag[here..]) else { break };
                 at = here + end + 1;
-                Within::Between
+                TagState::Between
             }
             _ if byte == b'>' => return (attributes, here),
-            Within::BeforeValue if blank => continue,
-            Within::BeforeValue if matches!(byte, b'"' | b'\'') => Within::Quoted(byte),
-            Within::BeforeValue | Within::Unquoted if !blank => Within::Unquoted,
-            Within::Name | Within::AfterName if byte == b'=' => Within::BeforeValue,
-            Within::TagName | Within::Name if !blank && byte != b'/' => continue,
-            Within::Name if blank => Within::AfterName,
-            Within::AfterName if blank => continue,
-            _ if blank || byte == b'/' => Within::Between,
+            TagState::BeforeValue if blank => continue,
+            TagState::BeforeValue if matches!(byte, b'"' | b'\'') => TagState::Quoted(byte),
+            TagState::BeforeValue | TagState::Unquoted if !blank => TagState::Unquoted,
+            TagState::Name | TagState::AfterName if byte == b'=' => TagState::BeforeValue,
+            TagState::TagName | TagState::Name if !blank && byte != b'/' => continue,
+            TagState::Name if blank => TagState::AfterName,
+            TagState::AfterName if blank => continue,
+            _ if blank || byte == b'/' => TagState::Between,
             _ => {
                 attributes += 1;
                 if attributes > TAG_ATTRIBUTES_MAX {
                     return (attributes, here);
                 }
-                Within::Name
+                TagState::Name
             }
         };
     }

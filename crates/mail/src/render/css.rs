@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  text ─▶ cssparser's tokens and rules ─▶ judged one by one ─▶ the same tokens, serialised: out
-//!                                              └▶ Taken, remote items, dark rules
+//!                                              └▶ RemovedCounts, remote items, dark rules
 //! ```
 //! What comes out is what was judged: no byte of the source is copied, so an escape, a comment or an unclosed block has
 //! no other meaning to the browser than it had here. A picture of the mail itself stays; one of others is `none`, so that the
@@ -23,8 +23,8 @@ use cssparser::{
 
 use super::{
     cut,
-    html::Taken,
-    sources::{Seen, Source, Sources},
+    html::RemovedCounts,
+    sources::{RemoteHost, Source, Sources},
 };
 
 /// Bytes of a mail's style sheets that are read.
@@ -44,7 +44,7 @@ const WRITTEN_BYTES_MAX: usize = 512;
 
 /// A bound that style sheets are beyond; what is beyond it is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CssOver {
+pub enum CssLimit {
     /// [`CSS_BYTES_MAX`]
     #[error("its style sheets have more than {CSS_BYTES_MAX} bytes")]
     Bytes,
@@ -170,10 +170,10 @@ const SHAPES: &[&str] = &["rect", "inset", "circle", "ellipse", "polygon", "path
 /// Properties that ran something in a browser that once was.
 const RUNNING: &[&str] = &["behavior", "-ms-behavior", "-moz-binding"];
 
-/// At-rules that hold rules.
+/// AtRuleKind-rules that hold rules.
 const WITH_RULES: &[&str] = &["media", "supports", "layer", "container", "scope", "starting-style"];
 const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes", "-o-keyframes"];
-/// At-rules that change nothing in a frame, and go without a word.
+/// AtRuleKind-rules that change nothing in a frame, and go without a word.
 const IDLE: &[&str] =
     &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
 
@@ -221,10 +221,10 @@ pub(super) struct Css<'a> {
     rules_left: usize,
     declarations_left: usize,
     /// The first bound that was hit.
-    pub(super) over: Option<CssOver>,
-    pub(super) taken: Taken,
+    pub(super) over: Option<CssLimit>,
+    pub(super) taken: RemovedCounts,
     /// What would have been fetched.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<RemoteHost>,
     /// There are rules for a dark scheme.
     pub(super) has_dark: bool,
     /// `style` attributes and what was written for them: layouts say the same in each cell. Not those of which something
@@ -243,7 +243,7 @@ impl<'a> Css<'a> {
             rules_left: CSS_RULES_MAX,
             declarations_left: CSS_DECLARATIONS_MAX,
             over: None,
-            taken: Taken::default(),
+            taken: RemovedCounts::default(),
             seen: Vec::new(),
             has_dark: false,
             written: HashMap::new(),
@@ -255,11 +255,11 @@ impl<'a> Css<'a> {
         let read = cut(text, self.bytes_left);
         self.bytes_left -= read.len();
         if read.len() < text.len() {
-            self.hit(CssOver::Bytes);
+            self.hit(CssLimit::Bytes);
         }
         let mut input = Parser::new(read);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
-        let mut rules = Rules { css: self, out, place: Place::Sheet, depth: 0, acts: false };
+        let mut rules = Rules { css: self, out, place: RuleContext::Sheet, depth: 0, acts: false };
         let mut items = StyleSheetParser::new(&mut input, &mut rules);
         loop {
             let begin = items.parser.out.len();
@@ -276,8 +276,8 @@ impl<'a> Css<'a> {
         let mut input = Parser::new(text);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
         let mut out = String::with_capacity(text.len());
-        let mut rules = Rules { css: self, out: &mut out, place: Place::Sheet, depth: 0, acts: false };
-        rules.copy(&mut input, Kind::Media).ok()?;
+        let mut rules = Rules { css: self, out: &mut out, place: RuleContext::Sheet, depth: 0, acts: false };
+        rules.copy(&mut input, TokenContext::Media).ok()?;
         Some(out)
     }
 
@@ -302,11 +302,12 @@ impl<'a> Css<'a> {
         let mut out = String::with_capacity(text.len());
         let mut input = Parser::new(text);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
-        Rules { css: self, out: &mut out, place: Place::Attribute, depth: 0, acts: false }.body(&mut input);
+        Rules { css: self, out: &mut out, place: RuleContext::Attribute, depth: 0, acts: false }
+            .body(&mut input);
         out
     }
 
-    fn hit(&mut self, over: CssOver) {
+    fn hit(&mut self, over: CssLimit) {
         self.over.get_or_insert(over);
     }
 }
@@ -336,7 +337,7 @@ pub(super) fn is_simple(name: &str) -> bool {
 
 /// Where rules stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum RuleContext {
     /// A sheet, or a rule that holds rules.
     Sheet,
     /// A rule with declarations, and perhaps rules within.
@@ -347,7 +348,7 @@ enum Place {
 
 /// What tokens mean.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TokenContext {
     Selectors,
     Media,
     Value,
@@ -356,7 +357,7 @@ enum Kind {
 struct Rules<'r, 'a> {
     css: &'r mut Css<'a>,
     out: &'r mut String,
-    place: Place,
+    place: RuleContext,
     /// Blocks, brackets and functions that are open.
     depth: u8,
     /// The declarations here hold depending on what the reader does: their pictures would tell the sender of it.
@@ -364,10 +365,10 @@ struct Rules<'r, 'a> {
 }
 
 /// What an at-rule is, once its name and its condition are written.
-enum At {
+enum AtRuleKind {
     Statement,
     Rules {
-        place: Place,
+        place: RuleContext,
         /// The block's rules hold depending on what the reader does, as in [`Rules`].
         acts: bool,
     },
@@ -380,7 +381,7 @@ impl Rules<'_, '_> {
         work: impl FnOnce(&mut Self) -> Result<T, Fault<'i>>,
     ) -> Result<T, Fault<'i>> {
         if self.depth == CSS_DEPTH_MAX {
-            self.css.hit(CssOver::Depth);
+            self.css.hit(CssLimit::Depth);
             return Err(ParseError::custom(()));
         }
         self.depth += 1;
@@ -403,7 +404,7 @@ impl Rules<'_, '_> {
     }
 
     /// A block with what stands in such a place.
-    fn block<'i>(&mut self, input: &mut Parser<'_>, place: Place, acts: bool) -> Result<(), Fault<'i>> {
+    fn block<'i>(&mut self, input: &mut Parser<'_>, place: RuleContext, acts: bool) -> Result<(), Fault<'i>> {
         self.within(|rules| {
             rules.out.push('{');
             let outer = (rules.place, rules.acts);
@@ -416,12 +417,12 @@ impl Rules<'_, '_> {
     }
 
     /// Writes all tokens that there are, or says that they do not stay.
-    fn copy<'i>(&mut self, input: &mut Parser<'i>, kind: Kind) -> Result<(), Fault<'i>> {
+    fn copy<'i>(&mut self, input: &mut Parser<'i>, kind: TokenContext) -> Result<(), Fault<'i>> {
         let mut before = TokenSerializationType::Nothing;
         let mut behind_colon = false;
         while let Ok(token) = input.next_including_whitespace() {
             let token = token.clone();
-            if kind == Kind::Selectors {
+            if kind == TokenContext::Selectors {
                 if let Token::Ident(name) | Token::Function(name) = &token
                     && behind_colon
                 {
@@ -445,7 +446,7 @@ impl Rules<'_, '_> {
         &mut self,
         input: &mut Parser<'i>,
         token: &Token<'i>,
-        kind: Kind,
+        kind: TokenContext,
     ) -> Result<Option<TokenSerializationType>, Fault<'i>> {
         let gone = || ParseError::custom(());
         match token {
@@ -470,7 +471,7 @@ impl Rules<'_, '_> {
             Token::Function(name) => {
                 // Nobody runs that in a selector; nobody needs it there, either.
                 let ran_once = name.eq_ignore_ascii_case("expression");
-                if ran_once || kind == Kind::Value && !is_listed(name) {
+                if ran_once || kind == TokenContext::Value && !is_listed(name) {
                     self.css.taken.styles += 1;
                     return Err(gone());
                 }
@@ -490,7 +491,7 @@ impl Rules<'_, '_> {
                 return Ok(Some(TokenSerializationType::Other));
             }
             // A comparison in a condition. What could end the element is parted from it by a blank.
-            Token::Delim('<') if kind == Kind::Media => {
+            Token::Delim('<') if kind == TokenContext::Media => {
                 self.out.push_str("< ");
                 input.skip_whitespace();
                 return Ok(Some(TokenSerializationType::WhiteSpace));
@@ -506,7 +507,7 @@ impl Rules<'_, '_> {
             | Token::CloseParenthesis
             | Token::CloseSquareBracket
             | Token::CloseCurlyBracket => return Err(gone()),
-            Token::Colon if kind == Kind::Value && self.out.ends_with("progid") => return Err(gone()),
+            Token::Colon if kind == TokenContext::Value && self.out.ends_with("progid") => return Err(gone()),
             token => self.plain(token),
         }
         Ok(None)
@@ -514,8 +515,8 @@ impl Rules<'_, '_> {
 
     /// What stands in round brackets, with them; a condition on the colour scheme is answered here, because the reader
     /// chooses the scheme of the frame and not the system's.
-    fn bracket<'i>(&mut self, input: &mut Parser<'i>, kind: Kind) -> Result<(), Fault<'i>> {
-        if kind == Kind::Media
+    fn bracket<'i>(&mut self, input: &mut Parser<'i>, kind: TokenContext) -> Result<(), Fault<'i>> {
+        if kind == TokenContext::Media
             && let Ok(wanted) = input.try_parse(scheme)
         {
             self.css.has_dark |= wanted == Some(true);
@@ -559,19 +560,19 @@ impl Rules<'_, '_> {
 
     /// Something that a browser would fetch: a picture of the mail stays, under our path. Others are `none` before the reader
     /// asks for them, and always where they would be fetched when the reader does something.
-    fn fetched<'i>(&mut self, url: &str, kind: Kind) -> Result<(), Fault<'i>> {
-        if kind != Kind::Value {
+    fn fetched<'i>(&mut self, url: &str, kind: TokenContext) -> Result<(), Fault<'i>> {
+        if kind != TokenContext::Value {
             return Err(ParseError::custom(()));
         }
         let source = self.css.sources.of(url);
         let kept = match source {
             Source::Kept(url) => url,
             Source::Remote(url) if !self.acts => {
-                self.css.seen.push(Seen::of(&url));
+                self.css.seen.push(RemoteHost::of(&url));
                 url
             }
             Source::Blocked if !self.acts => {
-                self.css.seen.push(Seen::of(url));
+                self.css.seen.push(RemoteHost::of(url));
                 self.out.push_str("none");
                 return Ok(());
             }
@@ -627,9 +628,9 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
             self.css.taken.styles += 1;
             return Err(ParseError::custom(()));
         }
-        if self.place != Place::Attribute {
+        if self.place != RuleContext::Attribute {
             if self.css.declarations_left == 0 {
-                self.css.hit(CssOver::Declarations);
+                self.css.hit(CssLimit::Declarations);
                 return Err(ParseError::custom(()));
             }
             self.css.declarations_left -= 1;
@@ -642,7 +643,7 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
         // A rule for a pointer that hovers may use what is in a variable.
         let outer = self.acts;
         self.acts |= is_variable;
-        let copied = self.copy(input, Kind::Value);
+        let copied = self.copy(input, TokenContext::Value);
         self.acts = outer;
         // However much is in it, one declaration was changed.
         self.css.taken.styles = self.css.taken.styles.min(taken.styles + 1);
@@ -675,7 +676,7 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
         }
         // A comma within a string or a bracket counts, too.
         if self.out[begin..].bytes().filter(|&byte| byte == b',').count() >= CSS_SELECTORS_MAX {
-            self.css.hit(CssOver::Selectors);
+            self.css.hit(CssLimit::Selectors);
             return Err(ParseError::custom(()));
         }
         Ok(acts)
@@ -683,7 +684,7 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
 
     fn parse_block(&mut self, acts: bool, _: &ParserState, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
         self.rule()?;
-        self.block(input, Place::Rule, acts)
+        self.block(input, RuleContext::Rule, acts)
     }
 }
 
@@ -691,7 +692,7 @@ impl Rules<'_, '_> {
     /// Writes selectors; says whether they match by what the reader does.
     fn selectors<'i>(&mut self, input: &mut Parser<'i>) -> Result<bool, Fault<'i>> {
         let outer = std::mem::take(&mut self.acts);
-        let copied = self.copy(input, Kind::Selectors);
+        let copied = self.copy(input, TokenContext::Selectors);
         let acts = std::mem::replace(&mut self.acts, outer);
         copied.map(|()| acts)
     }
@@ -699,7 +700,7 @@ impl Rules<'_, '_> {
     /// One more.
     fn rule<'i>(&mut self) -> Result<(), Fault<'i>> {
         if self.css.rules_left == 0 {
-            self.css.hit(CssOver::Rules);
+            self.css.hit(CssLimit::Rules);
             return Err(ParseError::custom(()));
         }
         self.css.rules_left -= 1;
@@ -708,18 +709,18 @@ impl Rules<'_, '_> {
 }
 
 impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
-    type Prelude = At;
+    type Prelude = AtRuleKind;
     type AtRule = ();
     type Error = ();
 
-    fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<At, Fault<'i>> {
-        let place = if self.place == Place::Attribute {
+    fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<AtRuleKind, Fault<'i>> {
+        let place = if self.place == RuleContext::Attribute {
             return Err(ParseError::custom(()));
         } else if is_one_of(&name, WITH_RULES) {
             // Within a rule, what is in there is declarations again.
             self.place
         } else if is_one_of(&name, KEYFRAMES) {
-            Place::Keyframes
+            RuleContext::Keyframes
         } else {
             let taken = &mut self.css.taken;
             match () {
@@ -737,27 +738,36 @@ impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
         self.out.push(' ');
         input.skip_whitespace();
         let begin = self.out.len();
-        self.copy(input, Kind::Media)?;
+        self.copy(input, TokenContext::Media)?;
         // An animation may begin when the pointer hovers, and a scope is named by selectors.
-        let acts = place == Place::Keyframes || (is_scope && self.out[begin..].contains(':'));
-        Ok(if is_layer && self.place == Place::Sheet { At::Statement } else { At::Rules { place, acts } })
+        let acts = place == RuleContext::Keyframes || (is_scope && self.out[begin..].contains(':'));
+        Ok(if is_layer && self.place == RuleContext::Sheet {
+            AtRuleKind::Statement
+        } else {
+            AtRuleKind::Rules { place, acts }
+        })
     }
 
-    fn rule_without_block(&mut self, prelude: At, _: &ParserState) -> Result<(), ()> {
+    fn rule_without_block(&mut self, prelude: AtRuleKind, _: &ParserState) -> Result<(), ()> {
         match prelude {
-            At::Statement => {
+            AtRuleKind::Statement => {
                 self.out.push(';');
                 Ok(())
             }
-            At::Rules { .. } => Err(()),
+            AtRuleKind::Rules { .. } => Err(()),
         }
     }
 
-    fn parse_block(&mut self, prelude: At, _: &ParserState, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
+    fn parse_block(
+        &mut self,
+        prelude: AtRuleKind,
+        _: &ParserState,
+        input: &mut Parser<'i>,
+    ) -> Result<(), Fault<'i>> {
         self.rule()?;
         let (place, acts) = match prelude {
-            At::Rules { place, acts } => (place, acts),
-            At::Statement => (self.place, false),
+            AtRuleKind::Rules { place, acts } => (place, acts),
+            AtRuleKind::Statement => (self.place, false),
         };
         self.block(input, place, acts)
     }
@@ -765,10 +775,10 @@ impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
 
 impl RuleBodyItemParser<'_, (), ()> for Rules<'_, '_> {
     fn parse_declarations(&self) -> bool {
-        matches!(self.place, Place::Rule | Place::Attribute)
+        matches!(self.place, RuleContext::Rule | RuleContext::Attribute)
     }
 
     fn parse_qualified(&self) -> bool {
-        self.place != Place::Attribute
+        self.place != RuleContext::Attribute
     }
 }

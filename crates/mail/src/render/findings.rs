@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use memchr::memmem;
 
-use super::{Reading, Until, cut, fields::printable, html::Showing, until::Enough};
+use super::{DecodedMail, StepLimit, cut, fields::printable, html::DisplayOptions, until::StepLimitReached};
 
 /// Links that are told.
 pub const LINKS_MAX: usize = 500;
@@ -33,9 +33,10 @@ pub struct Link {
 
 /// All links, those of the HTML first, each target once.
 #[must_use]
-pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
+pub fn links(reading: &DecodedMail<'_>, until: &StepLimit) -> Vec<Link> {
     let mut links = Vec::new();
-    if let Some(clean) = reading.html(&Showing::default(), until).filter(|clean| clean.over.is_none()) {
+    if let Some(clean) = reading.html(&DisplayOptions::default(), until).filter(|clean| clean.over.is_none())
+    {
         in_html(&clean.html, &mut links, until);
     }
     let (text, _) = reading.text();
@@ -45,11 +46,11 @@ pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
 
 /// Adds the links of cleaned HTML, whose attributes are quoted and escaped as [`super::html`] writes them. Stops when
 /// `until` ends.
-pub fn in_html(html: &str, links: &mut Vec<Link>, until: &Until) {
+pub fn in_html(html: &str, links: &mut Vec<Link>, until: &StepLimit) {
     _ = push_from_html(html, links, until);
 }
 
-fn push_from_html(html: &str, links: &mut Vec<Link>, until: &Until) -> Result<(), Enough> {
+fn push_from_html(html: &str, links: &mut Vec<Link>, until: &StepLimit) -> Result<(), StepLimitReached> {
     let mut known: HashSet<String> = links.iter().map(|known| known.link.clone()).collect();
     let (begin, end) = (memmem::Finder::new("<a "), memmem::Finder::new("</a>"));
     let mut rest = html;
@@ -77,11 +78,11 @@ fn push_from_html(html: &str, links: &mut Vec<Link>, until: &Until) -> Result<()
 }
 
 /// Adds the bare links of a text. Stops when `until` ends.
-pub fn in_text(text: &str, links: &mut Vec<Link>, until: &Until) {
+pub fn in_text(text: &str, links: &mut Vec<Link>, until: &StepLimit) {
     _ = push_from_text(text, links, until);
 }
 
-fn push_from_text(text: &str, links: &mut Vec<Link>, until: &Until) -> Result<(), Enough> {
+fn push_from_text(text: &str, links: &mut Vec<Link>, until: &StepLimit) -> Result<(), StepLimitReached> {
     let mut known: HashSet<String> = links.iter().map(|known| known.link.clone()).collect();
     let mut rest = text;
     while let Some(at) = rest.find("http").filter(|_| links.len() < LINKS_MAX) {
@@ -106,7 +107,7 @@ fn push_from_text(text: &str, links: &mut Vec<Link>, until: &Until) -> Result<()
 
 /// Returns the values of `href` and `src` in HTML of any kind, in their order, with entities decoded. Stops when
 /// `until` ends.
-pub fn targets(html: &str, until: &Until) -> Vec<String> {
+pub fn targets(html: &str, until: &StepLimit) -> Vec<String> {
     let mut targets = Vec::new();
     _ = push_targets(html, &mut targets, until);
     targets
@@ -117,7 +118,7 @@ fn ends(text: &[u8], word: &[u8]) -> bool {
     text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
 }
 
-fn push_targets(html: &str, targets: &mut Vec<String>, until: &Until) -> Result<(), Enough> {
+fn push_targets(html: &str, targets: &mut Vec<String>, until: &StepLimit) -> Result<(), StepLimitReached> {
     until.pay(html.len())?;
     for equals in memchr::memchr_iter(b'=', html.as_bytes()) {
         let before = html[..equals].trim_ascii_end().as_bytes();
@@ -284,7 +285,7 @@ const BEFORE_CHARACTERS: usize = 24;
 /// standing alone; the one behind "code is" first, then those beside a word that speaks of a code. Years, times, amounts,
 /// parts of links and the numbers of phones, orders and places are none, or come last. Stops when `until` ends.
 #[must_use]
-pub fn codes(subject: &str, text: &str, until: &Until) -> Vec<String> {
+pub fn codes(subject: &str, text: &str, until: &StepLimit) -> Vec<String> {
     let whole = format!("{}\n{}", cut(subject, SEARCHED_BYTES_MAX), cut(text, SEARCHED_BYTES_MAX));
     let mut found: Vec<(u32, usize, String)> = Vec::new();
     let mut known = HashSet::new();

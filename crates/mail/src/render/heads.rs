@@ -17,18 +17,18 @@ pub(super) const HEADS_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(super) const FIELDS_MAX: usize = 20_000;
 
 /// The rest of the bounds for all heads of a mail.
-pub(super) struct Heads {
+pub(super) struct HeadBudget {
     bytes: usize,
     fields: usize,
 }
 
-impl Default for Heads {
+impl Default for HeadBudget {
     fn default() -> Self {
         Self { bytes: HEADS_BYTES_MAX, fields: FIELDS_MAX }
     }
 }
 
-impl Heads {
+impl HeadBudget {
     /// Returns how many bytes of the next head are read, and whether that is the whole head. A field that is too long is
     /// read in part and counts for that part; the fields behind it are read.
     pub(super) fn take(&mut self, head: &[u8]) -> (usize, bool) {
@@ -55,14 +55,14 @@ mod tests {
     use super::{
         super::{
             mime::{Tree, fields},
-            until::Until,
+            until::StepLimit,
         },
         *,
     };
 
     /// How many fields are read of all heads, how many bytes of them, and whether that is all.
     fn read(mail: &str) -> (usize, usize, bool) {
-        let tree = Tree::of(mail.as_bytes(), &Until::default()).unwrap();
+        let tree = Tree::of(mail.as_bytes(), &StepLimit::default()).unwrap();
         let heads = tree.parts.iter().map(|part| &mail.as_bytes()[part.head.clone()]);
         let read: Vec<usize> =
             heads.flat_map(|head| fields(head).map(|(name, value)| name.len() + value.len())).collect();

@@ -18,12 +18,12 @@ use std::collections::HashMap;
 use html5ever::{Attribute, QualName, interface::QuirksMode, ns};
 
 use super::{
-    Until,
-    cost::{self, Over},
-    css::{Css, CssOver},
+    StepLimit,
+    cost::{self, HtmlLimit},
+    css::{Css, CssLimit},
     cut,
-    lists::{self, Element, Why},
-    sources::{Seen, Source, Sources, is_one_of, scheme},
+    lists::{self, Element, RemovalReason},
+    sources::{RemoteHost, Source, Sources, is_one_of, scheme},
     tree::{Content, Id, Step, Tree},
 };
 
@@ -43,7 +43,7 @@ const STEPS_A_NODE: usize = 16;
 
 /// Whether the frame may fetch what the mail names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Remote {
+pub enum RemoteContent {
     /// Not before the reader asks: a fetched image tells the sender that and where the mail was read.
     #[default]
     Blocked,
@@ -53,9 +53,9 @@ pub enum Remote {
 
 /// How HTML is to be shown.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Showing<'a> {
+pub struct DisplayOptions<'a> {
     /// Whether what others have is fetched.
-    pub remote: Remote,
+    pub remote: RemoteContent,
     /// In the dark: by the mail's own rules for it, or its colours turned round where it has none.
     pub dark: bool,
     /// The path below which the mail's attachments are, `PART/NAME`.
@@ -64,7 +64,7 @@ pub struct Showing<'a> {
 
 /// HTML that can be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Clean {
+pub struct SanitizedHtml {
     /// A document. Empty if it is over a bound.
     pub html: String,
     /// How many remote items the mail names that can be fetched on request.
@@ -72,20 +72,20 @@ pub struct Clean {
     /// The hosts that they would come from, each once, at most `HOSTS_MAX`.
     pub remote_hosts: Vec<String>,
     /// What is not shown.
-    pub taken: Taken,
+    pub taken: RemovedCounts,
     /// Only the beginning is there.
     pub cut: bool,
-    /// Why it is not shown.
-    pub over: Option<Over>,
-    /// Why a part of its style sheets is left out.
-    pub css_over: Option<CssOver>,
+    /// RemovalReason it is not shown.
+    pub over: Option<HtmlLimit>,
+    /// RemovalReason a part of its style sheets is left out.
+    pub css_over: Option<CssLimit>,
     /// The mail has colours of its own for the dark.
     pub has_dark: bool,
 }
 
 /// What was taken out, by how many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct RemovedCounts {
     /// Scripts, and attributes and links that run one.
     pub scripts: usize,
     /// Forms and their fields.
@@ -102,7 +102,7 @@ pub struct Taken {
     pub redirects: usize,
 }
 
-impl Taken {
+impl RemovedCounts {
     /// "2 scripts", "1 form": what there was any of.
     #[must_use]
     pub fn in_words(&self) -> Vec<String> {
@@ -119,14 +119,14 @@ impl Taken {
         some.map(|(n, one, many)| format!("{n} {}", if *n == 1 { one } else { many })).collect()
     }
 
-    fn count(&mut self, why: Why) {
+    fn count(&mut self, why: RemovalReason) {
         match why {
-            Why::Script => self.scripts += 1,
-            Why::Form => self.forms += 1,
-            Why::Embedded => self.embedded += 1,
-            Why::Import => self.imports += 1,
-            Why::Redirect => self.redirects += 1,
-            Why::Nothing => {}
+            RemovalReason::Script => self.scripts += 1,
+            RemovalReason::Form => self.forms += 1,
+            RemovalReason::Embedded => self.embedded += 1,
+            RemovalReason::Import => self.imports += 1,
+            RemovalReason::Redirect => self.redirects += 1,
+            RemovalReason::Nothing => {}
         }
     }
 
@@ -137,18 +137,18 @@ impl Taken {
     }
 }
 
-impl Clean {
+impl SanitizedHtml {
     /// The policy that the frame is served under. Its origin is ours, so that our page can read how high it is and its
     /// pictures are of one site; that is safe as long as no script runs in it, which three things see to (decision 051).
     #[must_use]
-    pub fn content_security_policy(remote: Remote) -> &'static str {
+    pub fn content_security_policy(remote: RemoteContent) -> &'static str {
         match remote {
-            Remote::Blocked => {
+            RemoteContent::Blocked => {
                 "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; \
                  form-action 'none'; frame-ancestors 'self'; \
                  sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
             }
-            Remote::Loaded => {
+            RemoteContent::Loaded => {
                 "default-src 'none'; img-src 'self' data: https: http:; style-src 'unsafe-inline'; base-uri 'none'; \
                  form-action 'none'; frame-ancestors 'self'; \
                  sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
@@ -169,7 +169,12 @@ const DARK: &str = "<style>html{color-scheme:dark}</style>";
 
 /// Cleans. `pictures` are Content-IDs, and the paths of what they name.
 #[must_use]
-pub fn clean(source: &str, how: &Showing<'_>, pictures: HashMap<String, String>, until: &Until) -> Clean {
+pub fn clean(
+    source: &str,
+    how: &DisplayOptions<'_>,
+    pictures: HashMap<String, String>,
+    until: &StepLimit,
+) -> SanitizedHtml {
     let shown = cut(source, HTML_BYTES_MAX);
     let sources = Sources::new(how.remote, pictures);
     let mut writer = Writer::new(&sources, how.dark, shown.len());
@@ -188,7 +193,7 @@ struct Writer<'a> {
     css: Css<'a>,
     sources: &'a Sources,
     dark: bool,
-    taken: Taken,
+    taken: RemovedCounts,
     remote_items: usize,
     remote_hosts: Vec<String>,
     boxes_bytes: usize,
@@ -202,20 +207,20 @@ impl<'a> Writer<'a> {
             css: Css::new(sources, dark),
             sources,
             dark,
-            taken: Taken::default(),
+            taken: RemovedCounts::default(),
             remote_items: 0,
             remote_hosts: Vec::new(),
             boxes_bytes: 0,
         }
     }
 
-    fn into_clean(mut self, written: Result<(), Over>, cut: bool) -> Clean {
+    fn into_clean(mut self, written: Result<(), HtmlLimit>, cut: bool) -> SanitizedHtml {
         let has_dark = self.css.has_dark;
         if self.dark && written.is_ok() {
             self.out.insert_str(self.head_end, if has_dark { DARK } else { TURNED });
         }
         self.taken.add(self.css.taken);
-        Clean {
+        SanitizedHtml {
             html: if written.is_ok() { self.out } else { String::new() },
             remote_items: self.remote_items,
             remote_hosts: self.remote_hosts,
@@ -227,7 +232,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn write(&mut self, tree: &Tree, until: &Until) -> Result<(), Over> {
+    fn write(&mut self, tree: &Tree, until: &StepLimit) -> Result<(), HtmlLimit> {
         // The mode says how high a line is and what a table takes over: it is part of what was sent.
         self.out.push_str(match tree.quirks {
             QuirksMode::NoQuirks => "<!doctype html>",
@@ -370,11 +375,11 @@ impl<'a> Writer<'a> {
         match sources.of(value) {
             Source::Kept(url) => self.attribute(name, &url),
             Source::Remote(url) => {
-                self.see(Seen::of(&url));
+                self.see(RemoteHost::of(&url));
                 self.attribute(name, &url);
             }
             Source::Blocked => {
-                self.see(Seen::of(value));
+                self.see(RemoteHost::of(value));
                 if is_picture {
                     self.quiet_box(attributes);
                 }
@@ -412,7 +417,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn see(&mut self, Seen(host): Seen) {
+    fn see(&mut self, RemoteHost(host): RemoteHost) {
         self.remote_items += 1;
         if self.remote_hosts.len() < HOSTS_MAX && !self.remote_hosts.contains(&host) {
             self.remote_hosts.push(host);
@@ -470,18 +475,18 @@ fn quiet_box(attributes: &[Attribute]) -> String {
 
 /// What becomes of an element.
 fn element(name: &QualName) -> Element {
-    if name.ns == ns!(html) { lists::element(&name.local) } else { Element::Dropped(Why::Embedded) }
+    if name.ns == ns!(html) { lists::element(&name.local) } else { Element::Dropped(RemovalReason::Embedded) }
 }
 
 /// Some are dropped for what their attributes say.
-fn dropped(name: &QualName, attributes: &[Attribute], why: Why) -> Why {
+fn dropped(name: &QualName, attributes: &[Attribute], why: RemovalReason) -> RemovalReason {
     let is = |attribute: &str, word: &str| {
         let own = attributes.iter().find(|own| *own.name.local == *attribute);
         own.is_some_and(|own| own.value.split_ascii_whitespace().any(|own| own.eq_ignore_ascii_case(word)))
     };
     match &*name.local {
-        "link" if is("rel", "stylesheet") => Why::Import,
-        "meta" if is("http-equiv", "refresh") => Why::Redirect,
+        "link" if is("rel", "stylesheet") => RemovalReason::Import,
+        "meta" if is("http-equiv", "refresh") => RemovalReason::Redirect,
         _ => why,
     }
 }

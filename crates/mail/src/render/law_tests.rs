@@ -1,11 +1,11 @@
-//! The limit `Until` is a law: all work for a mail is paid for in steps, and no work is done behind its end.
+//! The limit `StepLimit` is a law: all work for a mail is paid for in steps, and no work is done behind its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mail_parser::HeaderName;
 use proptest::prelude::*;
 
-use super::{html::Showing, until::STEPS_A_LOOK, *};
+use super::{html::DisplayOptions, until::STEPS_A_LOOK, *};
 use crate::{
     mailbox::mailboxes::{Inbox, Mail, MailId, Summary},
     search::Query,
@@ -36,11 +36,11 @@ fn mail(raw: &[u8]) -> Mail {
 }
 
 /// Makes all that pages, APIs and searches make of a mail, and returns the bytes of the output.
-fn all_of(mail: &Mail, until: &Until) -> u64 {
-    let prepared = Prepared::within(&mail.raw, until);
+fn all_of(mail: &Mail, until: &StepLimit) -> u64 {
+    let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
     let mut out = 0;
-    if let Some(clean) = reading.html(&Showing::default(), until) {
+    if let Some(clean) = reading.html(&DisplayOptions::default(), until) {
         let mut links = Vec::new();
         findings::in_html(&clean.html, &mut links, until);
         out += clean.html.len() + links.iter().map(|link| link.link.len() + link.text.len()).sum::<usize>();
@@ -60,9 +60,9 @@ fn all_of(mail: &Mail, until: &Until) -> u64 {
 }
 
 /// Returns a limit that ends after `looks` looks.
-fn after(looks: u64) -> Until {
+fn after(looks: u64) -> StepLimit {
     let seen = AtomicU64::new(0);
-    Until::new(move || seen.fetch_add(1, Ordering::Relaxed) >= looks)
+    StepLimit::new(move || seen.fetch_add(1, Ordering::Relaxed) >= looks)
 }
 
 fn hold(raw: &str, looks: u64) {
@@ -138,8 +138,8 @@ fn nested_links_do_not_copy_each_other() {
     for links in [links, numbered] {
         let raw = format!("Content-Type: text/html\r\n\r\n{links}{}", "word ".repeat(380_000));
         hold(&raw, u64::MAX);
-        let prepared = Prepared::new(raw.as_bytes());
-        let found = findings::links(&prepared.read(), &Until::default());
+        let prepared = ParsedMail::new(raw.as_bytes());
+        let found = findings::links(&prepared.read(), &StepLimit::default());
         let bytes: usize = found.iter().map(|link| link.text.len()).sum();
         assert!(!found.is_empty() && bytes <= found.len() * 1024, "{bytes} bytes of {} links", found.len());
     }
@@ -150,7 +150,7 @@ fn a_sender_of_megabytes_is_shown_as_far_as_fields_go() {
     for sender in ["a@b, ".repeat(800_000), "a ".repeat(2_000_000), "x".repeat(4_000_000)] {
         let raw = format!("From: {sender}\r\nSubject: here\r\n\r\nbody");
         hold(&raw, u64::MAX);
-        let prepared = Prepared::new(raw.as_bytes());
+        let prepared = ParsedMail::new(raw.as_bytes());
         let reading = prepared.read();
         assert_eq!(reading.notices(), [Notice::HeadCut]);
         assert_eq!((reading.subject(), reading.text().0), ("here".to_owned(), "body".to_owned()));
@@ -165,7 +165,7 @@ fn folding_for_a_search_has_bounds() {
     let head = format!("X: {}\r\n", "\u{fdfa}".repeat(30_000)).repeat(40);
     let raw = format!("{head}\r\n{}", "\u{fdfa}".repeat(400_000));
     let mail = mail(raw.as_bytes());
-    let until = Until::default();
+    let until = StepLimit::default();
     assert!(!Query::parse("neverthere").unwrap().matches_mail(&mail, &until));
     let most = 40 * raw.len() as u64;
     assert!(until.steps() <= most, "{} steps of {most}", until.steps());

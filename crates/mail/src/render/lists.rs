@@ -9,16 +9,16 @@ pub(super) enum Element {
         void: bool,
     },
     /// Its children stand where it was.
-    Opened(Why),
+    Opened(RemovalReason),
     /// Gone with what is in it.
-    Dropped(Why),
+    Dropped(RemovalReason),
     /// A style sheet.
     Style,
 }
 
 /// What an element that is not kept counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum RemovalReason {
     Script,
     Form,
     Embedded,
@@ -43,15 +43,17 @@ pub(super) fn element(name: &str) -> Element {
             Element::Kept { void: false }
         }
         "style" => Element::Style,
-        "script" => Element::Dropped(Why::Script),
-        "input" | "select" | "textarea" | "datalist" | "option" | "optgroup" => Element::Dropped(Why::Form),
-        "form" | "button" => Element::Opened(Why::Form),
+        "script" => Element::Dropped(RemovalReason::Script),
+        "input" | "select" | "textarea" | "datalist" | "option" | "optgroup" => {
+            Element::Dropped(RemovalReason::Form)
+        }
+        "form" | "button" => Element::Opened(RemovalReason::Form),
         "iframe" | "frame" | "frameset" | "object" | "embed" | "applet" | "audio" | "video" | "canvas"
-        | "portal" | "fencedframe" => Element::Dropped(Why::Embedded),
+        | "portal" | "fencedframe" => Element::Dropped(RemovalReason::Embedded),
         // What these hold is no text for a reader, or not HTML.
         "title" | "template" | "noembed" | "noframes" | "xmp" | "plaintext" | "meta" | "link" | "base"
-        | "basefont" | "bgsound" | "source" | "track" | "param" => Element::Dropped(Why::Nothing),
-        _ => Element::Opened(Why::Nothing),
+        | "basefont" | "bgsound" | "source" | "track" | "param" => Element::Dropped(RemovalReason::Nothing),
+        _ => Element::Opened(RemovalReason::Nothing),
     }
 }
 

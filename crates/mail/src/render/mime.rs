@@ -17,9 +17,9 @@ use mail_parser::Encoding;
 use memchr::{memchr, memmem};
 
 use super::{
-    heads::{self, Heads},
+    heads::{self, HeadBudget},
     parameters::{Parameters, token},
-    until::{Enough, Until},
+    until::{StepLimit, StepLimitReached},
 };
 
 /// Parts in one mail.
@@ -33,7 +33,7 @@ const BOUNDARY_BYTES_MAX: usize = 1000;
 
 /// Relation of a multipart's parts to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Together {
+pub(super) enum MultipartKind {
     Alternative,
     Related,
     Digest,
@@ -44,7 +44,7 @@ pub(super) enum Together {
 /// Kinds of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    Multipart(Together),
+    Multipart(MultipartKind),
     Leaf,
 }
 
@@ -98,8 +98,8 @@ impl Tree {
     /// Takes a mail apart. The walk goes over each byte a few times at most, and is paid for as a whole.
     ///
     /// # Errors
-    /// [`Enough`] when `until` ends: nothing of the mail is taken apart.
-    pub(super) fn of(raw: &[u8], until: &Until) -> Result<Self, Enough> {
+    /// [`StepLimitReached`] when `until` ends: nothing of the mail is taken apart.
+    pub(super) fn of(raw: &[u8], until: &StepLimit) -> Result<Self, StepLimitReached> {
         until.pay(raw.len())?;
         Ok(Self::walked(raw))
     }
@@ -113,7 +113,7 @@ impl Tree {
         let mut walk = Walk {
             raw,
             open: Vec::new(),
-            heads: Heads::default(),
+            heads: HeadBudget::default(),
             tree: Self {
                 parts: Vec::new(),
                 is_cut: false,
@@ -190,7 +190,7 @@ struct OpenMultipart {
 struct Walk<'a> {
     raw: &'a [u8],
     open: Vec<OpenMultipart>,
-    heads: Heads,
+    heads: HeadBudget,
     tree: Tree,
 }
 
@@ -281,18 +281,18 @@ impl Walk<'_> {
         let kind = Parameters::of(kind.unwrap_or_default());
         let disposition = Parameters::of(disposition.unwrap_or_default());
         self.tree.are_parameters_cut |= kind.is_cut || disposition.is_cut;
-        let in_digest =
-            parent.is_some_and(|parent| self.tree.parts[parent].kind == Kind::Multipart(Together::Digest));
+        let in_digest = parent
+            .is_some_and(|parent| self.tree.parts[parent].kind == Kind::Multipart(MultipartKind::Digest));
         let media_type = match (is_typed, in_digest) {
             (false, true) => "message/rfc822".to_owned(),
             (false, false) => "text/plain".to_owned(),
             (true, _) => media_type(&kind.value),
         };
         let together = media_type.strip_prefix("multipart/").map(|subtype| match subtype {
-            "alternative" => Together::Alternative,
-            "related" => Together::Related,
-            "digest" => Together::Digest,
-            _ => Together::Mixed,
+            "alternative" => MultipartKind::Alternative,
+            "related" => MultipartKind::Related,
+            "digest" => MultipartKind::Digest,
+            _ => MultipartKind::Mixed,
         });
         let boundary = kind.bytes("boundary").filter(|boundary| {
             !boundary.is_empty() && boundary.len() <= BOUNDARY_BYTES_MAX && together.is_some()

@@ -1,13 +1,13 @@
 //! A mail's bytes as what people and programs read. On request, never on arrival.
 //!
 //! ```text
-//!  raw bytes ─▶ tree of parts (bounded) ─▶ bodies chosen ─▶ Reading ────┬▶ text, headers, attachments
+//!  raw bytes ─▶ tree of parts (bounded) ─▶ bodies chosen ─▶ DecodedMail ────┬▶ text, headers, attachments
 //!                                                                      ├▶ html: its cost counted, cleaned
 //!                                                                      └▶ links, one-time codes
 //! ```
 //! Everything here is a function from bytes to a value: no socket, no clock, nothing is kept. What a hostile mail may
 //! cost is bounded by the constants below and in [`cost`]; what a bound cuts off is said in a [`Notice`] beside what is
-//! shown. Callers with a clock, or with a client that may go, set the limit [`Until`]: each loop pays it for its steps.
+//! shown. Callers with a clock, or with a client that may go, set the limit [`StepLimit`]: each loop pays it for its steps.
 
 mod bodies;
 mod charset;
@@ -34,8 +34,8 @@ use mail_parser::HeaderName;
 
 use self::{bodies::Bodies, fields::Address, mime::Tree};
 pub use self::{
-    parts::{Attachment, Piece},
-    until::{Enough, Until},
+    parts::{Attachment, RawPart},
+    until::{StepLimit, StepLimitReached},
 };
 
 /// Bytes of a mail that are taken apart; a larger mail's source is whole. Less than half of `http-bytes-max`, the share
@@ -69,7 +69,7 @@ pub enum Notice {
         "The head of this mail, or of a part of it, is too long to be read whole. The source has all of it."
     )]
     HeadCut,
-    /// The limit [`Until`] has ended.
+    /// The limit [`StepLimit`] has ended.
     #[error(
         "This mail takes too long to be taken apart, so that not all of it is shown. The source has all of it."
     )]
@@ -89,33 +89,33 @@ pub enum Notice {
 }
 
 /// A mail taken apart.
-pub struct Reading<'a> {
+pub struct DecodedMail<'a> {
     raw: &'a [u8],
     tree: &'a Tree,
     bodies: Bodies,
     attachments: Vec<Attachment>,
     notices: Vec<Notice>,
-    until: &'a Until,
+    until: &'a StepLimit,
 }
 
-/// A mail's bytes and where its parts are; a [`Reading`] borrows from it.
-pub struct Prepared<'a> {
+/// A mail's bytes and where its parts are; a [`DecodedMail`] borrows from it.
+pub struct ParsedMail<'a> {
     raw: &'a [u8],
     tree: Tree,
     is_cut: bool,
     is_in_time: bool,
-    granted: Granted<'a>,
+    granted: StepLimitRef<'a>,
 }
 
 /// The limit of the work for a mail.
-enum Granted<'a> {
+enum StepLimitRef<'a> {
     /// No limit of time: only the bounds of a mail hold.
-    Always(Until),
-    Within(&'a Until),
+    Always(StepLimit),
+    Within(&'a StepLimit),
 }
 
-impl Granted<'_> {
-    fn until(&self) -> &Until {
+impl StepLimitRef<'_> {
+    fn until(&self) -> &StepLimit {
         match self {
             Self::Always(until) => until,
             Self::Within(until) => until,
@@ -123,39 +123,41 @@ impl Granted<'_> {
     }
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> ParsedMail<'a> {
     /// Finds the parts of a mail without a limit of time, for callers that have neither a client nor a clock; others use
     /// [`Self::within`].
     #[must_use]
     pub fn new(raw: &'a [u8]) -> Self {
-        Self::granted(raw, Granted::Always(Until::default()))
+        Self::granted(raw, StepLimitRef::Always(StepLimit::default()))
     }
 
     /// Prepares a mail that is read until `until` ends. Where it has ended already, nothing of the mail is read.
     #[must_use]
-    pub fn within(raw: &'a [u8], until: &'a Until) -> Self {
-        Self::granted(raw, Granted::Within(until))
+    pub fn within(raw: &'a [u8], until: &'a StepLimit) -> Self {
+        Self::granted(raw, StepLimitRef::Within(until))
     }
 
-    fn granted(raw: &'a [u8], granted: Granted<'a>) -> Self {
+    fn granted(raw: &'a [u8], granted: StepLimitRef<'a>) -> Self {
         let parsed = &raw[..raw.len().min(PARSED_BYTES_MAX)];
         let is_cut = parsed.len() < raw.len();
         match Tree::of(parsed, granted.until()) {
             Ok(tree) => Self { raw: parsed, tree, is_cut, is_in_time: true, granted },
-            Err(Enough) => Self { raw: &[], tree: Tree::empty(), is_cut, is_in_time: false, granted },
+            Err(StepLimitReached) => {
+                Self { raw: &[], tree: Tree::empty(), is_cut, is_in_time: false, granted }
+            }
         }
     }
 
     /// Says what each part is.
     #[must_use]
-    pub fn read(&self) -> Reading<'_> {
-        Reading::new(self)
+    pub fn read(&self) -> DecodedMail<'_> {
+        DecodedMail::new(self)
     }
 }
 
-impl<'a> Reading<'a> {
-    fn new(prepared: &'a Prepared<'_>) -> Self {
-        let Prepared { raw, tree, is_cut, is_in_time, granted } = prepared;
+impl<'a> DecodedMail<'a> {
+    fn new(prepared: &'a ParsedMail<'_>) -> Self {
+        let ParsedMail { raw, tree, is_cut, is_in_time, granted } = prepared;
         let until = granted.until();
         let bodies = bodies::of(tree);
         let (mut attachments, cut) = parts::attachments(raw, tree, &bodies, until);
@@ -190,7 +192,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The text of a part; all of it is paid for, as all of it is decoded.
-    fn text_of(&self, number: usize) -> Result<Cow<'a, str>, Enough> {
+    fn text_of(&self, number: usize) -> Result<Cow<'a, str>, StepLimitReached> {
         let part = &self.tree.parts[number];
         let charset = part.charset.as_deref();
         self.until.pay(part.body.len())?;
@@ -344,7 +346,7 @@ impl<'a> Reading<'a> {
 
     /// The HTML as a document for a sandboxed frame; nothing if there is none. What is over a bound is its text instead.
     #[must_use]
-    pub fn html(&self, how: &html::Showing<'_>, until: &Until) -> Option<html::Clean> {
+    pub fn html(&self, how: &html::DisplayOptions<'_>, until: &StepLimit) -> Option<html::SanitizedHtml> {
         let source = self.html_source()?;
         let pictures = html::pictures(self.attachments.iter(), how.pictures);
         let mut clean = html::clean(&source, how, pictures, until);
@@ -362,7 +364,7 @@ impl<'a> Reading<'a> {
 
     /// The mail as it stands there, part by part.
     #[must_use]
-    pub fn pieces(&self) -> Piece<'_> {
+    pub fn pieces(&self) -> RawPart<'_> {
         parts::piece(self.raw, self.tree, 0)
     }
 

@@ -10,7 +10,7 @@ use super::{
     fields::{printable, printable_lossy},
     mime::{self, Disposition, Kind, Part, Tree},
     transfer,
-    until::Until,
+    until::StepLimit,
 };
 
 /// Characters of a file's name.
@@ -41,7 +41,7 @@ pub struct Attachment {
 
 /// A mail or a part of it as it stands there, with its own parts.
 #[derive(Debug)]
-pub struct Piece<'a> {
+pub struct RawPart<'a> {
     /// Name and value of each field, unfolded, nothing decoded.
     pub headers: Vec<(String, String)>,
     /// `type/subtype` in lower case.
@@ -51,11 +51,11 @@ pub struct Piece<'a> {
     /// The body with its transfer coding undone, and nothing else.
     pub content: Cow<'a, [u8]>,
     /// Pieces of a multipart.
-    pub pieces: Vec<Piece<'a>>,
+    pub pieces: Vec<RawPart<'a>>,
 }
 
 /// The part of this number and those within it. How deep it goes is bounded by [`super::mime::DEPTH_MAX`].
-pub(super) fn piece<'a>(raw: &'a [u8], tree: &Tree, number: usize) -> Piece<'a> {
+pub(super) fn piece<'a>(raw: &'a [u8], tree: &Tree, number: usize) -> RawPart<'a> {
     let part = &tree.parts[number];
     let headers = mime::fields(&raw[part.head.clone()]).take(HEADERS_MAX);
     let headers = headers
@@ -66,7 +66,7 @@ pub(super) fn piece<'a>(raw: &'a [u8], tree: &Tree, number: usize) -> Piece<'a> 
             (Cow::Borrowed(&[][..]), tree.children(number).map(|child| piece(raw, tree, child)).collect())
         }
     };
-    Piece {
+    RawPart {
         headers: headers.collect(),
         content_type: part.media_type.clone(),
         body: &raw[part.body.clone()],
@@ -80,7 +80,7 @@ pub(super) fn attachments(
     raw: &[u8],
     tree: &Tree,
     bodies: &Bodies,
-    until: &Until,
+    until: &StepLimit,
 ) -> (Vec<Attachment>, bool) {
     let is_shown: HashSet<usize> = bodies.text.iter().chain(&bodies.html).copied().collect();
     let leaves = tree.parts.iter().enumerate().filter(|(_, part)| part.kind == Kind::Leaf);

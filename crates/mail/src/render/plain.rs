@@ -5,7 +5,7 @@
 
 use memchr::memchr_iter;
 
-use super::until::Until;
+use super::until::StepLimit;
 
 /// Elements that begin on a line of their own (HTML §15.3), but for `p`, of which the reader knows.
 const BLOCKS: [&str; 27] = [
@@ -43,7 +43,7 @@ const CELLS: [&str; 2] = ["td", "th"];
 const NAME_BYTES_MAX: usize = 10;
 
 /// The text of HTML, as lines, of which no two in a row are empty.
-pub(super) fn of_html(html: &str, until: &Until) -> String {
+pub(super) fn of_html(html: &str, until: &StepLimit) -> String {
     // Three passes over the bytes: `parted`, mail-parser's reader and `one_blank_line`.
     if until.pay(3 * html.len()).is_err() {
         return String::new();
@@ -123,7 +123,7 @@ mod tests {
             ("<!-- <div> -->x", "x\n"),
             ("", ""),
         ] {
-            assert_eq!(of_html(html, &Until::default()), text, "{html}");
+            assert_eq!(of_html(html, &StepLimit::default()), text, "{html}");
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
         fn nothing_is_lost_and_little_added(html in "(<(/?)(td|div|p|h1|b|br|x)( a=\"<div>\")?>|[a-z<>&; \n]){0,60}") {
             let words = |text: &str| text.split_whitespace().collect::<String>();
             let plain = mail_parser::decoders::html::html_to_text(&html);
-            prop_assert_eq!(words(&of_html(&html, &Until::default())), words(&plain));
+            prop_assert_eq!(words(&of_html(&html, &StepLimit::default())), words(&plain));
             prop_assert!(parted(&html).len() <= html.len() * 2);
         }
     }

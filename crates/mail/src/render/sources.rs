@@ -6,12 +6,12 @@ use percent_encoding::percent_decode_str;
 
 use super::{
     fields::printable,
-    html::{Remote, is_image},
+    html::{RemoteContent, is_image},
 };
 
 /// Pictures of the mail, and whether others may be fetched.
 pub(super) struct Sources {
-    remote: Remote,
+    remote: RemoteContent,
     /// Content-IDs (RFC 2392), and where the picture is.
     pictures: HashMap<String, String>,
 }
@@ -29,16 +29,16 @@ pub(super) enum Source<'v> {
 }
 
 /// Something remote that the mail names: its host.
-pub(super) struct Seen(pub(super) String);
+pub(super) struct RemoteHost(pub(super) String);
 
-impl Seen {
+impl RemoteHost {
     pub(super) fn of(url: &str) -> Self {
         Self(host(url))
     }
 }
 
 impl Sources {
-    pub(super) fn new(remote: Remote, pictures: HashMap<String, String>) -> Self {
+    pub(super) fn new(remote: RemoteContent, pictures: HashMap<String, String>) -> Self {
         Self { remote, pictures }
     }
 
@@ -63,8 +63,8 @@ impl Sources {
 
     fn remote<'v>(&self, url: Cow<'v, str>) -> Source<'v> {
         match self.remote {
-            Remote::Blocked => Source::Blocked,
-            Remote::Loaded => Source::Remote(url),
+            RemoteContent::Blocked => Source::Blocked,
+            RemoteContent::Loaded => Source::Remote(url),
         }
     }
 }

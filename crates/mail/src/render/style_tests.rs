@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::{
-    Until,
+    StepLimit,
     css::{
-        CSS_BYTES_MAX, CSS_DECLARATIONS_MAX, CSS_DEPTH_MAX, CSS_RULES_MAX, CSS_SELECTORS_MAX, Css, CssOver,
+        CSS_BYTES_MAX, CSS_DECLARATIONS_MAX, CSS_DEPTH_MAX, CSS_RULES_MAX, CSS_SELECTORS_MAX, Css, CssLimit,
         is_simple,
     },
-    html::{Clean, Remote, Showing, Taken, clean},
+    html::{DisplayOptions, RemoteContent, RemovedCounts, SanitizedHtml, clean},
     sources::Sources,
     tests::assert_harmless,
 };
@@ -19,9 +19,9 @@ fn pictures() -> HashMap<String, String> {
     [("logo@x".to_owned(), "attachments/4/logo.png".to_owned())].into()
 }
 
-fn shown(source: &str, dark: bool) -> Clean {
-    let how = Showing { dark, ..Showing::default() };
-    clean(source, &how, pictures(), &Until::default())
+fn shown(source: &str, dark: bool) -> SanitizedHtml {
+    let how = DisplayOptions { dark, ..DisplayOptions::default() };
+    clean(source, &how, pictures(), &StepLimit::default())
 }
 
 /// The mail's own sheets, put together.
@@ -37,7 +37,7 @@ fn sheet(css: &str) -> String {
 }
 
 fn attribute(css: &str) -> String {
-    let sources = Sources::new(Remote::Blocked, pictures());
+    let sources = Sources::new(RemoteContent::Blocked, pictures());
     Css::new(&sources, false).attribute(css).unwrap_or_default().into_owned()
 }
 
@@ -179,8 +179,8 @@ fn attributes_are_held_to_the_same() {
 #[test]
 fn pictures_of_style_sheets_load_when_asked() {
     let look = |css: &str, remote| {
-        let how = Showing { remote, ..Showing::default() };
-        clean(&format!("<style>{css}</style><p>x"), &how, pictures(), &Until::default())
+        let how = DisplayOptions { remote, ..DisplayOptions::default() };
+        clean(&format!("<style>{css}</style><p>x"), &how, pictures(), &StepLimit::default())
     };
     for (css, left) in [
         (
@@ -205,11 +205,11 @@ fn pictures_of_style_sheets_load_when_asked() {
             "a{background:url(\"https://a.test/x\");&:hover{color:red;}}",
         ),
     ] {
-        let blocked = look(css, Remote::Blocked);
+        let blocked = look(css, RemoteContent::Blocked);
         assert_eq!((blocked.remote_items, blocked.taken.styles), (1, 0), "{css}");
         assert_eq!(blocked.remote_hosts, ["a.test"], "{css}");
         assert!(!blocked.html.contains("a.test"), "{css}: {}", blocked.html);
-        let loaded = look(css, Remote::Loaded);
+        let loaded = look(css, RemoteContent::Loaded);
         assert_eq!(sheets(&loaded.html).replace(' ', ""), left, "{css}");
         assert_eq!((loaded.remote_items, &loaded.remote_hosts), (1, &blocked.remote_hosts), "{css}");
     }
@@ -230,16 +230,16 @@ fn pictures_of_style_sheets_load_when_asked() {
         "@import url(https://a.test/x);",
         "p{background:url(https://a.test/x) unheard-of(1)}",
     ] {
-        for remote in [Remote::Blocked, Remote::Loaded] {
+        for remote in [RemoteContent::Blocked, RemoteContent::Loaded] {
             let clean = look(never, remote);
             assert!(!clean.html.contains("a.test"), "{never}: {}", clean.html);
             assert_eq!(clean.remote_items, 0, "{never}");
-            assert_ne!(clean.taken, Taken::default(), "{never}");
+            assert_ne!(clean.taken, RemovedCounts::default(), "{never}");
         }
     }
     let variable = "<p style=\"--x:url(https://a.test/x)\">";
-    let how = Showing { remote: Remote::Loaded, ..Showing::default() };
-    let clean = clean(variable, &how, pictures(), &Until::default());
+    let how = DisplayOptions { remote: RemoteContent::Loaded, ..DisplayOptions::default() };
+    let clean = clean(variable, &how, pictures(), &StepLimit::default());
     assert!(!clean.html.contains("a.test"), "{}", clean.html);
 }
 
@@ -251,7 +251,8 @@ fn what_was_taken_out_is_said() {
          <script>x</script><p onclick=x><a href=javascript:x>y</a><form><input><svg><a/></svg>",
         false,
     );
-    let taken = Taken { scripts: 3, forms: 2, embedded: 1, fonts: 1, imports: 2, styles: 1, redirects: 1 };
+    let taken =
+        RemovedCounts { scripts: 3, forms: 2, embedded: 1, fonts: 1, imports: 2, styles: 1, redirects: 1 };
     assert_eq!(clean.taken, taken);
     assert_eq!(
         clean.taken.in_words().join(", "),
@@ -260,7 +261,7 @@ fn what_was_taken_out_is_said() {
     );
     assert_eq!(
         shown("<style>p{filter:progid:X.Y(z=1)}@charset 'x';</style><p>x", false).taken,
-        Taken::default()
+        RemovedCounts::default()
     );
 }
 
@@ -289,20 +290,20 @@ fn style_sheets_are_bounded() {
         (clean.css_over, sheets(&clean.html))
     };
     let (bytes, read) = over(&format!("p{{a:b}}/*{}*/q{{c:d}}", "x".repeat(CSS_BYTES_MAX)));
-    assert_eq!((bytes, &*read), (Some(CssOver::Bytes), "p{a:b;}"));
+    assert_eq!((bytes, &*read), (Some(CssLimit::Bytes), "p{a:b;}"));
     let (rules, read) = over(&"p{}".repeat(CSS_RULES_MAX + 1));
-    assert_eq!((rules, read.matches("p{}").count()), (Some(CssOver::Rules), CSS_RULES_MAX));
+    assert_eq!((rules, read.matches("p{}").count()), (Some(CssLimit::Rules), CSS_RULES_MAX));
     let (selectors, read) = over(&format!("{}p{{}}q{{}}", "p,".repeat(CSS_SELECTORS_MAX)));
-    assert_eq!((selectors, &*read), (Some(CssOver::Selectors), "q{}"));
+    assert_eq!((selectors, &*read), (Some(CssLimit::Selectors), "q{}"));
     let (declarations, read) = over(&format!("p{{{}}}", "a:b;".repeat(CSS_DECLARATIONS_MAX + 1)));
     assert_eq!(
         (declarations, read.matches("a:b;").count()),
-        (Some(CssOver::Declarations), CSS_DECLARATIONS_MAX)
+        (Some(CssLimit::Declarations), CSS_DECLARATIONS_MAX)
     );
     for (first, open) in [("", "@media x{"), ("", "p{"), ("p{a:", "calc("), ("@media ", "("), ("p", ":is(")] {
         let nested = |n: usize| format!("{first}{}", open.repeat(n));
         assert_eq!(over(&nested(usize::from(CSS_DEPTH_MAX) - 1)).0, None, "{open}");
-        assert_eq!(over(&nested(50_000 / open.len())).0, Some(CssOver::Depth), "{open}");
+        assert_eq!(over(&nested(50_000 / open.len())).0, Some(CssLimit::Depth), "{open}");
     }
     assert_eq!(over("p{a:b}").0, None);
 }
@@ -312,7 +313,7 @@ fn style_sheets_are_bounded() {
 fn many_sheets_are_bounded_together() {
     let one = format!("<style>p{{a:b}}{}</style>", " ".repeat(10_000));
     let clean = shown(&one.repeat(100), false);
-    assert_eq!(clean.css_over, Some(CssOver::Bytes));
+    assert_eq!(clean.css_over, Some(CssLimit::Bytes));
     let kept = sheets(&clean.html).matches("p{a:b;}").count();
     assert_eq!(kept, CSS_BYTES_MAX.div_ceil(one.len() - "<style></style>".len()));
 }
@@ -323,10 +324,10 @@ proptest! {
     /// The fast way and its slow twin: what is not taken apart has nothing in it that would be taken out.
     #[test]
     fn a_plain_attribute_is_what_the_tokens_say(text in "[a-c0-9 :;,.#%!-]{0,24}") {
-        let sources = Sources::new(Remote::Blocked, HashMap::new());
+        let sources = Sources::new(RemoteContent::Blocked, HashMap::new());
         let mut css = Css::new(&sources, false);
         let slow = css.attribute_by_tokens(&text);
-        prop_assert_eq!(css.taken, Taken::default());
+        prop_assert_eq!(css.taken, RemovedCounts::default());
         // What a browser makes of both is the same.
         let fast = css.attribute(&text).unwrap_or_default().into_owned();
         prop_assert_eq!(css.attribute_by_tokens(&fast), slow);
@@ -343,7 +344,7 @@ proptest! {
             "color", ":", ";", "-x", "--y", "_z", "-1", "9", "\\3c", "é", " ", "url(x)", "'Open Sans'", "rgb(", ")", "}",
         ];
         let text: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
-        let sources = Sources::new(Remote::Blocked, HashMap::new());
+        let sources = Sources::new(RemoteContent::Blocked, HashMap::new());
         let (mut fast, mut slow) = (Css::new(&sources, false), Css::new(&sources, false));
         // An attribute that is not taken apart is another's twin.
         let text = format!("x:'';{text}");

@@ -4,15 +4,20 @@ use mail_parser::HeaderName;
 use proptest::prelude::*;
 
 use super::{
-    Notice, Prepared,
-    cost::Over,
+    Notice, ParsedMail,
+    cost::HtmlLimit,
     findings::{codes, in_text},
-    html::{Clean, Remote, Showing},
+    html::{DisplayOptions, RemoteContent, SanitizedHtml},
     *,
 };
 
-pub(super) fn clean(source: &str, remote: Remote) -> Clean {
-    html::clean(source, &Showing { remote, ..Showing::default() }, HashMap::new(), &Until::default())
+pub(super) fn clean(source: &str, remote: RemoteContent) -> SanitizedHtml {
+    html::clean(
+        source,
+        &DisplayOptions { remote, ..DisplayOptions::default() },
+        HashMap::new(),
+        &StepLimit::default(),
+    )
 }
 
 /// What is between the tags of the body.
@@ -23,17 +28,17 @@ pub(super) fn body(html: &str) -> &str {
     html[begin..].strip_suffix("</body></html>").expect("it ends")
 }
 
-fn shown(reading: &Reading<'_>, remote: Remote) -> Clean {
-    let how = Showing { remote, pictures: "attachments", ..Showing::default() };
-    reading.html(&how, &Until::default()).expect("it has HTML")
+fn shown(reading: &DecodedMail<'_>, remote: RemoteContent) -> SanitizedHtml {
+    let how = DisplayOptions { remote, pictures: "attachments", ..DisplayOptions::default() };
+    reading.html(&how, &StepLimit::default()).expect("it has HTML")
 }
 
-fn links(reading: &Reading<'_>) -> Vec<findings::Link> {
-    findings::links(reading, &Until::default())
+fn links(reading: &DecodedMail<'_>) -> Vec<findings::Link> {
+    findings::links(reading, &StepLimit::default())
 }
 
-fn with<T>(raw: &[u8], look: impl FnOnce(&Reading<'_>) -> T) -> T {
-    let prepared = Prepared::new(raw);
+fn with<T>(raw: &[u8], look: impl FnOnce(&DecodedMail<'_>) -> T) -> T {
+    let prepared = ParsedMail::new(raw);
     look(&prepared.read())
 }
 
@@ -79,7 +84,7 @@ fn bodies_in_any_charset_are_text() {
     with(html_only, |r| {
         assert_eq!(r.text().0.trim(), "Привет");
         assert!(!r.has_own_text());
-        assert_eq!(body(&shown(r, Remote::Blocked).html), "<p>Привет</p>");
+        assert_eq!(body(&shown(r, RemoteContent::Blocked).html), "<p>Привет</p>");
     });
 }
 
@@ -100,7 +105,7 @@ fn alternatives_and_attachments_are_told_apart() {
         let to: Vec<String> = r.addresses(HeaderName::To).iter().map(ToString::to_string).collect();
         assert_eq!(to, ["c@d", "E <e@f>"]);
         assert_eq!(
-            body(&shown(r, Remote::Blocked).html).trim_end(),
+            body(&shown(r, RemoteContent::Blocked).html).trim_end(),
             "<b>the html</b><img src=\"attachments/4/part%2D4%2Epng\">"
         );
         let names: Vec<&str> = r.attachments().iter().map(|a| &*a.filename).collect();
@@ -128,7 +133,7 @@ fn broken_mails_are_shown_as_far_as_they_go() {
             let _ = (
                 r.subject(),
                 r.text(),
-                r.html(&Showing::default(), &Until::default()),
+                r.html(&DisplayOptions::default(), &StepLimit::default()),
                 r.headers(),
                 r.date_ms(),
                 links(r),
@@ -204,38 +209,41 @@ fn bombs_are_defused() {
 fn html_bombs_are_defused() {
     // Below html and body.
     let levels = cost::DEPTH_MAX - 2;
-    let deep = clean(&"<div>".repeat(levels), Remote::Blocked);
+    let deep = clean(&"<div>".repeat(levels), RemoteContent::Blocked);
     assert_eq!((deep.over, body(&deep.html).len()), (None, levels * "<div></div>".len()));
-    let long = clean(&"x".repeat(html::HTML_BYTES_MAX + 1), Remote::Blocked);
+    let long = clean(&"x".repeat(html::HTML_BYTES_MAX + 1), RemoteContent::Blocked);
     assert!(long.cut && body(&long.html).len() == html::HTML_BYTES_MAX);
     let attributes = |n: usize| format!("<p {}>", (0..n).map(|n| format!("a{n}=1 ")).collect::<String>());
-    assert_eq!(body(&clean(&attributes(cost::TAG_ATTRIBUTES_MAX), Remote::Blocked).html), "<p></p>");
+    assert_eq!(body(&clean(&attributes(cost::TAG_ATTRIBUTES_MAX), RemoteContent::Blocked).html), "<p></p>");
     let unclosed = |n: usize| (0..n).map(|n| format!("<font color={n}>")).collect::<String>();
     for (source, over) in [
-        ("<div>".repeat(cost::TAGS_MAX + 1), Over::Tags),
-        ("<div>".repeat(cost::DEPTH_MAX + 1), Over::Depth),
-        (attributes(60_000), Over::TagAttributes),
+        ("<div>".repeat(cost::TAGS_MAX + 1), HtmlLimit::Tags),
+        ("<div>".repeat(cost::DEPTH_MAX + 1), HtmlLimit::Depth),
+        (attributes(60_000), HtmlLimit::TagAttributes),
         // Without a blank, in quotes, in an end tag, behind what looks like a comment or a value that does not end.
-        (format!("<p{}>", (0..60_000).map(|n| format!("/a{n}")).collect::<String>()), Over::TagAttributes),
+        (
+            format!("<p{}>", (0..60_000).map(|n| format!("/a{n}")).collect::<String>()),
+            HtmlLimit::TagAttributes,
+        ),
         (
             format!("<p {}>", (0..60_000).map(|n| format!("a{n}=\">\"")).collect::<String>()),
-            Over::TagAttributes,
+            HtmlLimit::TagAttributes,
         ),
-        (attributes(60_000).replace("<p", "</p"), Over::TagAttributes),
-        (format!("<!-- <a x=\" -->{}", attributes(60_000)), Over::TagAttributes),
-        (format!("<title><a x='</title>{}", attributes(60_000)), Over::TagAttributes),
-        ("<a".repeat(10_000), Over::TagAttributes),
-        (attributes(200).repeat(1_100), Over::Attributes),
-        (attributes(150).replace("<p", "<html").repeat(1_000), Over::Looks),
+        (attributes(60_000).replace("<p", "</p"), HtmlLimit::TagAttributes),
+        (format!("<!-- <a x=\" -->{}", attributes(60_000)), HtmlLimit::TagAttributes),
+        (format!("<title><a x='</title>{}", attributes(60_000)), HtmlLimit::TagAttributes),
+        ("<a".repeat(10_000), HtmlLimit::TagAttributes),
+        (attributes(200).repeat(1_100), HtmlLimit::Attributes),
+        (attributes(150).replace("<p", "<html").repeat(1_000), HtmlLimit::Looks),
         // Each of 10,000 paragraphs opens 500 elements again.
-        (format!("<p>{}{}", unclosed(500), "<p>x".repeat(10_000)), Over::Elements),
-        (format!("<p>{}{}", unclosed(10_000), "<p>x".repeat(9_000)), Over::Depth),
+        (format!("<p>{}{}", unclosed(500), "<p>x".repeat(10_000)), HtmlLimit::Elements),
+        (format!("<p>{}{}", unclosed(10_000), "<p>x".repeat(9_000)), HtmlLimit::Depth),
     ] {
-        let said = clean(&source, Remote::Blocked);
+        let said = clean(&source, RemoteContent::Blocked);
         assert_eq!((said.over, said.html.len()), (Some(over), 0), "{}", cut(&source, 40));
     }
     // What may not stand in a table is put before it: its place is at hand.
-    let before = clean(&format!("<table>{}", "<b></b>".repeat(9_000)), Remote::Blocked);
+    let before = clean(&format!("<table>{}", "<b></b>".repeat(9_000)), RemoteContent::Blocked);
     assert_eq!((before.over, before.html.matches("<b>").count()), (None, 9_000));
 }
 
@@ -247,14 +255,16 @@ fn a_render_ends_when_it_is_enough() {
     for pieces in [0, 3, 25] {
         asked.store(0, std::sync::atomic::Ordering::Relaxed);
         let counts = std::sync::Arc::clone(&asked);
-        let until = Until::new(move || counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= pieces);
-        let ended = html::clean(&source, &Showing::default(), HashMap::new(), &until);
-        assert_eq!((ended.over, &*ended.html), (Some(Over::Time), ""));
+        let until =
+            StepLimit::new(move || counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= pieces);
+        let ended = html::clean(&source, &DisplayOptions::default(), HashMap::new(), &until);
+        assert_eq!((ended.over, &*ended.html), (Some(HtmlLimit::Time), ""));
         assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), pieces + 1, "it went on");
     }
     let raw = format!("Content-Type: text/html\r\n\r\n{source}");
-    let text = with(raw.as_bytes(), |r| r.html(&Showing::default(), &Until::new(|| true)).unwrap());
-    assert!(text.over == Some(Over::Time) && body(&text.html).starts_with("<pre"), "its text is shown");
+    let text =
+        with(raw.as_bytes(), |r| r.html(&DisplayOptions::default(), &StepLimit::new(|| true)).unwrap());
+    assert!(text.over == Some(HtmlLimit::Time) && body(&text.html).starts_with("<pre"), "its text is shown");
 }
 
 /// Each took the square of its length.
@@ -262,9 +272,9 @@ fn a_render_ends_when_it_is_enough() {
 fn long_texts_are_searched_once() {
     let brackets = format!("http://x.test/{}", ")".repeat(1 << 20));
     let mut found = Vec::new();
-    in_text(&brackets, &mut found, &Until::default());
+    in_text(&brackets, &mut found, &StepLimit::default());
     assert_eq!(found[0].link, "http://x.test/");
-    in_text("http://x.test/(a) http://x.test/(b).) http://x.test/[c]].", &mut found, &Until::default());
+    in_text("http://x.test/(a) http://x.test/(b).) http://x.test/[c]].", &mut found, &StepLimit::default());
     let links: Vec<&str> = found.iter().map(|link| &*link.link).collect();
     assert_eq!(links[1..], ["http://x.test/(a)", "http://x.test/(b)", "http://x.test/[c]"]);
     let many: String = (0..1_000)
@@ -274,7 +284,7 @@ fn long_texts_are_searched_once() {
         "Content-Type: multipart/related; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n{}<img src=\"cid:7@x\">\r\n{many}",
         "x".repeat(1 << 20)
     );
-    let html = with(raw.as_bytes(), |r| shown(r, Remote::Blocked).html);
+    let html = with(raw.as_bytes(), |r| shown(r, RemoteContent::Blocked).html);
     assert!(
         html.ends_with("<img src=\"attachments/9/part%2D9%2Epng\"></body></html>"),
         "{}",
@@ -443,10 +453,10 @@ fn assert_quiet(css: &str, source: &str) {
 #[test]
 fn no_trick_survives() {
     for trick in &tricks() {
-        assert_harmless(&clean(trick, Remote::Blocked).html, trick);
+        assert_harmless(&clean(trick, RemoteContent::Blocked).html, trick);
     }
     let all = tricks().concat();
-    assert_harmless(&clean(&all, Remote::Blocked).html, "all of them");
+    assert_harmless(&clean(&all, RemoteContent::Blocked).html, "all of them");
 }
 
 /// So nothing of it is read in another way than it was written.
@@ -457,8 +467,8 @@ fn cleaning_twice_changes_nothing() {
         body(html).replace(" target=\"_blank\"", "").replace(" rel=\"noopener noreferrer nofollow\"", "")
     };
     for trick in &tricks() {
-        let once = clean(trick, Remote::Blocked).html;
-        let twice = clean(&once, Remote::Blocked).html;
+        let once = clean(trick, RemoteContent::Blocked).html;
+        let twice = clean(&once, RemoteContent::Blocked).html;
         assert_eq!(without_added(&twice), without_added(&once), "{trick}");
     }
 }
@@ -468,13 +478,13 @@ fn remote_content_is_counted_and_named_and_loaded_when_asked() {
     let source = "<img src=\"https://cdn.shop.test/a.png\" alt=\"Sale\"><img src=//track.test/p.gif>\
         <body background='http://cdn.shop.test/b.png'><style>p{color:red;background:url(http://s.test/y)}</style><p style=\"color:red;background:url(http://x.test/y)\">x</p>\
         <img src=\"data:image/png;base64,AA==\">";
-    let blocked = clean(source, Remote::Blocked);
+    let blocked = clean(source, RemoteContent::Blocked);
     assert_eq!(blocked.remote_hosts, ["cdn.shop.test", "track.test", "s.test", "x.test"]);
     assert_eq!((blocked.remote_items, blocked.taken.styles), (5, 0));
     assert!(blocked.html.contains("alt=\"Sale\"") && blocked.html.contains("data:image/png;base64,AA=="));
     assert!(blocked.html.contains("color:red"), "{}", blocked.html);
     assert!(!blocked.html.contains("shop.test") && !blocked.html.contains("track.test"));
-    let loaded = clean(source, Remote::Loaded);
+    let loaded = clean(source, RemoteContent::Loaded);
     assert!(loaded.html.contains("src=\"https://cdn.shop.test/a.png\""));
     assert!(loaded.html.contains("src=\"https://track.test/p.gif\""));
     assert!(
@@ -491,7 +501,7 @@ fn a_newsletters_layout_stays() {
     let source = "<center><table width=\"600\" cellpadding=\"0\" bgcolor=\"#ffffff\" style=\"border-collapse:collapse\"><tr>\
         <td align=\"center\" style=\"padding: 20px; font-family: Arial, sans-serif\"><font color=\"#333\" size=2>Hello</font>\
         <a href=\"https://shop.test/?a=1&amp;b=2\" style=\"display:inline-block\">Buy</a></td></tr></table></center>";
-    let html = clean(source, Remote::Blocked).html;
+    let html = clean(source, RemoteContent::Blocked).html;
     for kept in [
         "<center>",
         "width=\"600\"",
@@ -521,7 +531,7 @@ fn links_have_their_true_targets() {
     );
     assert!(pairs.contains(&("https://plain.test/a_(b)", "")), "{pairs:?}");
     let mut bare = Vec::new();
-    in_text("(see http://a.test/x) and <https://b.test>, http://c.test.", &mut bare, &Until::default());
+    in_text("(see http://a.test/x) and <https://b.test>, http://c.test.", &mut bare, &StepLimit::default());
     let bare: Vec<&str> = bare.iter().map(|l| &*l.link).collect();
     assert_eq!(bare, ["http://a.test/x", "https://b.test", "http://c.test"]);
 }
@@ -551,7 +561,7 @@ fn one_time_codes_are_found() {
         ("Invoice 2026", "We charged $4900 on 2026-11-21. Call 1800555000.", &[]),
         ("Newsletter", "Since 2019 we have sent 12000 mails.", &[]),
     ] {
-        assert_eq!(codes(subject, text, &Until::default()), expected, "{subject} / {text}");
+        assert_eq!(codes(subject, text, &StepLimit::default()), expected, "{subject} / {text}");
     }
 }
 
@@ -603,7 +613,7 @@ fn mails_are_read_as_others_read_them() {
     assert_eq!(text("Content-Type: application/json\r\n\r\n{\"a\":1}"), "{\"a\":1}");
     let both = "Content-Type: multipart/alternative; boundary=a\r\n\r\n--a\r\n\r\nsee the HTML\r\n\
         --a\r\nContent-Type: text/html\r\n\r\n<table><tr><td>4</td><td>8</td><td>2</td><td>9</td><td>1</td><td>3</td></tr></table> is your code\r\n--a--";
-    with(both.as_bytes(), |r| assert_eq!(codes("", &r.whole_text(), &Until::default()), ["482913"]));
+    with(both.as_bytes(), |r| assert_eq!(codes("", &r.whole_text(), &StepLimit::default()), ["482913"]));
     let bounce = "Content-Type: multipart/report; boundary=b\r\n\r\n--b\r\n\r\nnot delivered\r\n--b\r\n\
         Content-Type: message/delivery-status\r\n\r\nAction: failed\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: x\r\n\r\ny\r\n--b--";
     with(bounce.as_bytes(), |r| {
@@ -619,7 +629,7 @@ fn pictures_of_the_mail_are_shown() {
         --b\r\nContent-Type: image/svg+xml\r\nContent-ID: <s>\r\n\r\n<svg/>\r\n\
         --b\r\nContent-Type: application/octet-stream; name=\"p.png\"\r\nContent-ID: <cid:p>\r\n\r\nx\r\n\
         --b\r\nContent-Type: image/gif\r\nContent-ID: <x@y>\r\n\r\nx\r\n--b--";
-    let html = with(raw.as_bytes(), |r| shown(r, Remote::Blocked).html);
+    let html = with(raw.as_bytes(), |r| shown(r, RemoteContent::Blocked).html);
     for path in
         ["src=\"attachments/2/part%2D2%2Esvg?picture=1\"", "background=\"attachments/3/p%2Epng?picture=1\""]
     {
@@ -656,13 +666,13 @@ fn file_names_are_names() {
 #[test]
 fn codes_of_one_long_line_are_paid_for() {
     let line = "your code is 482913 ".repeat(3_000);
-    let until = Until::default();
+    let until = StepLimit::default();
     assert_eq!(codes("", &line, &until), ["482913"]);
     let whole = until.steps();
-    let half = Until::default();
+    let half = StepLimit::default();
     _ = codes("", &line[..line.len() / 2], &half);
     assert!(whole <= 2 * half.steps() + 1_000, "{whole} steps, {} for half of it", half.steps());
-    let over = Until::new(|| true);
+    let over = StepLimit::new(|| true);
     assert!(codes("", &line, &over).is_empty());
     assert!(over.refusals() <= 1);
 }
@@ -671,7 +681,7 @@ proptest! {
     #[test]
     fn no_bytes_are_too_odd_to_be_read(raw in proptest::collection::vec(any::<u8>(), 0..600)) {
         with(&raw, |r| {
-            let _ = (r.subject(), r.text(), r.html(&Showing::default(), &Until::default()), r.headers(), links(r), codes(&r.subject(), &r.text().0, &Until::default()));
+            let _ = (r.subject(), r.text(), r.html(&DisplayOptions::default(), &StepLimit::default()), r.headers(), links(r), codes(&r.subject(), &r.text().0, &StepLimit::default()));
         });
     }
 
@@ -690,7 +700,7 @@ proptest! {
                 prop_assert_eq!(r.attachment_bytes(attachment).len(), attachment.size_bytes);
                 prop_assert!(!attachment.filename.is_empty() && !attachment.filename.contains('/'));
             }
-            let _ = (r.text(), r.html(&Showing { remote: Remote::Loaded, dark: true, pictures: "" }, &Until::default()), links(r));
+            let _ = (r.text(), r.html(&DisplayOptions { remote: RemoteContent::Loaded, dark: true, pictures: "" }, &StepLimit::default()), links(r));
             Ok(())
         })?;
     }
@@ -704,6 +714,6 @@ proptest! {
             let trick = trick.get(&tricks);
             source.push_str(cut(trick, trick.len().min(keep)));
         }
-        assert_harmless(&clean(&source, Remote::Blocked).html, &source);
+        assert_harmless(&clean(&source, RemoteContent::Blocked).html, &source);
     }
 }

@@ -18,8 +18,8 @@ use html5ever::{
 };
 
 use super::{
-    Until,
-    cost::{ATTRIBUTES_MAX, DEPTH_MAX, ELEMENTS_MAX, LOOKS_MAX, Over, pieces},
+    StepLimit,
+    cost::{ATTRIBUTES_MAX, DEPTH_MAX, ELEMENTS_MAX, HtmlLimit, LOOKS_MAX, pieces},
 };
 
 /// Steps that an element costs the parser.
@@ -73,13 +73,13 @@ pub(super) enum Step<'t> {
 
 impl Tree {
     /// Parses a document; nothing that is over a bound comes back.
-    pub(super) fn parse(source: &str, until: &Until) -> Result<Self, Over> {
+    pub(super) fn parse(source: &str, until: &StepLimit) -> Result<Self, HtmlLimit> {
         let opts = ParseOpts {
             // The frame runs no scripts: what a mail says for that case is what it shows.
             tree_builder: TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() },
             ..ParseOpts::default()
         };
-        let mut parser = parse_document(Growing::new(), opts);
+        let mut parser = parse_document(NodeSink::new(), opts);
         let (mut elements, mut looks) = (0, 0);
         for piece in pieces(source) {
             // The previous piece has cost this beyond its bytes.
@@ -97,7 +97,10 @@ impl Tree {
 
     /// All nodes in their order. `walk` says at each [`Step::Into`] whether the children are wanted; of those that are
     /// not there is no [`Step::OutOf`] either.
-    pub(super) fn walk(&self, mut step: impl FnMut(Step<'_>) -> Result<bool, Over>) -> Result<(), Over> {
+    pub(super) fn walk(
+        &self,
+        mut step: impl FnMut(Step<'_>) -> Result<bool, HtmlLimit>,
+    ) -> Result<(), HtmlLimit> {
         let mut at = DOCUMENT;
         loop {
             let node = &self[at];
@@ -164,16 +167,16 @@ impl std::ops::Index<Id> for Tree {
 }
 
 /// A tree while the parser makes it.
-struct Growing {
+struct NodeSink {
     nodes: RefCell<Vec<Node>>,
     quirks: Cell<QuirksMode>,
-    over: Cell<Option<Over>>,
+    over: Cell<Option<HtmlLimit>>,
     elements: Cell<usize>,
     attributes: Cell<usize>,
     looks: Cell<usize>,
 }
 
-impl Growing {
+impl NodeSink {
     fn new() -> Self {
         let growing = Self {
             nodes: RefCell::default(),
@@ -195,7 +198,7 @@ impl Growing {
         Id((nodes.len() - 1) as u32)
     }
 
-    fn add(&self, counter: &Cell<usize>, n: usize, most: usize, over: Over) {
+    fn add(&self, counter: &Cell<usize>, n: usize, most: usize, over: HtmlLimit) {
         counter.set(counter.get().saturating_add(n));
         if counter.get() > most {
             self.over.set(Some(over));
@@ -203,7 +206,7 @@ impl Growing {
     }
 
     fn look(&self, n: usize) {
-        self.add(&self.looks, n, LOOKS_MAX, Over::Looks);
+        self.add(&self.looks, n, LOOKS_MAX, HtmlLimit::Looks);
     }
 
     /// Puts a node without a parent in front of a sibling, or at the end.
@@ -223,7 +226,7 @@ impl Growing {
             before => nodes[before.at()].previous = child,
         }
         if is_element && depth > DEPTH_MAX {
-            self.over.set(Some(Over::Depth));
+            self.over.set(Some(HtmlLimit::Depth));
         }
     }
 
@@ -294,12 +297,12 @@ impl ElemName for Name {
     }
 }
 
-impl TreeSink for Growing {
+impl TreeSink for NodeSink {
     type Handle = Id;
-    type Output = Result<Tree, Over>;
+    type Output = Result<Tree, HtmlLimit>;
     type ElemName<'a> = Name;
 
-    fn finish(self) -> Result<Tree, Over> {
+    fn finish(self) -> Result<Tree, HtmlLimit> {
         match self.over.get() {
             Some(over) => Err(over),
             None => Ok(Tree { nodes: self.nodes.into_inner(), quirks: self.quirks.get() }),
@@ -321,8 +324,8 @@ impl TreeSink for Growing {
     }
 
     fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Id {
-        self.add(&self.elements, 1, ELEMENTS_MAX, Over::Elements);
-        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, Over::Attributes);
+        self.add(&self.elements, 1, ELEMENTS_MAX, HtmlLimit::Elements);
+        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, HtmlLimit::Attributes);
         // What is over is thrown away at the end of the piece, and kept small until then.
         let attributes = if self.over.get().is_some() { Vec::new() } else { attributes };
         let integration_point = flags.mathml_annotation_xml_integration_point;
@@ -376,7 +379,7 @@ impl TreeSink for Growing {
         let Content::Element { attributes: own, .. } = &mut nodes[target.at()].content else { return };
         // All that are there are gone through for each.
         self.look(own.len() * attributes.len());
-        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, Over::Attributes);
+        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, HtmlLimit::Attributes);
         for attribute in attributes {
             if !own.iter().any(|known| known.name == attribute.name) {
                 own.push(attribute);

@@ -1,8 +1,8 @@
 //! The limit of the work for a mail: a law for every loop that a mail's bytes can make long.
 //!
-//! Each step of work is paid for before it is done ([`Until::pay`]): a byte that is looked at or written, a node, an
+//! Each step of work is paid for before it is done ([`StepLimit::pay`]): a byte that is looked at or written, a node, an
 //! address. A call that cannot be interrupted, such as one into a library, is paid for with the bytes that it is given.
-//! Every [`STEPS_A_LOOK`] steps [`Until::pay`] asks whether it is enough. Once it is, no step is granted any more, and
+//! Every [`STEPS_A_LOOK`] steps [`StepLimit::pay`] asks whether it is enough. Once it is, no step is granted any more, and
 //! the worker gives back what it has.
 
 use std::cell::Cell;
@@ -12,7 +12,7 @@ pub const STEPS_A_LOOK: u64 = 16 * 1024;
 
 /// A limit that long work asks between its steps. The default never ends.
 #[derive(Default)]
-pub struct Until {
+pub struct StepLimit {
     enough: Option<Box<dyn Fn() -> bool + Send>>,
     /// Steps that were paid for so far.
     steps: Cell<u64>,
@@ -25,9 +25,9 @@ pub struct Until {
 /// The limit has ended: no more steps are granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it takes too long")]
-pub struct Enough;
+pub struct StepLimitReached;
 
-impl Until {
+impl StepLimit {
     /// Returns a limit that ends when `enough` says so.
     pub fn new(enough: impl Fn() -> bool + Send + 'static) -> Self {
         Self { enough: Some(Box::new(enough)), ..Self::default() }
@@ -45,18 +45,18 @@ impl Until {
     /// Pays for the next steps.
     ///
     /// # Errors
-    /// [`Enough`] when the limit has ended: the steps are not to be done.
-    pub fn pay(&self, steps: usize) -> Result<(), Enough> {
+    /// [`StepLimitReached`] when the limit has ended: the steps are not to be done.
+    pub fn pay(&self, steps: usize) -> Result<(), StepLimitReached> {
         let steps = steps as u64;
         if self.is_over.get() {
             self.refusals.set(self.refusals.get() + 1);
-            return Err(Enough);
+            return Err(StepLimitReached);
         }
         self.steps.set(self.steps.get().saturating_add(steps));
         if self.steps.get() >= self.next_look.get() {
             self.next_look.set(self.steps.get().saturating_add(STEPS_A_LOOK));
             if self.is_over() {
-                return Err(Enough);
+                return Err(StepLimitReached);
             }
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Until {
     }
 }
 
-impl std::fmt::Debug for Until {
+impl std::fmt::Debug for StepLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Until").field("steps", &self.steps.get()).finish_non_exhaustive()
     }
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn after_the_end_nothing_is_granted() {
-        let until = Until::new(|| true);
-        assert_eq!(until.pay(1), Err(Enough), "the first step asks");
-        assert_eq!(until.pay(7), Err(Enough));
+        let until = StepLimit::new(|| true);
+        assert_eq!(until.pay(1), Err(StepLimitReached), "the first step asks");
+        assert_eq!(until.pay(7), Err(StepLimitReached));
         assert_eq!((until.steps(), until.refusals()), (1, 1));
-        let never = Until::default();
+        let never = StepLimit::default();
         assert_eq!(never.pay(usize::MAX), Ok(()));
         assert_eq!(never.pay(usize::MAX), Ok(()), "no sum overflows");
     }

@@ -7,7 +7,7 @@
 
 use unicode_normalization::{UnicodeNormalization, char::canonical_combining_class};
 
-use crate::render::{Enough, Until};
+use crate::render::{StepLimit, StepLimitReached};
 
 /// Bytes that are folded at a time; the limit is asked before each piece.
 const PIECE_BYTES: usize = 4096;
@@ -25,8 +25,8 @@ pub fn fold(text: &str) -> String {
 /// Appends a folded text until `until` ends.
 ///
 /// # Errors
-/// [`Enough`] when `until` ends; `folded` has the text up to there.
-pub(super) fn fold_into(text: &str, folded: &mut String, until: &Until) -> Result<(), Enough> {
+/// [`StepLimitReached`] when `until` ends; `folded` has the text up to there.
+pub(super) fn fold_into(text: &str, folded: &mut String, until: &StepLimit) -> Result<(), StepLimitReached> {
     let mut rest = text;
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(piece_end(rest));
@@ -110,7 +110,7 @@ mod tests {
         fn a_text_in_pieces_folds_as_one(letters in "[aßÅé\u{301}\u{323}\u{fdfa}が]{0,3}", times in 0usize..4_000) {
             let text = letters.repeat(times);
             let mut folded = String::new();
-            fold_into(&text, &mut folded, &Until::default()).unwrap();
+            fold_into(&text, &mut folded, &StepLimit::default()).unwrap();
             // A text of marks alone is parted between two of them, which may change their order.
             if letters.chars().any(|letter| canonical_combining_class(letter) == 0) {
                 prop_assert_eq!(folded, fold(&text));

@@ -4,7 +4,7 @@
 //!  text ─▶ Query ─▶ walk: summaries newest first, in batches ─┬▶ terms that the summary answers (from, subject, dates)
 //!                                                            └▶ only then the mail itself (to, body, attachments)
 //! ```
-//! In a store of many mails an index names those that may match ([`Desk::candidates`]), and only they are looked at; what
+//! In a store of many mails an index names those that may match ([`SearchBackend::candidates`]), and only they are looked at; what
 //! people search, their own inbox, is a few hundred mails, over which a search walks. Either is bounded by mails looked at,
 //! mails opened, bytes read and time; where it stopped, it hands out a [`Cursor`] to go on from.
 
@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
-    render::{Enough, PARSED_BYTES_MAX, Prepared, Reading, Until, fields},
+    render::{DecodedMail, PARSED_BYTES_MAX, ParsedMail, StepLimit, StepLimitReached, fields},
 };
 
 pub use self::fold::fold;
@@ -46,12 +46,12 @@ const SHIFT_MAX: usize = 1_000;
 /// Where to go on: the last mail looked at, and where it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
-    place: Place,
+    place: CursorPosition,
     after: MailId,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum CursorPosition {
     /// In the list. Mails that came meanwhile move it down.
     InList(usize),
     /// Among what an index names: when it arrived.
@@ -65,8 +65,8 @@ const ARRIVED: char = 'a';
 impl std::fmt::Display for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.place {
-            Place::InList(skip) => write!(f, "{skip}-{}", self.after),
-            Place::Arrived(ms) => write!(f, "{ARRIVED}{ms}-{}", self.after),
+            CursorPosition::InList(skip) => write!(f, "{skip}-{}", self.after),
+            CursorPosition::Arrived(ms) => write!(f, "{ARRIVED}{ms}-{}", self.after),
         }
     }
 }
@@ -78,8 +78,8 @@ impl std::str::FromStr for Cursor {
         let fault = || QueryFault::Cursor(text.chars().take(40).collect());
         let (place, after) = text.split_once('-').ok_or_else(fault)?;
         let place = match place.strip_prefix(ARRIVED) {
-            Some(ms) => Place::Arrived(ms.parse().map_err(|_| fault())?),
-            None => Place::InList(place.parse().map_err(|_| fault())?),
+            Some(ms) => CursorPosition::Arrived(ms.parse().map_err(|_| fault())?),
+            None => CursorPosition::InList(place.parse().map_err(|_| fault())?),
         };
         Ok(Self { place, after: after.parse().map_err(|_| fault())? })
     }
@@ -87,7 +87,7 @@ impl std::str::FromStr for Cursor {
 
 /// What a search found.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct SearchOutcome {
     /// Newest first.
     pub mails: Vec<Arc<Summary>>,
     /// Summaries looked at.
@@ -99,7 +99,7 @@ pub struct Found {
 }
 
 /// What is known of a mail beside its bytes (Mailpit's marks).
-pub trait Marks {
+pub trait FlagLookup {
     /// Somebody opened it.
     fn is_read(&self, id: MailId) -> bool;
     /// It carries this tag.
@@ -119,7 +119,7 @@ pub struct Candidates {
 }
 
 /// Where mails are opened for a search: with what memory and on whose thread is its business.
-pub trait Desk: Sync {
+pub trait SearchBackend: Sync {
     /// What may go wrong there.
     type Fault: From<Unavailable>;
 
@@ -140,12 +140,12 @@ pub trait Desk: Sync {
         scope: &Scope,
         query: &Query,
         mails: Vec<MailId>,
-    ) -> impl Future<Output = Result<Judged, Self::Fault>> + Send;
+    ) -> impl Future<Output = Result<MatchReport, Self::Fault>> + Send;
 }
 
 /// What was found in mails that were opened together.
 #[derive(Debug, Clone, Default)]
-pub struct Judged {
+pub struct MatchReport {
     /// In the order in which they were asked for.
     pub matches: Vec<bool>,
     /// Processor time.
@@ -159,29 +159,29 @@ pub struct Judged {
 ///
 /// # Errors
 /// The store cannot be read, or what the desk says.
-pub async fn search<M: Mailboxes, D: Desk>(
+pub async fn search<M: Mailboxes, D: SearchBackend>(
     (mailboxes, desk): (&M, &D),
     scope: &Scope,
     query: &Query,
-    marks: &(impl Marks + Sync),
+    marks: &(impl FlagLookup + Sync),
     from: Option<Cursor>,
     limit: usize,
-) -> Result<Found, D::Fault> {
-    let looking = Looking {
+) -> Result<SearchOutcome, D::Fault> {
+    let looking = SearchRun {
         desk,
         scope,
         query,
         marks,
         limit,
-        found: Found::default(),
-        opened: Opened::default(),
+        found: SearchOutcome::default(),
+        opened: SearchCost::default(),
         bunch_max: 1,
     };
     let behind = match from {
-        Some(Cursor { place: Place::InList(skip), after }) => {
+        Some(Cursor { place: CursorPosition::InList(skip), after }) => {
             return looking.walk(mailboxes, skip, Some(after)).await;
         }
-        Some(Cursor { place: Place::Arrived(ms), after }) => Some((ms, after)),
+        Some(Cursor { place: CursorPosition::Arrived(ms), after }) => Some((ms, after)),
         None => None,
     };
     match (desk.candidates(scope, query, behind).await?, behind) {
@@ -193,26 +193,26 @@ pub async fn search<M: Mailboxes, D: Desk>(
 }
 
 /// A search under way.
-struct Looking<'a, D, K> {
+struct SearchRun<'a, D, K> {
     desk: &'a D,
     scope: &'a Scope,
     query: &'a Query,
     marks: &'a K,
     limit: usize,
-    found: Found,
-    opened: Opened,
+    found: SearchOutcome,
+    opened: SearchCost,
     /// What is wanted is often the first: that one is opened by itself.
     bunch_max: usize,
 }
 
-impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
+impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
     /// Walks over the list from a place on, behind the mail that was the last to be looked at.
     async fn walk<M: Mailboxes>(
         mut self,
         mailboxes: &M,
         from: usize,
         mut after: Option<MailId>,
-    ) -> Result<Found, D::Fault> {
+    ) -> Result<SearchOutcome, D::Fault> {
         let mut skip = from;
         loop {
             let batch = mailboxes.list(self.scope, skip, BATCH).await?;
@@ -240,7 +240,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
             }
             if let Some(at) = self.look(&batch[start..]).await? {
                 let (at, last) = (start + at, &batch[start + at]);
-                self.found.next = Some(Cursor { place: Place::InList(skip + at), after: last.id });
+                self.found.next = Some(Cursor { place: CursorPosition::InList(skip + at), after: last.id });
                 return Ok(self.found);
             }
             if batch.len() < BATCH {
@@ -257,7 +257,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
         mut self,
         mailboxes: &M,
         behind: (u64, MailId),
-    ) -> Result<Found, D::Fault> {
+    ) -> Result<SearchOutcome, D::Fault> {
         let mut skip = 0;
         while skip < LOOKED_AT_MAX {
             let batch = mailboxes.list(self.scope, skip, BATCH).await?;
@@ -280,7 +280,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
         mut self,
         mailboxes: &M,
         Candidates { mails, is_more }: Candidates,
-    ) -> Result<Found, D::Fault> {
+    ) -> Result<SearchOutcome, D::Fault> {
         let mut last = None;
         for some in mails.chunks(BATCH) {
             let mut ids: Vec<MailId> = Vec::with_capacity(some.len());
@@ -297,7 +297,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
             });
             if let Some(at) = self.look(&batch).await? {
                 let last = &batch[at];
-                let next = Cursor { place: Place::Arrived(last.arrived_ms), after: last.letter };
+                let next = Cursor { place: CursorPosition::Arrived(last.arrived_ms), after: last.letter };
                 // The search goes on behind the mail: the other inboxes that have it are looked at now.
                 let same = batch[at + 1..].iter().take_while(|of| of.letter == last.letter).count();
                 for other in at + 1..=at + same {
@@ -311,7 +311,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
         }
         if let Some((arrived_ms, letter)) = last.filter(|_| is_more) {
             self.found.bounded = true;
-            self.found.next = Some(Cursor { place: Place::Arrived(*arrived_ms), after: *letter });
+            self.found.next = Some(Cursor { place: CursorPosition::Arrived(*arrived_ms), after: *letter });
         }
         Ok(self.found)
     }
@@ -326,7 +326,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
             let open = stretch.iter().zip(&batch[start..]).filter(|(verdict, _)| **verdict == Verdict::Open);
             let open: Vec<MailId> = open.map(|(_, summary)| summary.id).collect();
             let judged = match open.is_empty() {
-                true => Judged::default(),
+                true => MatchReport::default(),
                 false => self.desk.judge(self.scope, self.query, open).await?,
             };
             self.opened.time += judged.took;
@@ -361,13 +361,13 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
 
 /// What a search has opened.
 #[derive(Debug, Clone, Copy, Default)]
-struct Opened {
+struct SearchCost {
     mails: usize,
     bytes: u64,
     time: Duration,
 }
 
-impl Opened {
+impl SearchCost {
     fn is_enough(&self, looked_at: usize) -> bool {
         looked_at >= LOOKED_AT_MAX
             || self.mails >= OPENED_MAX
@@ -385,8 +385,8 @@ fn bytes_opened(summary: &Summary) -> u64 {
 fn stretch(
     batch: &[Arc<Summary>],
     query: &Query,
-    marks: &impl Marks,
-    (found, opened): (&Found, &Opened),
+    marks: &impl FlagLookup,
+    (found, opened): (&SearchOutcome, &SearchCost),
     bunch_max: usize,
 ) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
@@ -420,7 +420,7 @@ pub enum Verdict {
 
 impl Query {
     /// What can be said without opening the mail.
-    pub fn judge(&self, summary: &Summary, marks: &impl Marks) -> Verdict {
+    pub fn judge(&self, summary: &Summary, marks: &impl FlagLookup) -> Verdict {
         let mut verdict = Verdict::Yes;
         let mut decoded: Option<(String, String)> = None;
         for (term, negated) in self.terms() {
@@ -430,7 +430,7 @@ impl Query {
             let holds = match term {
                 Term::From(word) => from.contains(word),
                 Term::Subject(word) => subject.contains(word),
-                // Found here, it need not be looked for in the body.
+                // SearchOutcome here, it need not be looked for in the body.
                 Term::Word(word) if from.contains(word) || subject.contains(word) => true,
                 Term::Before(ms) => summary.arrived_ms < *ms,
                 Term::After(ms) => summary.arrived_ms >= *ms,
@@ -473,8 +473,8 @@ impl Query {
 
     /// Returns whether the mail holds the terms that only it can answer. A mail that takes too long does not match.
     #[must_use]
-    pub fn matches_mail(&self, mail: &Mail, until: &Until) -> bool {
-        let prepared = Prepared::within(&mail.raw, until);
+    pub fn matches_mail(&self, mail: &Mail, until: &StepLimit) -> bool {
+        let prepared = ParsedMail::within(&mail.raw, until);
         let reading = prepared.read();
         let mut text: Option<String> = None;
         let matches = self.terms().all(|(term, negated)| {
@@ -503,7 +503,7 @@ impl Query {
     }
 }
 
-fn addresses_contain(reading: &Reading<'_>, field: mail_parser::HeaderName<'static>, word: &str) -> bool {
+fn addresses_contain(reading: &DecodedMail<'_>, field: mail_parser::HeaderName<'static>, word: &str) -> bool {
     reading.addresses(field).iter().any(|address| fold(&address.to_string()).contains(word))
 }
 
@@ -513,7 +513,7 @@ fn unquoted(said: &str) -> String {
 }
 
 /// Returns whether somebody got the mail whom its head names in no field, or in Bcc.
-fn is_bcc(mail: &Mail, reading: &Reading<'_>, word: &str) -> bool {
+fn is_bcc(mail: &Mail, reading: &DecodedMail<'_>, word: &str) -> bool {
     let is_named = |said: &str| {
         [mail_parser::HeaderName::To, mail_parser::HeaderName::Cc]
             .into_iter()
@@ -526,8 +526,8 @@ fn is_bcc(mail: &Mail, reading: &Reading<'_>, word: &str) -> bool {
 
 /// All that any term looks for a word in, folded; of a mail as it is seen over all inboxes.
 pub(crate) fn text_of(mail: &Mail) -> String {
-    let until = Until::default();
-    let prepared = Prepared::within(&mail.raw, &until);
+    let until = StepLimit::default();
+    let prepared = ParsedMail::within(&mail.raw, &until);
     let reading = prepared.read();
     let mut text = whole_text(mail, &reading, &until);
     let summary = &mail.summary;
@@ -550,7 +550,7 @@ fn sender_text(summary: &Summary) -> String {
 }
 
 /// Returns the folded text that words are searched in, about [`SEARCHED_BYTES_MAX`] at most, until `until` ends.
-fn whole_text(mail: &Mail, reading: &Reading<'_>, until: &Until) -> String {
+fn whole_text(mail: &Mail, reading: &DecodedMail<'_>, until: &StepLimit) -> String {
     let mut text = String::new();
     // The text that was written before the end is returned.
     _ = write_whole_text(mail, reading, until, &mut text);
@@ -559,10 +559,10 @@ fn whole_text(mail: &Mail, reading: &Reading<'_>, until: &Until) -> String {
 
 fn write_whole_text(
     mail: &Mail,
-    reading: &Reading<'_>,
-    until: &Until,
+    reading: &DecodedMail<'_>,
+    until: &StepLimit,
     text: &mut String,
-) -> Result<(), Enough> {
+) -> Result<(), StepLimitReached> {
     let mut add = |more: &[&str]| {
         if text.len() < SEARCHED_BYTES_MAX {
             for piece in more {

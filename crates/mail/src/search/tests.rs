@@ -6,9 +6,9 @@ use crate::mailbox::{
     twin::{Retention, Twin},
 };
 
-struct NoMarks;
+struct NoFlags;
 
-impl Marks for NoMarks {
+impl FlagLookup for NoFlags {
     fn is_read(&self, id: MailId) -> bool {
         id.0.is_multiple_of(2)
     }
@@ -21,18 +21,23 @@ impl Marks for NoMarks {
 }
 
 /// Opens them one after the other, on the spot.
-struct Here<'a>(&'a Twin);
+struct LocalBackend<'a>(&'a Twin);
 
-impl Desk for Here<'_> {
+impl SearchBackend for LocalBackend<'_> {
     type Fault = Unavailable;
 
-    async fn judge(&self, scope: &Scope, query: &Query, mails: Vec<MailId>) -> Result<Judged, Unavailable> {
+    async fn judge(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        mails: Vec<MailId>,
+    ) -> Result<MatchReport, Unavailable> {
         let mut matches = Vec::new();
         for id in mails {
             let mail = self.0.mail_into(scope, id, ()).await?;
-            matches.push(mail.is_some_and(|(mail, ())| query.matches_mail(&mail, &Until::default())));
+            matches.push(mail.is_some_and(|(mail, ())| query.matches_mail(&mail, &StepLimit::default())));
         }
-        Ok(Judged { matches, took: Duration::ZERO, is_cut: false })
+        Ok(MatchReport { matches, took: Duration::ZERO, is_cut: false })
     }
 }
 
@@ -65,7 +70,8 @@ fn twin() -> Twin {
 
 fn find(twin: &Twin, query: &str) -> Vec<u64> {
     let query = Query::parse(query).unwrap();
-    let found = block_on(search((twin, &Here(twin)), &Scope::All, &query, &NoMarks, None, 50)).unwrap();
+    let found =
+        block_on(search((twin, &LocalBackend(twin)), &Scope::All, &query, &NoFlags, None, 50)).unwrap();
     found.mails.iter().map(|summary| summary.id.0).collect()
 }
 
@@ -132,7 +138,8 @@ fn a_cursor_goes_on_where_it_stopped_though_mail_came_and_went() {
     let mut seen = Vec::new();
     for page in 0.. {
         let found =
-            block_on(search((&twin, &Here(&twin)), &Scope::All, &query, &NoMarks, cursor, 20)).unwrap();
+            block_on(search((&twin, &LocalBackend(&twin)), &Scope::All, &query, &NoFlags, cursor, 20))
+                .unwrap();
         seen.extend(found.mails.iter().map(|summary| summary.id.0));
         cursor = found.next.map(|next| next.to_string().parse().unwrap());
         if cursor.is_none() {
@@ -161,11 +168,12 @@ fn a_search_stops_at_its_bounds() {
         twin.deliver_at(BASE_MS, "", &["bob".to_owned()], b"Subject: x\r\n\r\n").unwrap();
     }
     let query = Query::parse("nowhere").unwrap();
-    let found = block_on(search((&twin, &Here(&twin)), &Scope::All, &query, &NoMarks, None, 50)).unwrap();
+    let found =
+        block_on(search((&twin, &LocalBackend(&twin)), &Scope::All, &query, &NoFlags, None, 50)).unwrap();
     assert!(found.bounded && found.next.is_some());
     assert_eq!(found.looked_at, OPENED_MAX);
-    let rest =
-        block_on(search((&twin, &Here(&twin)), &Scope::All, &query, &NoMarks, found.next, 50)).unwrap();
+    let rest = block_on(search((&twin, &LocalBackend(&twin)), &Scope::All, &query, &NoFlags, found.next, 50))
+        .unwrap();
     assert_eq!((rest.looked_at, rest.next), (10, None));
 }
 
@@ -185,7 +193,7 @@ proptest! {
                 expires_ms: 0,
                 size_bytes: 0,
             };
-            let _ = query.judge(&summary, &NoMarks);
+            let _ = query.judge(&summary, &NoFlags);
         }
     }
 }

@@ -24,12 +24,14 @@ use tokio::net::TcpStream;
 use wire::{proxy, smtp::reply::Reply};
 
 use super::{
-    Kind,
-    session::{SESSION_OVER, SLOW_MAIL, STOPPING, Session, Stop, TIMEOUT, TOO_MANY_CONNECTIONS, Turn},
+    ListenerKind,
+    session::{
+        SESSION_OVER, SLOW_MAIL, STOPPING, Session, TIMEOUT, TOO_MANY_CONNECTIONS, TurnEnd, TurnOutcome,
+    },
     stream::Stream,
 };
 use crate::{
-    abuse::{self, Judgement, Open},
+    abuse::{self, ConnectionSlot, Judgement},
     counters::Counter,
     mailbox::mailboxes::MailId,
     store::core::Core,
@@ -74,15 +76,15 @@ impl Drop for MemoryCharge {
 }
 
 /// A connection in the books; it leaves them however its task ends.
-struct Booked {
+struct ConnectionGuard {
     core: Rc<Core>,
     watch: Arc<Watch>,
     number: usize,
     _memory: MemoryCharge,
-    _open: Option<Open>,
+    _open: Option<ConnectionSlot>,
 }
 
-impl Booked {
+impl ConnectionGuard {
     fn new(core: &Rc<Core>, watch: &Arc<Watch>) -> Self {
         core.shared.balance.opened(core.number);
         core.counters.set(Counter::Connections, core.shared.balance.held(core.number) as u64);
@@ -99,7 +101,7 @@ impl Booked {
     }
 }
 
-impl Drop for Booked {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.core.watches.borrow_mut().remove(self.number);
         self.watch.work();
@@ -128,9 +130,9 @@ struct Connection {
 }
 
 /// How a wait for bytes ended.
-enum Woken {
+enum WaitOutcome {
     /// A turn was taken.
-    Turned(Turn, Stop),
+    Turned(TurnOutcome, TurnEnd),
     /// The same, with nothing to be said; there may be more to be read.
     Over,
     /// The peer has gone.
@@ -140,9 +142,9 @@ enum Woken {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr, kind: Kind) {
+pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr, kind: ListenerKind) {
     let watch = Watch::new();
-    let mut booked = Booked::new(&core, &watch);
+    let mut booked = ConnectionGuard::new(&core, &watch);
     let mut connection = Connection {
         core: Rc::clone(&core),
         stream: Stream::Plain(stream),
@@ -155,7 +157,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
         coming: None,
     };
     let mut peer = address.ip().to_canonical();
-    if core.config().proxy_protocol && kind != Kind::Smtps {
+    if core.config().proxy_protocol && kind != ListenerKind::Smtps {
         match connection.proxy_header().await {
             Some(said) => peer = said.map_or(peer, |said| said.ip().to_canonical()),
             None => return core.count(Counter::BadProxyHeaders),
@@ -164,16 +166,16 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     let (refusal, slow) = admit(&core, peer, &mut booked);
     if let Some(reply) = refusal {
         // Under TLS it would cost a handshake to say so.
-        if kind != Kind::Smtps {
+        if kind != ListenerKind::Smtps {
             connection.close_with(reply).await;
         }
         return;
     }
-    if kind == Kind::Smtps && !connection.begin_tls().await {
+    if kind == ListenerKind::Smtps && !connection.begin_tls().await {
         return;
     }
     let mut session = Session::new(&core, peer, kind);
-    let mut turn = Turn { slow, ..Turn::default() };
+    let mut turn = TurnOutcome { slow, ..TurnOutcome::default() };
     session.greet(core.config(), &mut turn.out);
     let member = core.fair.join(peer);
     connection.converse(&mut session, &member, turn).await;
@@ -183,7 +185,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
 }
 
 /// Whether a peer may come in, and whether it is to be answered late.
-fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut Booked) -> (Option<Reply>, bool) {
+fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut ConnectionGuard) -> (Option<Reply>, bool) {
     let is_full = core.shared.balance.held(core.number) > core.config().limits.connections_max;
     if is_full || !core.connection_memory.has_room(0) {
         core.count(Counter::ConnectionsRefused);
@@ -210,11 +212,11 @@ fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut Booked) -> (Optio
 
 impl Connection {
     /// The whole session, beginning with what is to be said first.
-    async fn converse(&mut self, session: &mut Session, member: &Member, first: Turn) {
+    async fn converse(&mut self, session: &mut Session, member: &Member, first: TurnOutcome) {
         let core = Rc::clone(&self.core);
-        let (mut turn, mut stop) = (first, Stop::Read);
+        let (mut turn, mut stop) = (first, TurnEnd::Read);
         loop {
-            if stop == Stop::Room {
+            if stop == TurnEnd::Room {
                 stop = self.find_room(session, &mut turn).await;
             }
             // Its replies say which mails were not kept.
@@ -223,9 +225,9 @@ impl Connection {
                 core.count(Counter::Tarpitted);
                 tokio::time::sleep(core.config().rates.tarpit).await;
             }
-            if stop == Stop::Read && core.draining.get() && session.dialog.is_idle() {
+            if stop == TurnEnd::Read && core.draining.get() && session.dialog.is_idle() {
                 STOPPING.write(&mut turn.out);
-                stop = Stop::Close;
+                stop = TurnEnd::Close;
             }
             if !self.send(&turn.out).await {
                 return;
@@ -233,9 +235,9 @@ impl Connection {
             turn.end(&core);
             match stop {
                 // It has read, or will read, all that it wants: closing at once saves it and us a wait.
-                Stop::Quit if self.pending.is_empty() => return,
-                Stop::Quit | Stop::Close => return self.linger().await,
-                Stop::StartTls => {
+                TurnEnd::Quit if self.pending.is_empty() => return,
+                TurnEnd::Quit | TurnEnd::Close => return self.linger().await,
+                TurnEnd::StartTls => {
                     // What came behind STARTTLS in the clear is nobody's (RFC 3207, 6).
                     self.pending.clear();
                     self.unexamined = false;
@@ -244,13 +246,13 @@ impl Connection {
                     }
                     session.dialog.tls_begun();
                 }
-                Stop::Read | Stop::Room => {}
+                TurnEnd::Read | TurnEnd::Room => {}
             }
             (turn, stop) = match self.next_turn(session, member).await {
-                Woken::Turned(turn, stop) => (turn, stop),
-                Woken::Over => unreachable!("a turn with nothing to be said is followed by another"),
-                Woken::Gone => return,
-                Woken::Expired => {
+                WaitOutcome::Turned(turn, stop) => (turn, stop),
+                WaitOutcome::Over => unreachable!("a turn with nothing to be said is followed by another"),
+                WaitOutcome::Gone => return,
+                WaitOutcome::Expired => {
                     self.watch.renew();
                     let (reply, counter) = match () {
                         () if core.draining.get() => (STOPPING, None),
@@ -266,12 +268,12 @@ impl Connection {
     }
 
     /// Waits for bytes and looks at them.
-    async fn next_turn(&mut self, session: &mut Session, member: &Member) -> Woken {
+    async fn next_turn(&mut self, session: &mut Session, member: &Member) -> WaitOutcome {
         let idle = self.pending.is_empty() && session.dialog.is_idle();
         let phase = if idle { Phase::Idle } else { Phase::Head };
         self.wait(phase, session);
         if self.is_mail_slow() {
-            return Woken::Expired;
+            return WaitOutcome::Expired;
         }
         loop {
             let woken = match self.brings_much {
@@ -279,10 +281,10 @@ impl Connection {
                 false => None,
             };
             match woken {
-                Some(Woken::Over) => {}
+                Some(WaitOutcome::Over) => {}
                 Some(woken) => return woken,
                 None => match poll_fn(|cx| self.poll_next(cx, session)).await {
-                    Woken::Over => {}
+                    WaitOutcome::Over => {}
                     woken => return woken,
                 },
             }
@@ -290,7 +292,7 @@ impl Connection {
     }
 
     /// Looks at what is there, when it is this connection's turn among those of its address; nothing if nothing is.
-    async fn take_turn(&mut self, session: &mut Session, member: &Member) -> Option<Woken> {
+    async fn take_turn(&mut self, session: &mut Session, member: &Member) -> Option<WaitOutcome> {
         let turn = member.turn().await;
         if turn.has_waited() {
             self.core.count(Counter::TurnsWaited);
@@ -303,16 +305,16 @@ impl Connection {
         .await
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Woken> {
+    fn poll_next(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<WaitOutcome> {
         let core = Rc::clone(&self.core);
         self.watch.task(cx.waker());
         if self.watch.expired() {
-            return Poll::Ready(Woken::Expired);
+            return Poll::Ready(WaitOutcome::Expired);
         }
         let mut scratch = core.scratch.borrow_mut();
         let polled = self.poll_turn(cx, session, &core, &mut scratch);
         // More of a mail that is coming has the time that it was given.
-        if !matches!(polled, Poll::Pending | Poll::Ready(Woken::Over)) {
+        if !matches!(polled, Poll::Pending | Poll::Ready(WaitOutcome::Over)) {
             self.watch.work();
         }
         polled
@@ -324,7 +326,7 @@ impl Connection {
         session: &mut Session,
         core: &Core,
         scratch: &mut [u8],
-    ) -> Poll<Woken> {
+    ) -> Poll<WaitOutcome> {
         let mut brought = 0;
         loop {
             let before = self.pending.len();
@@ -333,7 +335,7 @@ impl Connection {
             if !std::mem::take(&mut self.unexamined) {
                 match self.stream.poll_read(cx, &mut scratch[before..before + READ_BYTES]) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Woken::Gone),
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(WaitOutcome::Gone),
                     Poll::Ready(Ok(bytes)) => {
                         filled += bytes;
                         brought += bytes;
@@ -341,7 +343,7 @@ impl Connection {
                     }
                 }
             }
-            let mut turn = Turn::begin(core);
+            let mut turn = TurnOutcome::begin(core);
             session.is_late = self.is_late();
             let (used, stop) = session.turn(core, &scratch[..filled], core.now_ms(), &mut turn);
             let rest = &scratch[used..filled];
@@ -352,20 +354,20 @@ impl Connection {
                 self.pending.clear();
                 self.pending.extend_from_slice(rest);
             }
-            self.unexamined = stop == Stop::Room && !rest.is_empty();
-            if stop != Stop::Read || !turn.out.is_empty() {
-                return Poll::Ready(Woken::Turned(turn, stop));
+            self.unexamined = stop == TurnEnd::Room && !rest.is_empty();
+            if stop != TurnEnd::Read || !turn.out.is_empty() {
+                return Poll::Ready(WaitOutcome::Turned(turn, stop));
             }
             turn.end(core);
             // More of a mail: silence begins anew. A command that comes a byte at a time has the time that it had.
             if session.dialog.is_receiving() {
                 self.wait(Phase::Body, session);
                 if self.is_mail_slow() {
-                    return Poll::Ready(Woken::Expired);
+                    return Poll::Ready(WaitOutcome::Expired);
                 }
             }
             if self.brings_much {
-                return Poll::Ready(Woken::Over);
+                return Poll::Ready(WaitOutcome::Over);
             }
         }
     }
@@ -400,7 +402,7 @@ impl Connection {
     }
 
     /// Tries again to keep a mail, until there is room or the time is up.
-    async fn find_room(&mut self, session: &mut Session, turn: &mut Turn) -> Stop {
+    async fn find_room(&mut self, session: &mut Session, turn: &mut TurnOutcome) -> TurnEnd {
         let core = Rc::clone(&self.core);
         let mut room_time = core.config().limits.room_time_max;
         if !session.is_whole() {
@@ -413,9 +415,9 @@ impl Connection {
             core.make_room();
             tokio::time::sleep(ROOM_EVERY).await;
             match session.go_on(&core, core.now_ms(), turn) {
-                None => return Stop::Read,
-                Some(Stop::Room) if clock::monotonic_ms() < until_ms => {}
-                Some(Stop::Room) => return session.give_up_mail(&core, turn),
+                None => return TurnEnd::Read,
+                Some(TurnEnd::Room) if clock::monotonic_ms() < until_ms => {}
+                Some(TurnEnd::Room) => return session.give_up_mail(&core, turn),
                 Some(stop) => return stop,
             }
         }

@@ -2,10 +2,10 @@
 
 use std::{collections::HashSet, io::Write, net::IpAddr, sync::Arc};
 
-use engine::log::{Appended, Location, Refused, Ticket};
+use engine::log::{AppendRefusal, AppendedRecord, Location, Ticket};
 use smallvec::SmallVec;
 
-use super::tail::{FRONT_BYTES, NotTaken, Tail};
+use super::tail::{FRONT_BYTES, PartFault, Tail};
 use crate::{
     counters::Counter,
     mailbox::mailboxes::{Inbox, MailId, Summary},
@@ -51,7 +51,7 @@ const META_SPARE_MAX: usize = 64 << 10;
 const NO_NAME: MailId = MailId(0);
 
 /// A mail whose record is appended but not yet as safe as 250 says.
-pub(crate) struct Kept {
+pub(crate) struct AppendedMail {
     pub(crate) ticket: Ticket,
     pub(crate) arrivals: SmallVec<[Arrival; 1]>,
     /// Its record, should it have to be taken back: where it is, and the bytes of its payload.
@@ -62,7 +62,7 @@ pub(crate) struct Kept {
 
 /// Why a mail is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotKept {
+pub(crate) enum AppendFault {
     TooLarge,
     /// Later there may be room.
     Room,
@@ -72,20 +72,20 @@ pub(crate) enum NotKept {
     Full(Counter),
 }
 
-impl From<Refused> for NotKept {
-    fn from(refused: Refused) -> Self {
+impl From<AppendRefusal> for AppendFault {
+    fn from(refused: AppendRefusal) -> Self {
         match refused {
-            Refused::TooLarge => Self::TooLarge,
-            Refused::Busy | Refused::Full => Self::Room,
+            AppendRefusal::TooLarge => Self::TooLarge,
+            AppendRefusal::Busy | AppendRefusal::Full => Self::Room,
         }
     }
 }
 
-impl From<NotTaken> for NotKept {
-    fn from(not_taken: NotTaken) -> Self {
+impl From<PartFault> for AppendFault {
+    fn from(not_taken: PartFault) -> Self {
         match not_taken {
-            NotTaken::Room => Self::Room,
-            NotTaken::Full(counter) => Self::Full(counter),
+            PartFault::Room => Self::Room,
+            PartFault::Full(counter) => Self::Full(counter),
         }
     }
 }
@@ -130,7 +130,7 @@ impl Envelope {
     }
 
     /// Puts into the log what has come of a large mail, if it comes to a part.
-    pub(crate) fn write_part(&mut self, core: &Core, peer: IpAddr) -> Result<(), NotTaken> {
+    pub(crate) fn write_part(&mut self, core: &Core, peer: IpAddr) -> Result<(), PartFault> {
         self.tail.write(core, (peer, self.letter()), false)
     }
 
@@ -176,13 +176,18 @@ impl Envelope {
     /// Appends the mail to the log: one record, whichever cores own its inboxes, and before it what is left of a large
     /// one. Once it is kept, the envelope's texts
     /// have gone with it; if it is refused, they are still here for another try.
-    pub(crate) fn keep(&mut self, core: &Core, peer: IpAddr, now_ms: u64) -> Result<Kept, NotKept> {
+    pub(crate) fn keep(
+        &mut self,
+        core: &Core,
+        peer: IpAddr,
+        now_ms: u64,
+    ) -> Result<AppendedMail, AppendFault> {
         let is_behind = self.is_for_core_behind(core);
         if std::mem::replace(&mut self.waits_for_core, is_behind) != is_behind && is_behind {
             core.count(Counter::CoreBehind);
         }
         if is_behind {
-            return Err(NotKept::Behind);
+            return Err(AppendFault::Behind);
         }
         self.tail.write(core, (peer, self.letter()), true)?;
         let raw_bytes = self.bytes();
@@ -205,7 +210,7 @@ impl Envelope {
         let record = Record { appended, record_bytes, raw_bytes, parts: &parts, fields, now_ms };
         let arrivals = arrivals(core, from, recipients, &record);
         let record = (appended.location, record_bytes);
-        Ok(Kept { ticket: appended.ticket, arrivals, record, parts, raw_bytes })
+        Ok(AppendedMail { ticket: appended.ticket, arrivals, record, parts, raw_bytes })
     }
 }
 
@@ -230,7 +235,7 @@ fn first_of_their_inbox(recipients: &[Recipient]) -> SmallVec<[bool; COMPARED_MA
 
 /// A mail that is in the log.
 struct Record<'a> {
-    appended: Appended,
+    appended: AppendedRecord,
     record_bytes: usize,
     raw_bytes: u64,
     parts: &'a Option<Arc<[Part]>>,
@@ -283,7 +288,7 @@ fn arrivals(
 }
 
 /// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
-fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(Appended, usize), Refused> {
+fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord, usize), AppendRefusal> {
     let parts = if core.config().share_bodies { shared_bodies::split(raw) } else { None };
     let Some((head, body)) = parts else {
         let appended = core.append(MAIL, 0, &[meta, raw])?;
@@ -317,7 +322,7 @@ fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(Appended, usiz
 }
 
 /// Ends the record of a mail that will not get its 250, so that it is not shown after a restart.
-pub(crate) fn take_back(core: &Core, kept: &Kept) {
+pub(crate) fn take_back(core: &Core, kept: &AppendedMail) {
     let (location, payload_bytes) = kept.record;
     // If even this is refused, the mail may be shown after a restart though its sender was told to try again.
     let _ = core.writer.borrow_mut().delete(location);

@@ -12,7 +12,7 @@ pub(crate) mod transaction;
 
 /// What a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ListenerKind {
     /// SMTP.
     Smtp,
     /// SMTP under TLS from the first byte.

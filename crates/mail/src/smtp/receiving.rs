@@ -8,7 +8,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use engine::share::{Common, Share};
+use engine::share::{CommonPart, Share};
 
 use crate::{counters::Counter, store::core::Core};
 
@@ -23,13 +23,13 @@ const BEGIN_SHARE: usize = 8;
 
 /// What a core has received of mails that are not whole.
 #[derive(Debug)]
-pub(crate) struct Receiving {
+pub(crate) struct ReceiveBudget {
     share: Share,
     bytes: usize,
 }
 
-impl Receiving {
-    pub(crate) fn new(common: &Arc<Common>, total: usize, cores: usize) -> Self {
+impl ReceiveBudget {
+    pub(crate) fn new(common: &Arc<CommonPart>, total: usize, cores: usize) -> Self {
         Self { share: Share::new(Arc::clone(common), total, cores), bytes: 0 }
     }
 
@@ -42,7 +42,7 @@ impl Core {
     /// Whether another mail may begin.
     pub(crate) fn may_receive(&self) -> Result<(), Counter> {
         let most = self.config().limits.receiving_bytes_max;
-        let Receiving { share, bytes } = &mut *self.receiving.borrow_mut();
+        let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();
         // Where all servers' clients have little, a core's own part is enough to begin.
         let begin_bytes = BEGIN_BYTES.min(most / BEGIN_SHARE).min(share.own());
         let is_room = share.allows(*bytes + begin_bytes);
@@ -53,7 +53,7 @@ impl Core {
     /// same: who ends the mail for it books it back.
     pub(crate) fn book_receiving(&self, peer: IpAddr, before: usize, after: usize) -> Result<(), Counter> {
         let is_room = {
-            let Receiving { share, bytes } = &mut *self.receiving.borrow_mut();
+            let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();
             *bytes = *bytes - before + after;
             share.allows(*bytes)
         };

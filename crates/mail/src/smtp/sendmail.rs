@@ -153,7 +153,7 @@ impl Call {
         submit(server, &mail.from, &mail.recipients, &mail.raw)
     }
 
-    pub(crate) fn prepare(self, input: impl Read) -> Result<Prepared, SendmailFault> {
+    pub(crate) fn prepare(self, input: impl Read) -> Result<OutgoingMail, SendmailFault> {
         let mut raw = Vec::new();
         input.take(MAIL_BYTES_MAX + 1).read_to_end(&mut raw).map_err(SendmailFault::Input)?;
         if raw.len() as u64 > MAIL_BYTES_MAX {
@@ -214,12 +214,12 @@ impl Call {
             raw.extend_from_slice(line);
             raw.extend_from_slice(b"\r\n");
         }
-        Ok(Prepared { from, recipients, raw })
+        Ok(OutgoingMail { from, recipients, raw })
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct OutgoingMail {
     from: String,
     pub(crate) recipients: Vec<String>,
     pub(crate) raw: Vec<u8>,

@@ -4,14 +4,14 @@ use std::{io::Write, net::IpAddr};
 
 use wire::smtp::{
     command::{Hello, HelloKind, MailFrom},
-    dialog::{Ask, Dialog, Terms},
+    dialog::{Dialog, DialogStep, Terms},
     reply::{self, Reply},
 };
 
 use super::{
-    Kind,
-    envelope::{Envelope, Kept, NotKept, Trace, take_back},
-    tail::NotTaken,
+    ListenerKind,
+    envelope::{AppendFault, AppendedMail, Envelope, Trace, take_back},
+    tail::PartFault,
 };
 use crate::{
     abuse::Judgement,
@@ -49,7 +49,7 @@ pub(crate) const TOO_MANY_CONNECTIONS: Reply = Reply::new(421, (4, 3, 2), "Too m
 
 /// Why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum TurnEnd {
     /// All was looked at: read more.
     Read,
     /// The replies are the last.
@@ -63,8 +63,8 @@ pub(crate) enum Stop {
 }
 
 /// A reply that says that a mail is kept, which waits until it is.
-pub(crate) struct Waiting {
-    kept: Kept,
+pub(crate) struct PendingReply {
+    kept: AppendedMail,
     /// Where it stands among the replies of the turn, and how many lines it has.
     at: usize,
     len: usize,
@@ -74,10 +74,10 @@ pub(crate) struct Waiting {
 
 /// What a turn has brought about.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct TurnOutcome {
     /// Replies, in order.
     pub(crate) out: Vec<u8>,
-    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) waiting: Vec<PendingReply>,
     /// The peer comes near a rate: its replies are to be late.
     pub(crate) slow: bool,
 }
@@ -99,11 +99,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(core: &Core, peer: IpAddr, kind: Kind) -> Self {
+    pub(crate) fn new(core: &Core, peer: IpAddr, kind: ListenerKind) -> Self {
         let terms = Terms {
-            lmtp: kind == Kind::Lmtp,
+            lmtp: kind == ListenerKind::Lmtp,
             offers_tls: core.shared.tls.is_some(),
-            tls: kind == Kind::Smtps,
+            tls: kind == ListenerKind::Smtps,
             mail_bytes_max: core.config().limits.mail_bytes_max,
         };
         Self {
@@ -130,14 +130,20 @@ impl Session {
     }
 
     /// Looks at `bytes`; how many are used up, and why it ended.
-    pub(crate) fn turn(&mut self, core: &Core, bytes: &[u8], now_ms: u64, turn: &mut Turn) -> (usize, Stop) {
+    pub(crate) fn turn(
+        &mut self,
+        core: &Core,
+        bytes: &[u8],
+        now_ms: u64,
+        turn: &mut TurnOutcome,
+    ) -> (usize, TurnEnd) {
         let mut at = 0;
         loop {
             // Not within a mail, which has bounds of its own.
             if at < bytes.len() && self.is_over(core) && !self.dialog.is_receiving() {
                 core.count(Counter::LongSessions);
                 SESSION_OVER.write(&mut turn.out);
-                return (at, Stop::Close);
+                return (at, TurnEnd::Close);
             }
             let most = core.config().limits.mail_bytes_max;
             let mut over = false;
@@ -153,7 +159,7 @@ impl Session {
             };
             at += used;
             self.bytes += used;
-            self.commands += usize::from(ask != Ask::NeedMore);
+            self.commands += usize::from(ask != DialogStep::NeedMore);
             if used > 0
                 && self.dialog.is_receiving()
                 && let Err(counter) = self.account(core)
@@ -161,25 +167,25 @@ impl Session {
                 // What comes is a mail's for as long as the peer likes: only closing ends it.
                 core.count(counter);
                 self.refuse(core, receiving_full(counter), turn);
-                return (at, Stop::Close);
+                return (at, TurnEnd::Close);
             }
             if over {
                 // To read on to its end would be at our cost.
                 core.count(Counter::TooLarge);
                 self.refuse(core, reply::TOO_LARGE, turn);
-                return (at, Stop::Close);
+                return (at, TurnEnd::Close);
             }
             let stop = match ask {
-                Ask::NeedMore => return (at, self.write_part(core, turn).unwrap_or(Stop::Read)),
-                Ask::GoOn => None,
-                Ask::Reply(reply) => {
+                DialogStep::NeedMore => return (at, self.write_part(core, turn).unwrap_or(TurnEnd::Read)),
+                DialogStep::GoOn => None,
+                DialogStep::Reply(reply) => {
                     if reply.is_refusal() {
                         core.count(Counter::Faults);
                     }
                     reply.write(&mut turn.out);
                     None
                 }
-                Ask::Close(reply) => {
+                DialogStep::Close(reply) => {
                     match reply {
                         reply::NOT_HTTP => core.count(Counter::HttpRequests),
                         reply::TOO_MANY_FAULTS => core.count(Counter::TooManyFaults),
@@ -187,29 +193,29 @@ impl Session {
                         _ => {}
                     }
                     reply.write(&mut turn.out);
-                    Some(if reply == reply::BYE { Stop::Quit } else { Stop::Close })
+                    Some(if reply == reply::BYE { TurnEnd::Quit } else { TurnEnd::Close })
                 }
-                Ask::Hello(hello) => {
+                DialogStep::Hello(hello) => {
                     self.forget(core);
                     self.hello(core.config(), &hello, &mut turn.out);
                     None
                 }
-                Ask::Mail(from) => self.mail(core, &from, now_ms, turn),
-                Ask::Rcpt(to) => self.recipient(core, to, now_ms, turn),
-                Ask::MailBegins { send_first } => self.begin(core, send_first, now_ms, turn),
-                Ask::ChunkEnds => {
+                DialogStep::Mail(from) => self.mail(core, &from, now_ms, turn),
+                DialogStep::Rcpt(to) => self.recipient(core, to, now_ms, turn),
+                DialogStep::MailBegins { send_first } => self.begin(core, send_first, now_ms, turn),
+                DialogStep::ChunkEnds => {
                     reply::CHUNK_OK.write(&mut turn.out);
                     None
                 }
-                Ask::MailEnds => self.end_mail(core, now_ms, turn),
-                Ask::Forget(reply) => {
+                DialogStep::MailEnds => self.end_mail(core, now_ms, turn),
+                DialogStep::Forget(reply) => {
                     self.forget(core);
                     reply.write(&mut turn.out);
                     None
                 }
-                Ask::StartTls => {
+                DialogStep::StartTls => {
                     reply::START_TLS.write(&mut turn.out);
-                    Some(Stop::StartTls)
+                    Some(TurnEnd::StartTls)
                 }
             };
             if let Some(stop) = stop {
@@ -244,7 +250,13 @@ impl Session {
         put("250 AUTH PLAIN LOGIN\r\n");
     }
 
-    fn mail(&mut self, core: &Core, from: &MailFrom<'_>, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+    fn mail(
+        &mut self,
+        core: &Core,
+        from: &MailFrom<'_>,
+        now_ms: u64,
+        turn: &mut TurnOutcome,
+    ) -> Option<TurnEnd> {
         let draft = self.draft(core, 0, from.address);
         if from.size_bytes > core.config().limits.mail_bytes_max {
             core.count(Counter::TooLarge);
@@ -268,7 +280,7 @@ impl Session {
         None
     }
 
-    fn recipient(&mut self, core: &Core, to: &str, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+    fn recipient(&mut self, core: &Core, to: &str, now_ms: u64, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         let Some(envelope) = &mut self.envelope else { unreachable!("a recipient comes after the sender") };
         let config = core.config();
         if envelope.recipients.len() >= config.limits.recipients_max {
@@ -301,7 +313,7 @@ impl Session {
             // Its recipients are held for as long as the peer likes, as a mail's bytes are.
             core.count(counter);
             self.refuse(core, receiving_full(counter), turn);
-            return Some(Stop::Close);
+            return Some(TurnEnd::Close);
         }
         reply::RECIPIENT_OK.write(&mut turn.out);
         None
@@ -312,13 +324,13 @@ impl Session {
         core: &Core,
         send_first: Option<Reply>,
         now_ms: u64,
-        turn: &mut Turn,
-    ) -> Option<Stop> {
+        turn: &mut TurnOutcome,
+    ) -> Option<TurnEnd> {
         if let Err(counter) = core.may_receive() {
             core.count(counter);
             self.refuse(core, RECEIVING_FULL, turn);
             // Chunks come without waiting for an answer.
-            return send_first.is_none().then_some(Stop::Close);
+            return send_first.is_none().then_some(TurnEnd::Close);
         }
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail comes after its recipients") };
         let trace = Trace { hello: &self.hello, peer: self.peer, protocol: self.dialog.protocol() };
@@ -330,7 +342,7 @@ impl Session {
     }
 
     /// What waited for room goes on: a whole mail, or a part of one that comes.
-    pub(crate) fn go_on(&mut self, core: &Core, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+    pub(crate) fn go_on(&mut self, core: &Core, now_ms: u64, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         match self.is_whole() {
             true => self.end_mail(core, now_ms, turn),
             false => self.write_part(core, turn),
@@ -343,21 +355,21 @@ impl Session {
     }
 
     /// Puts into the log what has come of a large mail, if it comes to a part.
-    fn write_part(&mut self, core: &Core, turn: &mut Turn) -> Option<Stop> {
+    fn write_part(&mut self, core: &Core, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         match self.envelope.as_mut()?.write_part(core, self.peer) {
             Ok(()) => None,
-            Err(NotTaken::Room) => Some(Stop::Room),
-            Err(NotTaken::Full(counter)) => {
+            Err(PartFault::Room) => Some(TurnEnd::Room),
+            Err(PartFault::Full(counter)) => {
                 // What comes is a mail's for as long as the peer likes: only closing ends it.
                 core.count(counter);
                 self.refuse(core, receiving_full(counter), turn);
-                Some(Stop::Close)
+                Some(TurnEnd::Close)
             }
         }
     }
 
     /// The mail is whole: keeps it, and puts down its reply, which waits until it is kept.
-    pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+    pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail that ends has begun") };
         let lines = if self.dialog.is_lmtp() { envelope.recipients.len() } else { 1 };
         let subject = list_head::fields(&envelope.raw).subject;
@@ -378,18 +390,18 @@ impl Session {
         let bytes = usize::try_from(envelope.bytes()).unwrap_or(usize::MAX);
         let kept = match envelope.keep(core, self.peer, now_ms) {
             Ok(kept) => kept,
-            Err(NotKept::TooLarge) => {
+            Err(AppendFault::TooLarge) => {
                 core.count(Counter::TooLarge);
                 (1..lines).for_each(|_| reply::TOO_LARGE.write(&mut turn.out));
                 return self.refuse(core, reply::TOO_LARGE, turn);
             }
-            Err(NotKept::Full(counter)) => {
+            Err(AppendFault::Full(counter)) => {
                 core.count(counter);
                 let reply = receiving_full(counter);
                 (1..lines).for_each(|_| reply.write(&mut turn.out));
                 return self.refuse(core, reply, turn);
             }
-            Err(NotKept::Room | NotKept::Behind) => return Some(Stop::Room),
+            Err(AppendFault::Room | AppendFault::Behind) => return Some(TurnEnd::Room),
         };
         if self.dialog.had_bare_line_ends() {
             core.count(Counter::BareLineEnds);
@@ -402,14 +414,14 @@ impl Session {
         (0..lines).for_each(|_| KEPT.write_about(&mut turn.out, &name));
         let mut draft = std::mem::take(&mut envelope.draft);
         draft.whole(bytes, &name);
-        turn.waiting.push(Waiting { kept, at, len: turn.out.len() - at, lines, draft });
+        turn.waiting.push(PendingReply { kept, at, len: turn.out.len() - at, lines, draft });
         self.forget(core);
         self.dialog.mail_done();
         None
     }
 
     /// There was no room in time. What is still to come of a mail that is not whole is no command: the session ends.
-    pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut Turn) -> Stop {
+    pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut TurnOutcome) -> TurnEnd {
         let waits_for_core = self.envelope.as_ref().is_some_and(|envelope| envelope.waits_for_core);
         let reply = if waits_for_core {
             // Counted when it began to wait.
@@ -420,13 +432,13 @@ impl Session {
         };
         if !self.is_whole() {
             self.refuse(core, reply, turn);
-            return Stop::Close;
+            return TurnEnd::Close;
         }
         let recipients = self.envelope.as_ref().map_or(1, |envelope| envelope.recipients.len());
         let lines = if self.dialog.is_lmtp() { recipients } else { 1 };
         (1..lines).for_each(|_| reply.write(&mut turn.out));
         self.refuse(core, reply, turn);
-        Stop::Read
+        TurnEnd::Read
     }
 
     /// The name of the mail that is coming, from DATA or the first BDAT to its end.
@@ -464,7 +476,7 @@ impl Session {
     }
 
     /// Refuses a mail, which ends it.
-    fn refuse(&mut self, core: &Core, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+    fn refuse(&mut self, core: &Core, reply: Reply, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         core.count(Counter::Refused);
         if let Some(envelope) = &mut self.envelope {
             std::mem::take(&mut envelope.draft).refused(core, reply);
@@ -490,11 +502,17 @@ impl Session {
     }
 
     /// Refuses a recipient; the mail goes on with the others.
-    fn refuse_recipient(&mut self, core: &Core, to: &str, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+    fn refuse_recipient(
+        &mut self,
+        core: &Core,
+        to: &str,
+        reply: Reply,
+        turn: &mut TurnOutcome,
+    ) -> Option<TurnEnd> {
         self.note_refused(core, to, reply);
         if self.dialog.refused() {
             reply::TOO_MANY_FAULTS.write(&mut turn.out);
-            return Some(Stop::Close);
+            return Some(TurnEnd::Close);
         }
         reply.write(&mut turn.out);
         None
@@ -510,13 +528,13 @@ fn receiving_full(counter: Counter) -> Reply {
 }
 
 /// A mail that came otherwise waits like one of a session, without a reply.
-pub(crate) fn await_kept(kept: Kept, turn: &mut Turn) {
-    turn.waiting.push(Waiting { kept, at: 0, len: 0, lines: 0, draft: Draft::default() });
+pub(crate) fn await_kept(kept: AppendedMail, turn: &mut TurnOutcome) {
+    turn.waiting.push(PendingReply { kept, at: 0, len: 0, lines: 0, draft: Draft::default() });
 }
 
 /// More than our Received field ever has.
 const RECEIVED_BYTES_MAX: u64 = 1024;
-impl Turn {
+impl TurnOutcome {
     /// One that uses memory of those before it.
     pub(crate) fn begin(core: &Core) -> Self {
         let waiting = core.spare_waiting.borrow_mut().pop().unwrap_or_default();
@@ -537,7 +555,7 @@ impl Turn {
         if let Err(error) = kept {
             tracing::error!(%error, "cannot store a mail");
         }
-        for Waiting { kept: mail, at, len, lines, draft } in self.waiting.drain(..).rev() {
+        for PendingReply { kept: mail, at, len, lines, draft } in self.waiting.drain(..).rev() {
             if kept.is_err() {
                 draft.refused(core, STORE_FAILED);
                 take_back(core, &mail);

@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use engine::log::Refused;
+use engine::log::AppendRefusal;
 
 use super::connection::SCRATCH_BYTES;
 use crate::{
@@ -50,7 +50,7 @@ pub(crate) struct Tail {
 
 /// Why a part is not in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotTaken {
+pub(crate) enum PartFault {
     /// Later there may be room.
     Room,
     /// Mails that are not whole take all that they may.
@@ -85,20 +85,20 @@ impl Tail {
         core: &Core,
         (peer, letter): (IpAddr, MailId),
         is_end: bool,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), PartFault> {
         let enough = if is_end { 1 } else { PART_BYTES };
         if self.gathered.len() < enough {
             return Ok(());
         }
         let bytes = self.gathered.len() as u64;
-        core.arrive_in_parts(peer, bytes).map_err(NotTaken::Full)?;
+        core.arrive_in_parts(peer, bytes).map_err(PartFault::Full)?;
         let appended = match core.append_part(letter, &self.gathered) {
             Ok(appended) => appended,
-            Err(Refused::Busy | Refused::Full) => {
+            Err(AppendRefusal::Busy | AppendRefusal::Full) => {
                 core.parts_over(peer, bytes);
-                return Err(NotTaken::Room);
+                return Err(PartFault::Room);
             }
-            Err(Refused::TooLarge) => unreachable!("a part is far smaller than a segment"),
+            Err(AppendRefusal::TooLarge) => unreachable!("a part is far smaller than a segment"),
         };
         self.parts.push(Part { location: appended.location.bits(), bytes: self.gathered.len() as u32 });
         self.parts_bytes += bytes;
@@ -128,10 +128,14 @@ impl Tail {
 
 impl Core {
     /// Appends a part of a mail, unless mails of one record would be refused for it.
-    fn append_part(&self, letter: MailId, bytes: &[u8]) -> Result<engine::log::Appended, Refused> {
+    fn append_part(
+        &self,
+        letter: MailId,
+        bytes: &[u8],
+    ) -> Result<engine::log::AppendedRecord, AppendRefusal> {
         self.rounds.stir();
         let mut writer = self.writer.borrow_mut();
-        let new = engine::log::New { kind: PART, hash: 0, tag: letter.0, target: None };
+        let new = engine::log::NewRecord { kind: PART, hash: 0, tag: letter.0, target: None };
         let mut filling = writer.begin_if_spare(new, bytes.len())?;
         filling.write(bytes);
         let appended = writer.finish(filling);

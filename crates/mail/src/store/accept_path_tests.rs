@@ -11,21 +11,21 @@ use engine::{
         listener::Balance,
         mesh::{Mesh, Receiver},
     },
-    log::{Log, Refused},
+    log::{AppendRefusal, Log},
     meter::CounterSet,
 };
 
 use crate::{
-    abuse::{Peers, Rates},
+    abuse::{PeerLimits, Rates},
     config::{Config, Retention, STORE_BYTES_MIN},
     counters::Counter,
-    mailbox::mailboxes::{Event, Inbox, MailId, Remains},
+    mailbox::mailboxes::{Event, Inbox, MailId, RemainingName},
     smtp::{
-        Kind,
-        session::{Session, Stop, Turn},
+        ListenerKind,
+        session::{Session, TurnEnd, TurnOutcome},
     },
     store::{
-        core::{Core, MAIL, Message, Owned, Shared},
+        core::{Core, CoreParts, MAIL, Message, SharedState},
         recovery,
     },
 };
@@ -65,11 +65,11 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
     let others = endpoints.into_iter().map(|endpoint| endpoint.split().1).collect();
     let (writer, (index, letters, notes)) =
         recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedState {
         receiving: Arc::default(),
         connections: Arc::default(),
         parts_bytes: std::sync::atomic::AtomicU64::default(),
-        peers: Peers::new(&config.rates, 0, 1),
+        peers: PeerLimits::new(&config.rates, 0, 1),
         reader: recovered.log.reader(),
         balance: Balance::new(cores),
         listening: Arc::default(),
@@ -78,7 +78,7 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
         config,
     });
     let counters = CounterSet::<Counter>::new(1).core(0);
-    let owned = Owned { index, letters, notes, writer, sender, counters, last_name: 0, scribe: None };
+    let owned = CoreParts { index, letters, notes, writer, sender, counters, last_name: 0, scribe: None };
     (recovered.log, Rc::new(Core::new(0, cores, shared, owned)), others)
 }
 
@@ -90,16 +90,16 @@ fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
     let (_log, core, _told) = core_of(Config { rates, store_bytes: STORE_BYTES_MIN, ..Config::default() });
     let filler = vec![0; 15 << 20];
     for bytes in [15 << 20, 1 << 16, 64] {
-        while !matches!(core.append(MAIL, 0, &[&filler[..bytes]]), Err(Refused::Full)) {}
+        while !matches!(core.append(MAIL, 0, &[&filler[..bytes]]), Err(AppendRefusal::Full)) {}
     }
-    let mut session = Session::new(&core, std::net::Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
-    let mut turn = Turn::default();
+    let mut session = Session::new(&core, std::net::Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
+    let mut turn = TurnOutcome::default();
     let said = b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<ann@b.test>\r\nDATA\r\n";
     session.turn(&core, said, core.now_ms(), &mut turn);
     let (_, stop) = session.turn(&core, b"Subject: one\r\n\r\n.\r\n", core.now_ms(), &mut turn);
-    assert_eq!(stop, Stop::Room);
+    assert_eq!(stop, TurnEnd::Room);
     for _ in 0..5 {
-        assert_eq!(session.end_mail(&core, core.now_ms(), &mut turn), Some(Stop::Room));
+        assert_eq!(session.end_mail(&core, core.now_ms(), &mut turn), Some(TurnEnd::Room));
     }
     session.forget(&core);
     session.dialog.mail_done();
@@ -123,7 +123,7 @@ fn listeners_are_told_that_events_were_lost() {
     core.shared.listening.store(true, std::sync::atomic::Ordering::Release);
     let inbox = Inbox::of("ann", "inbox.test").expect("an address");
     let event =
-        |number| Event::Deleted { inbox: inbox.clone(), id: MailId(number), remains: Remains::Nothing };
+        |number| Event::Deleted { inbox: inbox.clone(), id: MailId(number), remains: RemainingName::Nothing };
     let numbers = |batch: &mut Vec<Message>| -> Vec<Option<u64>> {
         let number = |message| match message {
             Message::Told(Event::Deleted { id, .. }) => Some(id.0),
@@ -171,9 +171,9 @@ fn mails() -> Vec<[String; 4]> {
 
 async fn receive(core: &Core, session: &mut Session, parts: &[String]) {
     for part in parts {
-        let mut turn = Turn::begin(core);
+        let mut turn = TurnOutcome::begin(core);
         let (used, stop) = session.turn(core, part.as_bytes(), core.now_ms(), &mut turn);
-        assert_eq!((used, stop), (part.len(), Stop::Read), "{part}");
+        assert_eq!((used, stop), (part.len(), TurnEnd::Read), "{part}");
         assert!(turn.settle(core).await, "it is kept");
         assert!(turn.out.starts_with(b"250") || turn.out.starts_with(b"354"));
         turn.end(core);
@@ -187,7 +187,7 @@ fn a_steady_session_allocates_what_stays_of_a_mail_and_little_else() {
         let mut allocations = Allocations::new().expect("the counting allocator");
         let (_log, core, _told) = core();
         let mails = mails();
-        let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
+        let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
         receive(&core, &mut session, &["EHLO client.test\r\n".to_owned()]).await;
         for number in 0..WARM_UP {
             receive(&core, &mut session, &mails[number % INBOXES]).await;

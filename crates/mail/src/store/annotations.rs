@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   web: marks ─▶ Question::Note ─▶ the core that owns the name: a record that ends the one before
-//!   a start: records ─▶ Noted, for the web to begin with
+//!   a start: records ─▶ RecoveredNote, for the web to begin with
 //! ```
 //! The web's marks are what answers; here is only where each was written, so that the next one takes its place and it
 //! goes with its mail. *Bound:* a mail's mark is written `TIMES_MAX` times; later ones hold until the process ends.
@@ -62,7 +62,7 @@ impl Note {
 
 /// A note that a start has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Noted {
+pub struct RecoveredNote {
     /// The mail's name.
     pub id: MailId,
     /// Where it lies.
@@ -77,7 +77,7 @@ pub struct Noted {
 
 /// Where a note is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct At {
+pub(crate) struct NoteLocation {
     pub(crate) location: u64,
     pub(crate) payload_bytes: u32,
     times: u8,
@@ -86,12 +86,12 @@ pub(crate) struct At {
 /// The notes of one core's mails, by the mail's name.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    at: HashMap<u64, At>,
+    at: HashMap<u64, NoteLocation>,
 }
 
 impl Notes {
     /// Where the note of a mail is written now.
-    pub(crate) fn find(&self, id: MailId) -> Option<At> {
+    pub(crate) fn find(&self, id: MailId) -> Option<NoteLocation> {
         self.at.get(&id.0).copied()
     }
 
@@ -103,11 +103,11 @@ impl Notes {
     /// It is written here now.
     pub(crate) fn written(&mut self, id: MailId, location: u64, payload_bytes: u32) {
         let times = self.at.get(&id.0).map_or(0, |at| at.times).saturating_add(1);
-        self.at.insert(id.0, At { location, payload_bytes, times });
+        self.at.insert(id.0, NoteLocation { location, payload_bytes, times });
     }
 
     /// The mail goes; where its note was.
-    pub(crate) fn forget(&mut self, id: MailId) -> Option<At> {
+    pub(crate) fn forget(&mut self, id: MailId) -> Option<NoteLocation> {
         // As long as nobody says anything, mails that go look for nothing.
         if self.at.is_empty() {
             return None;

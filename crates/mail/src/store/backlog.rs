@@ -81,8 +81,8 @@ mod tests {
         counters::Counter,
         mailbox::mailboxes::Inbox,
         smtp::{
-            Kind,
-            session::{Session, Stop, Turn},
+            ListenerKind,
+            session::{Session, TurnEnd, TurnOutcome},
         },
         store::{
             accept_path_tests::{RING_MESSAGES, core_beside},
@@ -107,9 +107,9 @@ mod tests {
         ];
         let mut said = String::new();
         for line in lines {
-            let mut turn = Turn::begin(core);
+            let mut turn = TurnOutcome::begin(core);
             let (_, stop) = session.turn(core, line.as_bytes(), core.now_ms(), &mut turn);
-            if stop == Stop::Room {
+            if stop == TurnEnd::Room {
                 return None;
             }
             assert!(turn.settle(core).await, "it is kept");
@@ -126,8 +126,8 @@ mod tests {
             let (_log, core, mut others) =
                 core_beside(2, Config { store_bytes: 256 << 20, ..Config::default() });
             let (here, there) = (inbox_of(0), inbox_of(1));
-            let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
-            session.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut Turn::default());
+            let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
+            session.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             let mut kept = 0;
             while deliver(&core, &mut session, &there).await.is_some() {
                 kept += 1;
@@ -136,13 +136,13 @@ mod tests {
             assert_eq!(core.backlog.borrow().len(), BEHIND_MAX);
             assert_eq!(core.counters.value(Counter::CoreBehind), 1);
             for _ in 0..5 {
-                let tried = session.go_on(&core, core.now_ms(), &mut Turn::default());
-                assert_eq!(tried, Some(Stop::Room));
+                let tried = session.go_on(&core, core.now_ms(), &mut TurnOutcome::default());
+                assert_eq!(tried, Some(TurnEnd::Room));
             }
             assert_eq!(core.counters.value(Counter::CoreBehind), 1, "a mail that waits is counted once");
             // Others do not wait for it.
-            let mut other = Session::new(&core, Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
-            other.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut Turn::default());
+            let mut other = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
+            other.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             let said = deliver(&core, &mut other, &here).await.expect("it need not wait");
             assert!(said.starts_with("250"), "{said}");
             // The core goes on: it gets all, in order, and the mail that waits is kept.
@@ -151,7 +151,7 @@ mod tests {
                 others[0].try_recv_batch(&mut seen);
                 core.give_backlog();
             }
-            let mut turn = Turn::begin(&core);
+            let mut turn = TurnOutcome::begin(&core);
             assert_eq!(session.go_on(&core, core.now_ms(), &mut turn), None);
             assert!(turn.settle(&core).await && turn.out.starts_with(b"250"));
             // The ring may still be full of the messages before.
@@ -177,11 +177,11 @@ mod tests {
                 core.give(1, Message::Reclaim(segment.try_into().expect("a small number")));
             });
             assert!(core.is_far_behind(1) && !core.is_far_behind(0));
-            let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
-            session.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut Turn::default());
+            let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
+            session.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             assert_eq!(deliver(&core, &mut session, &inbox_of(1)).await, None);
-            let mut turn = Turn::default();
-            assert_eq!(session.give_up_mail(&core, &mut turn), Stop::Read);
+            let mut turn = TurnOutcome::default();
+            assert_eq!(session.give_up_mail(&core, &mut turn), TurnEnd::Read);
             let said = String::from_utf8_lossy(&turn.out).into_owned();
             assert!(said.starts_with("451 4.3.2 "), "{said}");
             assert_eq!(core.counters.value(Counter::StoreFull), 0, "the store has room");

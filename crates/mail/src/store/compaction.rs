@@ -12,13 +12,15 @@
 
 use std::{collections::HashMap, io, thread};
 
-use engine::log::{Kind, Location, New, NotKept, Progress, Reader, Ticket, Writer, record_bytes};
+use engine::log::{
+    DurabilityError, Kind, Location, NewRecord, Progress, Reader, Ticket, Writer, record_bytes,
+};
 
 use crate::{
     config::Durability,
     store::{
         core::MAIL,
-        record::{self, Decoded},
+        record::{self, DecodeOutcome},
         recovery::{Marker, Record, read_body},
     },
 };
@@ -32,7 +34,7 @@ const SEGMENTS_MIN: usize = 2;
 
 /// What lives in one segment: places in the lists of records and of markers.
 #[derive(Default)]
-struct Living {
+struct LiveRecords {
     bytes: usize,
     records: Vec<usize>,
     markers: Vec<usize>,
@@ -59,7 +61,7 @@ pub(crate) fn gather(
     chosen_markers.sort_unstable();
     let mut moved: Vec<(Location, usize)> = Vec::new();
     let mut copy = |kind: Kind, hash: u64, tag: u64, from: Location, from_bytes: usize, payload: &[u8]| {
-        let copy = writer.append(New { kind, hash, tag, target: Some(from) }, &[payload]).ok()?;
+        let copy = writer.append(NewRecord { kind, hash, tag, target: Some(from) }, &[payload]).ok()?;
         moved.push((from, from_bytes));
         Some(copy.location)
     };
@@ -107,7 +109,7 @@ pub(crate) fn gather(
 fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
     let read = reader.read(record.location, record.payload_bytes as usize).ok()?;
     let payload = read.payload();
-    let Decoded::Whole(stored) = record::decode(payload) else { return None };
+    let DecodeOutcome::Whole(stored) = record::decode(payload) else { return None };
     match stored.body {
         Some(body) => Some(record::join(payload, stored.meta_bytes, &read_body(reader, &body).ok()?)),
         None => Some(payload.to_vec()),
@@ -121,7 +123,7 @@ fn choose(
     markers: &[Marker],
     is_live: impl Fn(&Record) -> bool,
 ) -> (Vec<usize>, Vec<usize>) {
-    let mut living: HashMap<u32, Living> = HashMap::new();
+    let mut living: HashMap<u32, LiveRecords> = HashMap::new();
     let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
     let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
     let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
@@ -141,7 +143,7 @@ fn choose(
         of.bytes += record_bytes(payload_bytes);
         if is_mail { of.records.push(at) } else { of.markers.push(at) }
     }
-    let mut sparse: Vec<Living> =
+    let mut sparse: Vec<LiveRecords> =
         living.into_values().filter(|of| of.bytes <= segment_bytes / SPARSE).collect();
     sparse.sort_unstable_by_key(|of| of.bytes);
     let mut bytes = 0;
@@ -161,7 +163,7 @@ fn choose(
 fn is_kept(progress: &Progress, ticket: Ticket, durability: Durability) -> io::Result<bool> {
     // A thread of its own: whoever starts a server may be within a runtime, which must not be blocked on.
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| -> io::Result<Result<(), NotKept>> {
+        let waiting = scope.spawn(|| -> io::Result<Result<(), DurabilityError>> {
             let runtime = tokio::runtime::Builder::new_current_thread().build()?;
             Ok(runtime.block_on(async {
                 match durability {

@@ -14,13 +14,18 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, SteadyClock, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{
+        Rounds, SteadyClock, clock, fair::TurnScheduler, listener::Balance, mesh::Sender, watch::Watches,
+    },
     heap::HeapTrimmer,
     holding::ClientMemoryBudget,
     journal::Scribe,
-    log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
+    log::{
+        AppendRefusal, AppendedRecord, DurabilityError, Kind, Location, NewRecord, Progress, Reader, Ticket,
+        Writer,
+    },
     meter::CoreCounters,
-    share::Common,
+    share::CommonPart,
 };
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
@@ -29,17 +34,19 @@ use crate::{
     abuse::Abuse,
     config::{Config, Durability},
     counters::Counter,
-    mailbox::mailboxes::{Event, Inbox, MailId, Remains, Scope, Stored, Summary, Unavailable},
-    smtp::{Kind as Listening, connection::SCRATCH_BYTES, receiving::Receiving, session::Waiting},
+    mailbox::mailboxes::{Event, Inbox, MailId, RemainingName, Scope, StoredPage, Summary, Unavailable},
+    smtp::{
+        ListenerKind as Listening, connection::SCRATCH_BYTES, receiving::ReceiveBudget, session::PendingReply,
+    },
     store::{
         annotations::{Note, Notes},
         backlog::Backlog,
         delivery_refs::DeliveryRefs,
-        index::{Gone, Hurry, Index, NewEntry, Place, Role, hash_of_inbox},
+        index::{EarlyExpiryOutcome, Index, NewEntry, Place, RemovedMail, Role, hash_of_inbox},
         record::Part,
         recovery::parts_died,
-        shared_bodies::Bodies,
-        summary_cache::Recent,
+        shared_bodies::RecentBodies,
+        summary_cache::SummaryCache,
     },
 };
 
@@ -67,7 +74,7 @@ pub(crate) enum Message {
     /// To the owner of an inbox: these can be read.
     Arrived(Vec<Arrival>),
     /// To the owner of a mail's first inbox: another inbox has let it go.
-    LetGo(LetGo),
+    LetGo(InboxRemoval),
     /// Somebody asks.
     Ask(Question),
     /// Summaries that were read from the log, for the next who asks.
@@ -83,7 +90,7 @@ pub(crate) enum Message {
 }
 
 /// An inbox of several has let a mail go.
-pub(crate) struct LetGo {
+pub(crate) struct InboxRemoval {
     /// The mail's name in its first inbox.
     pub(crate) letter: MailId,
     /// Where that is written, if it is.
@@ -93,7 +100,7 @@ pub(crate) struct LetGo {
 }
 
 /// Where a mail lies, and what lists show of it if that is in memory.
-pub(crate) struct Found {
+pub(crate) struct ListEntry {
     pub(crate) place: Place,
     pub(crate) summary: Option<Arc<Summary>>,
 }
@@ -104,7 +111,7 @@ pub(crate) enum Question {
         scope: Scope,
         skip: usize,
         limit: usize,
-        answer: oneshot::Sender<Vec<Found>>,
+        answer: oneshot::Sender<Vec<ListEntry>>,
     },
     Count {
         scope: Scope,
@@ -112,12 +119,12 @@ pub(crate) enum Question {
     },
     Mail {
         id: MailId,
-        answer: oneshot::Sender<Option<Found>>,
+        answer: oneshot::Sender<Option<ListEntry>>,
     },
     /// Those of them that are there.
     Mails {
         ids: Vec<MailId>,
-        answer: oneshot::Sender<Vec<Found>>,
+        answer: oneshot::Sender<Vec<ListEntry>>,
     },
     Delete {
         ids: Vec<MailId>,
@@ -136,7 +143,7 @@ pub(crate) enum Question {
     Stored {
         from: u32,
         most: usize,
-        answer: oneshot::Sender<Stored<u32>>,
+        answer: oneshot::Sender<StoredPage<u32>>,
     },
     /// What is said about mails from now on.
     Note {
@@ -154,7 +161,7 @@ pub(crate) enum Question {
 }
 
 /// What all cores share.
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) config: Config,
     pub(crate) reader: Reader,
     pub(crate) balance: Arc<Balance>,
@@ -164,48 +171,48 @@ pub(crate) struct Shared {
     pub(crate) events: tokio::sync::broadcast::Sender<Event>,
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
     /// Memory of mails being received, beyond the cores' own parts.
-    pub(crate) receiving: Arc<Common>,
+    pub(crate) receiving: Arc<CommonPart>,
     /// The memory of connections beyond the cores' own parts.
-    pub(crate) connections: Arc<Common>,
+    pub(crate) connections: Arc<CommonPart>,
     /// Bytes in the store of mails that are not whole.
     pub(crate) parts_bytes: AtomicU64,
     /// Connections by address, over all cores.
-    pub(crate) peers: Arc<crate::abuse::Peers>,
+    pub(crate) peers: Arc<crate::abuse::PeerLimits>,
 }
 
 /// One core.
 pub(crate) struct Core {
     pub(crate) number: usize,
     pub(crate) cores: usize,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     clock: SteadyClock,
     pub(crate) index: RefCell<Index>,
     pub(crate) letters: RefCell<DeliveryRefs>,
     pub(crate) notes: RefCell<Notes>,
     pub(crate) writer: RefCell<Writer>,
     pub(crate) progress: Arc<Progress>,
-    pub(crate) recent: RefCell<Recent>,
+    pub(crate) recent: RefCell<SummaryCache>,
     pub(crate) abuse: RefCell<Abuse>,
     pub(crate) sender: Sender<Message>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) watches: RefCell<Watches>,
     /// Who of those with much to do has a turn.
-    pub(crate) fair: Arc<Fair>,
+    pub(crate) fair: Arc<TurnScheduler>,
     pub(crate) draining: Cell<bool>,
     /// What is read from sockets before it is looked at.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// The begin of a record being put together.
     pub(crate) meta: RefCell<Vec<u8>>,
-    /// Bodies of mails that the log has.
-    pub(crate) bodies: RefCell<Bodies>,
+    /// RecentBodies of mails that the log has.
+    pub(crate) bodies: RefCell<RecentBodies>,
     /// Buffers of mails being received, not in use.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
     /// What connections and mails being received take of memory.
     pub(crate) tide: RefCell<HeapTrimmer>,
     /// Lists of mails that wait until they are kept, not in use.
-    pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
+    pub(crate) spare_waiting: RefCell<Vec<Vec<PendingReply>>>,
     /// Memory of mails being received.
-    pub(crate) receiving: RefCell<Receiving>,
+    pub(crate) receiving: RefCell<ReceiveBudget>,
     /// The memory of its connections.
     pub(crate) connection_memory: ClientMemoryBudget,
     /// The greatest name given, without the bits that tell the inbox.
@@ -267,7 +274,7 @@ pub(crate) fn name_without_inbox(id: MailId) -> u64 {
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
 /// What a core is given when it starts.
-pub(crate) struct Owned {
+pub(crate) struct CoreParts {
     pub(crate) index: Index,
     pub(crate) letters: DeliveryRefs,
     pub(crate) notes: Notes,
@@ -279,10 +286,11 @@ pub(crate) struct Owned {
 }
 
 impl Core {
-    pub(crate) fn new(number: usize, cores: usize, shared: Arc<Shared>, owned: Owned) -> Self {
-        let Owned { index, letters, notes, writer, sender, counters, last_name, scribe } = owned;
+    pub(crate) fn new(number: usize, cores: usize, shared: Arc<SharedState>, owned: CoreParts) -> Self {
+        let CoreParts { index, letters, notes, writer, sender, counters, last_name, scribe } = owned;
         let lists = Arc::new(shared.config.lists.clone());
-        let receiving = Receiving::new(&shared.receiving, shared.config.limits.receiving_bytes_max, cores);
+        let receiving =
+            ReceiveBudget::new(&shared.receiving, shared.config.limits.receiving_bytes_max, cores);
         Self {
             number,
             cores,
@@ -292,7 +300,7 @@ impl Core {
             notes: notes.into(),
             progress: writer.progress(),
             writer: writer.into(),
-            recent: Recent::default().into(),
+            recent: SummaryCache::default().into(),
             abuse: Abuse { lists, peers: Arc::clone(&shared.peers) }.into(),
             sender,
             counters,
@@ -301,7 +309,7 @@ impl Core {
             draining: false.into(),
             scratch: vec![0; SCRATCH_BYTES].into(),
             meta: Vec::with_capacity(4096).into(),
-            bodies: Bodies::default().into(),
+            bodies: RecentBodies::default().into(),
             spare: Vec::new().into(),
             tide: HeapTrimmer::default().into(),
             spare_waiting: Vec::new().into(),
@@ -350,18 +358,23 @@ impl Core {
     }
 
     /// Appends to the log.
-    pub(crate) fn append(&self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<Appended, Refused> {
-        self.append_new(New { kind, hash: 0, tag, target: None }, parts)
+    pub(crate) fn append(
+        &self,
+        kind: Kind,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<AppendedRecord, AppendRefusal> {
+        self.append_new(NewRecord { kind, hash: 0, tag, target: None }, parts)
     }
 
-    fn append_new(&self, new: New, parts: &[&[u8]]) -> Result<Appended, Refused> {
+    fn append_new(&self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
         // Which may take a segment.
         self.rounds.stir();
         self.writer.borrow_mut().append(new, parts)
     }
 
     /// Waits until what was appended is as safe as 250 says. One write, or one sync, serves all who wait.
-    pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), NotKept> {
+    pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         match self.config().durability {
             Durability::Process => {
                 // Whose mails are whole in this turn of the loop append first: one write for all of them.
@@ -467,7 +480,7 @@ impl Core {
     }
 
     /// Takes a mail out of the index. What lists show of it names its inbox, and is used up if nobody else has it.
-    pub(crate) fn remove(&self, id: MailId) -> Option<Gone> {
+    pub(crate) fn remove(&self, id: MailId) -> Option<RemovedMail> {
         let mut recent = self.recent.borrow_mut();
         let inbox = match recent.remove(id) {
             // It is shown among all for as long as another inbox has it.
@@ -482,21 +495,21 @@ impl Core {
 
     /// A mail has left its inbox: its record goes too, unless other inboxes have it. `for_good`: it must not come back
     /// after a crash; the promise is kept once what this gives is kept.
-    pub(crate) fn end(&self, gone: Gone, for_good: bool) -> Option<Ticket> {
+    pub(crate) fn end(&self, gone: RemovedMail, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
-        let Gone { place, inbox, letter, hurried_by, parts } = gone;
+        let RemovedMail { place, inbox, letter, hurried_by, parts } = gone;
         let (ticket, remains) = match place.role {
-            Role::Only => (self.end_record((place, parts.as_deref()), &[], for_good), Remains::Nothing),
+            Role::Only => (self.end_record((place, parts.as_deref()), &[], for_good), RemainingName::Nothing),
             Role::First | Role::Other => self.let_go(place.id, letter, for_good),
         };
         self.marker_died(hurried_by);
         match remains {
             // Over all it has the time now that the others have.
-            Remains::ThisName => {
+            RemainingName::ThisName => {
                 let expires_ms = place.arrived_ms.saturating_add(self.retention_ms());
                 self.recent.borrow_mut().expires(place.id, expires_ms);
             }
-            Remains::Nothing | Remains::OtherName => {
+            RemainingName::Nothing | RemainingName::OtherName => {
                 self.recent.borrow_mut().remove(place.id);
                 self.note_died(place.id);
             }
@@ -507,30 +520,30 @@ impl Core {
 
     /// One inbox of several has let a mail go. The owner of the first inbox is told; if that is this core and no other
     /// inbox has the mail, its record goes.
-    fn let_go(&self, id: MailId, letter: MailId, for_good: bool) -> (Option<Ticket>, Remains) {
+    fn let_go(&self, id: MailId, letter: MailId, for_good: bool) -> (Option<Ticket>, RemainingName) {
         let answers_for_it = owner_of_mail(letter, self.cores) == self.number;
         if answers_for_it && self.letters.borrow().is_last(letter) {
             self.letters.borrow_mut().let_go(letter);
             let ticket = self.end_letter(letter, for_good);
             if id == letter {
-                return (ticket, Remains::Nothing);
+                return (ticket, RemainingName::Nothing);
             }
             self.tell(Event::Over { letter });
-            return (ticket, Remains::OtherName);
+            return (ticket, RemainingName::OtherName);
         }
         let written = if for_good { self.append(UNLINKED, id.0, &[]).ok() } else { None };
         let (ticket, marker) = (written.map(|of| of.ticket), written.map(|of| of.location.bits()));
-        let let_go = LetGo { letter, marker, for_good };
+        let let_go = InboxRemoval { letter, marker, for_good };
         if answers_for_it {
             self.hear_let_go(let_go);
         } else {
             self.give(owner_of_mail(letter, self.cores), Message::LetGo(let_go));
         }
-        (ticket, if id == letter { Remains::ThisName } else { Remains::OtherName })
+        (ticket, if id == letter { RemainingName::ThisName } else { RemainingName::OtherName })
     }
 
     /// Another inbox has let a mail go for whose record this core answers.
-    pub(crate) fn hear_let_go(&self, LetGo { letter, marker, for_good }: LetGo) {
+    pub(crate) fn hear_let_go(&self, InboxRemoval { letter, marker, for_good }: InboxRemoval) {
         self.rounds.stir();
         let is_over = {
             let mut letters = self.letters.borrow_mut();
@@ -600,7 +613,7 @@ impl Core {
         let mut notes = self.notes.borrow_mut();
         let before =
             notes.find(id).and_then(|at| Some((Location::from_bits(at.location)?, at.payload_bytes)));
-        let unavailable = |refused: Refused| Unavailable::Disk(refused.to_string());
+        let unavailable = |refused: AppendRefusal| Unavailable::Disk(refused.to_string());
         let ticket = if note.is_empty() {
             // What is said by default needs no record.
             let Some((location, _)) = before else { return Ok(None) };
@@ -614,7 +627,7 @@ impl Core {
             }
             let payload = note.payload();
             let target = before.map(|(location, _)| location);
-            let new = New { kind: NOTED, hash: note.flags(), tag: id.0, target };
+            let new = NewRecord { kind: NOTED, hash: note.flags(), tag: id.0, target };
             let written = self.append_new(new, &[&payload]).map_err(unavailable)?;
             let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
             notes.written(id, written.location.bits(), bytes);
@@ -631,14 +644,14 @@ impl Core {
     pub(crate) fn hurry(&self, id: MailId, expires_ms: u64) -> Result<Option<Ticket>, Unavailable> {
         let may = self.index.borrow().may_hurry(id, expires_ms, self.now_ms());
         match may {
-            Hurry::Gone | Hurry::NoNeed => return Ok(None),
-            Hurry::TooOften => {
+            EarlyExpiryOutcome::Gone | EarlyExpiryOutcome::NoNeed => return Ok(None),
+            EarlyExpiryOutcome::TooOften => {
                 self.count(Counter::HurriesRefused);
                 return Err(Unavailable::TooOften("the time of this mail was changed too often; delete it"));
             }
-            Hurry::Yes => {}
+            EarlyExpiryOutcome::Yes => {}
         }
-        let marker = New { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
+        let marker = NewRecord { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
         let written =
             self.append_new(marker, &[]).map_err(|refused| Unavailable::Disk(refused.to_string()))?;
         let before = self.index.borrow_mut().hurry(id, expires_ms, written.location.bits());
@@ -716,7 +729,7 @@ impl Core {
     }
 
     /// Takes the list of a turn back; of one that grew long the memory is let go.
-    pub(crate) fn give_back_waiting(&self, mut waiting: Vec<Waiting>) {
+    pub(crate) fn give_back_waiting(&self, mut waiting: Vec<PendingReply>) {
         let mut spare = self.spare_waiting.borrow_mut();
         if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {
             waiting.clear();

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use crate::mailbox::mailboxes::MailId;
 
 #[derive(Debug, Default)]
-struct Links {
+struct MailRefs {
     /// That have it. Less than those who let go while the arrival is on its way.
     inboxes: i64,
     /// Where it is written that one of its inboxes has deleted it.
@@ -24,7 +24,7 @@ struct Links {
 /// By the mail's name in its first inbox.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryRefs {
-    links: HashMap<u64, Links>,
+    links: HashMap<u64, MailRefs>,
 }
 
 impl DeliveryRefs {

@@ -139,7 +139,7 @@ fn set_meta_bytes(meta: &mut [u8]) {
 
 /// A record's meta, read back.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stored<'a> {
+pub(crate) struct StoredMeta<'a> {
     pub(crate) arrived_ms: u64,
     pub(crate) envelope_from: &'a str,
     pub(crate) from: &'a [u8],
@@ -156,8 +156,8 @@ pub(crate) struct Stored<'a> {
 
 /// How far a record's begin goes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Decoded<'a> {
-    Whole(Stored<'a>),
+pub(crate) enum DecodeOutcome<'a> {
+    Whole(StoredMeta<'a>),
     /// So many bytes of the record are needed.
     NeedMore(usize),
     /// It is none of ours.
@@ -165,24 +165,24 @@ pub(crate) enum Decoded<'a> {
 }
 
 /// Reads the begin of a record.
-pub(crate) fn decode(bytes: &[u8]) -> Decoded<'_> {
+pub(crate) fn decode(bytes: &[u8]) -> DecodeOutcome<'_> {
     if bytes.len() < FIXED_BYTES {
-        return Decoded::NeedMore(FIXED_BYTES);
+        return DecodeOutcome::NeedMore(FIXED_BYTES);
     }
     let meta_bytes = u32::from_le_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]) as usize;
     if !matches!(bytes[0], VERSION | VERSION_SHARED | VERSION_PARTS) || meta_bytes < FIXED_BYTES {
-        return Decoded::Broken;
+        return DecodeOutcome::Broken;
     }
     if bytes.len() < meta_bytes {
-        return Decoded::NeedMore(meta_bytes);
+        return DecodeOutcome::NeedMore(meta_bytes);
     }
-    stored(&bytes[..meta_bytes]).map_or(Decoded::Broken, Decoded::Whole)
+    stored(&bytes[..meta_bytes]).map_or(DecodeOutcome::Broken, DecodeOutcome::Whole)
 }
 
 /// Takes bytes off the front.
-struct Front<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Front<'a> {
+impl<'a> ByteReader<'a> {
     fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -206,8 +206,8 @@ impl<'a> Front<'a> {
     }
 }
 
-fn stored(meta: &[u8]) -> Option<Stored<'_>> {
-    let mut front = Front(&meta[1..]);
+fn stored(meta: &[u8]) -> Option<StoredMeta<'_>> {
+    let mut front = ByteReader(&meta[1..]);
     let count = front.u16()?;
     front.bytes(4)?;
     let arrived_ms = front.u64()?;
@@ -225,11 +225,20 @@ fn stored(meta: &[u8]) -> Option<Stored<'_>> {
     let parts = if meta[0] == VERSION_PARTS { parts(&mut front)? } else { Vec::new() };
     let whole = front.0.is_empty();
     let meta_bytes = meta.len();
-    whole.then_some(Stored { arrived_ms, envelope_from, from, subject, recipients, meta_bytes, body, parts })
+    whole.then_some(StoredMeta {
+        arrived_ms,
+        envelope_from,
+        from,
+        subject,
+        recipients,
+        meta_bytes,
+        body,
+        parts,
+    })
 }
 
 /// The parts of a large mail: at least one, none of them empty, and no more bytes in all than a mail can have.
-fn parts(front: &mut Front<'_>) -> Option<Vec<Part>> {
+fn parts(front: &mut ByteReader<'_>) -> Option<Vec<Part>> {
     let count = front.u32()? as usize;
     if count == 0 || count != front.0.len() / PART_BYTES {
         return None;
@@ -248,7 +257,7 @@ fn parts(front: &mut Front<'_>) -> Option<Vec<Part>> {
 }
 
 /// What a place says must at least be within the record that it names.
-fn shared_body(front: &mut Front<'_>) -> Option<SharedBody> {
+fn shared_body(front: &mut ByteReader<'_>) -> Option<SharedBody> {
     let body = SharedBody {
         location: front.u64()?,
         record_bytes: front.u32()?,
@@ -259,7 +268,7 @@ fn shared_body(front: &mut Front<'_>) -> Option<SharedBody> {
     (body.location != 0 && end <= body.record_bytes).then_some(body)
 }
 
-impl Stored<'_> {
+impl StoredMeta<'_> {
     /// Bytes of the mail that its record does not have.
     pub(crate) fn elsewhere_bytes(&self) -> u32 {
         self.body.map_or(0, |body| body.bytes) + self.parts.iter().map(|part| part.bytes).sum::<u32>()
@@ -310,11 +319,11 @@ mod tests {
         let mut bytes = Vec::new();
         meta.encode(&[recipient(1, "ann"), recipient(2, "ben")], &mut bytes);
         for cut in 0..bytes.len() {
-            assert!(matches!(decode(&bytes[..cut]), Decoded::NeedMore(needed) if needed > cut));
+            assert!(matches!(decode(&bytes[..cut]), DecodeOutcome::NeedMore(needed) if needed > cut));
         }
         let meta_bytes = bytes.len();
         bytes.extend_from_slice(b"Subject: x\r\n");
-        let Decoded::Whole(stored) = decode(&bytes) else { panic!("whole") };
+        let DecodeOutcome::Whole(stored) = decode(&bytes) else { panic!("whole") };
         assert_eq!((stored.arrived_ms, stored.envelope_from, stored.subject), (7, "a@b", &b"\xffx"[..]));
         assert_eq!(stored.meta_bytes, meta_bytes);
         assert_eq!(stored.recipients[1], (MailId(2), "ben", "example.org", "ben+tag@Example.org"));
@@ -334,10 +343,10 @@ mod tests {
         share(&mut shared, &body);
         let meta_bytes = shared.len();
         for cut in 0..meta_bytes {
-            assert!(matches!(decode(&shared[..cut]), Decoded::NeedMore(needed) if needed > cut));
+            assert!(matches!(decode(&shared[..cut]), DecodeOutcome::NeedMore(needed) if needed > cut));
         }
         shared.extend_from_slice(b"head");
-        let Decoded::Whole(stored) = decode(&shared) else { panic!("whole") };
+        let DecodeOutcome::Whole(stored) = decode(&shared) else { panic!("whole") };
         assert_eq!((stored.body, stored.meta_bytes), (Some(body), meta_bytes));
         let summary = stored.summary(MailId(1), shared.len() as u64, 0).expect("named");
         assert_eq!(summary.size_bytes, 4 + 800);
@@ -345,7 +354,7 @@ mod tests {
         assert_eq!(join(&shared, meta_bytes, b"body"), whole);
         // A place beyond its record's end is no place.
         shared[meta_bytes - 4..meta_bytes].copy_from_slice(&801u32.to_le_bytes());
-        assert_eq!(decode(&shared), Decoded::Broken);
+        assert_eq!(decode(&shared), DecodeOutcome::Broken);
     }
 
     #[test]
@@ -358,10 +367,10 @@ mod tests {
         chain(&mut bytes, &parts);
         let meta_bytes = bytes.len();
         for cut in 0..meta_bytes {
-            assert!(matches!(decode(&bytes[..cut]), Decoded::NeedMore(needed) if needed > cut));
+            assert!(matches!(decode(&bytes[..cut]), DecodeOutcome::NeedMore(needed) if needed > cut));
         }
         bytes.extend_from_slice(b"begin");
-        let Decoded::Whole(stored) = decode(&bytes) else { panic!("whole") };
+        let DecodeOutcome::Whole(stored) = decode(&bytes) else { panic!("whole") };
         assert_eq!((&stored.parts[..], stored.meta_bytes), (&parts[..], meta_bytes));
         let summary = stored.summary(MailId(1), bytes.len() as u64, 0).expect("named");
         assert_eq!(summary.size_bytes, 5 + 801);
@@ -376,7 +385,7 @@ mod tests {
         ] {
             let mut broken = bytes.clone();
             broken[at..at + 4].copy_from_slice(&with.to_le_bytes());
-            assert_eq!(decode(&broken), Decoded::Broken, "{with} at {at}");
+            assert_eq!(decode(&broken), DecodeOutcome::Broken, "{with} at {at}");
         }
     }
 

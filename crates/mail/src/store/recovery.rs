@@ -17,7 +17,7 @@ use std::{
 
 use engine::{
     log::{
-        Disk, FileOptions, Header, Kind, Location, Log, OpenError, Options, ReadError, Reader, Recovering,
+        Disk, FileOptions, Header, Kind, Location, Log, LogRecovery, OpenError, Options, ReadError, Reader,
         Writer, format,
     },
     random,
@@ -27,12 +27,12 @@ use crate::{
     config::{Config, Durability, Store},
     mailbox::mailboxes::{Inbox, MailId},
     store::{
-        annotations::{Note, Noted, Notes},
+        annotations::{Note, Notes, RecoveredNote},
         compaction::gather,
         core::{CORES_MAX, HURRIED, MAIL, NOTED, PART, UNLINKED, name_without_inbox, owner, owner_of_mail},
         delivery_refs::DeliveryRefs,
-        index::{Gone, Index, NewEntry, Role, Rules},
-        record::{self, Decoded, Part},
+        index::{Index, IndexRules, NewEntry, RemovedMail, Role},
+        record::{self, DecodeOutcome, Part},
         shared_bodies::SharedBody,
     },
 };
@@ -48,14 +48,14 @@ const UNWRITTEN_BYTES_MAX: u64 = 3 * SEGMENT_BYTES as u64;
 pub(crate) const META_BYTES_GUESSED: usize = 1024;
 
 /// What each core begins with.
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredStore {
     pub(crate) log: Log,
     pub(crate) header: Header,
     /// One for each core.
     pub(crate) writers: Vec<Writer>,
     pub(crate) cores: Vec<(Index, DeliveryRefs, Notes)>,
     /// What is said about mails.
-    pub(crate) noted: Vec<Noted>,
+    pub(crate) noted: Vec<RecoveredNote>,
     /// Greater than that of any mail.
     pub(crate) last_name: u64,
     pub(crate) mails: usize,
@@ -78,7 +78,7 @@ pub(crate) fn recover(
     on: Option<(Arc<dyn Disk>, Option<Header>)>,
     cores: usize,
     now_ms: u64,
-) -> Result<Recovered, StoreError> {
+) -> Result<RecoveredStore, StoreError> {
     assert!(cores <= CORES_MAX, "names of mails tell {CORES_MAX} cores apart");
     let options = Options {
         file: FileOptions {
@@ -95,9 +95,9 @@ pub(crate) fn recover(
         ..Options::default()
     };
     let recovering = match (on, &config.store) {
-        (Some((disk, header)), _) => Recovering::on(disk, header, options)?,
-        (None, Store::Anonymous) => Recovering::anonymous(options)?,
-        (None, Store::File(path)) => Recovering::file(path, options)?,
+        (Some((disk, header)), _) => LogRecovery::on(disk, header, options)?,
+        (None, Store::Anonymous) => LogRecovery::anonymous(options)?,
+        (None, Store::File(path)) => LogRecovery::file(path, options)?,
     };
     let header = *recovering.header();
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -146,7 +146,7 @@ pub(crate) fn recover(
         };
         gather(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
     }
-    let rules = Rules { bytes_max: bytes_max / cores, ..rules(config, random::number()?) };
+    let rules = IndexRules { bytes_max: bytes_max / cores, ..rules(config, random::number()?) };
     let mut cores: Vec<_> =
         (0..cores).map(|_| (Index::new(rules), DeliveryRefs::default(), Notes::default())).collect();
     let entered = enter(config, now_ms, &reader, records, markers, &mut parts, &mut cores);
@@ -154,8 +154,8 @@ pub(crate) fn recover(
     for (location, payload_bytes) in parts {
         reader.died(location, payload_bytes as usize);
     }
-    let Entered { last_name, mails, noted } = entered;
-    Ok(Recovered { log, header, writers, cores, noted, last_name, mails })
+    let EntryTotals { last_name, mails, noted } = entered;
+    Ok(RecoveredStore { log, header, writers, cores, noted, last_name, mails })
 }
 
 /// Reading waits for the disk more than it computes.
@@ -168,8 +168,8 @@ fn age_ms(config: &Config) -> u64 {
 }
 
 /// The rules of the index.
-fn rules(config: &Config, seed: u64) -> Rules {
-    Rules {
+fn rules(config: &Config, seed: u64) -> IndexRules {
+    IndexRules {
         age_ms: age_ms(config),
         per_inbox_max: config.retention.per_inbox_max,
         bytes_max: usize::MAX,
@@ -191,7 +191,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    fn of(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) -> Self {
+    fn of(stored: &record::StoredMeta<'_>, location: Location, payload_bytes: u32) -> Self {
         let parts: Arc<[Part]> = stored.parts.as_slice().into();
         let body_bytes = stored.body.map_or(0, |body| body.bytes);
         let entries = entries(stored, location, payload_bytes, &parts);
@@ -260,8 +260,8 @@ pub(crate) fn read_meta(
     loop {
         reader.read_range(location, payload_bytes, 0..wanted, out)?;
         match record::decode(out) {
-            Decoded::Whole(_) => return Ok(()),
-            Decoded::NeedMore(bytes) if bytes > wanted && bytes <= payload_bytes => wanted = bytes,
+            DecodeOutcome::Whole(_) => return Ok(()),
+            DecodeOutcome::NeedMore(bytes) if bytes > wanted && bytes <= payload_bytes => wanted = bytes,
             _ => return Err(ReadError::Damaged(location)),
         }
     }
@@ -381,7 +381,9 @@ fn read_all(
                     .map(|&(location, payload_bytes)| {
                         let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
                         match (read, record::decode(&meta)) {
-                            (Ok(()), Decoded::Whole(stored)) => Record::of(&stored, location, payload_bytes),
+                            (Ok(()), DecodeOutcome::Whole(stored)) => {
+                                Record::of(&stored, location, payload_bytes)
+                            }
                             // The log has reported the damage; a damaged record has no entries.
                             _ => Record {
                                 location,
@@ -403,7 +405,7 @@ fn read_all(
 }
 
 fn entries(
-    stored: &record::Stored<'_>,
+    stored: &record::StoredMeta<'_>,
     location: Location,
     payload_bytes: u32,
     parts: &Arc<[Part]>,
@@ -429,11 +431,11 @@ fn entries(
 }
 
 /// What has been entered.
-struct Entered {
+struct EntryTotals {
     /// The greatest name.
     last_name: u64,
     mails: usize,
-    noted: Vec<Noted>,
+    noted: Vec<RecoveredNote>,
 }
 
 /// Enters what is live, in the order of arrival; the others' records are given up. Of `parts` those stay that are nobody's.
@@ -445,7 +447,7 @@ fn enter(
     markers: Vec<Marker>,
     parts: &mut HashMap<Location, u32>,
     cores: &mut [(Index, DeliveryRefs, Notes)],
-) -> Entered {
+) -> EntryTotals {
     let age_ms = age_ms(config);
     let unlinked: HashMap<MailId, Location> =
         markers.iter().filter(|of| of.kind == UNLINKED).map(|of| (of.id, of.location)).collect();
@@ -490,7 +492,13 @@ fn enter(
                 let is_letter = id == entry.letter;
                 noted.push((
                     *marker,
-                    Noted { id, inbox: inbox.clone(), is_letter, is_let_go: false, note: Note::default() },
+                    RecoveredNote {
+                        id,
+                        inbox: inbox.clone(),
+                        is_letter,
+                        is_let_go: false,
+                        note: Note::default(),
+                    },
                 ));
             }
             let (index, ..) = &mut cores[owner(&inbox, count)];
@@ -519,7 +527,7 @@ fn enter(
                         let note = Note::default();
                         noted.push((
                             *marker,
-                            Noted { id: letter, inbox, is_letter: true, is_let_go: true, note },
+                            RecoveredNote { id: letter, inbox, is_letter: true, is_let_go: true, note },
                         ));
                     }
                     cores[answering].0.insert_let_go(&first);
@@ -542,16 +550,16 @@ fn enter(
             reader.died(marker.location, marker.payload_bytes as usize);
         }
     }
-    Entered { last_name, mails, noted }
+    EntryTotals { last_name, mails, noted }
 }
 
 /// Enters what is said about mails that are here; those that went meanwhile, because their inbox was full, have none.
 fn enter_notes(
     reader: &Reader,
-    found: Vec<(Marker, Noted)>,
+    found: Vec<(Marker, RecoveredNote)>,
     cores: &mut [(Index, DeliveryRefs, Notes)],
     needed: &mut HashSet<Location>,
-) -> Vec<Noted> {
+) -> Vec<RecoveredNote> {
     let mut noted = Vec::new();
     for (marker, mut of) in found {
         let Marker { location, payload_bytes, .. } = marker;
@@ -570,7 +578,7 @@ fn enter_notes(
 }
 
 /// An inbox that was full has let a mail go, which ends for good where no other has it.
-fn let_go(reader: &Reader, cores: &mut [(Index, DeliveryRefs, Notes)], gone: &Gone) {
+fn let_go(reader: &Reader, cores: &mut [(Index, DeliveryRefs, Notes)], gone: &RemovedMail) {
     let ended = match gone.place.role {
         Role::Only => Some((gone.place, gone.parts.clone())),
         Role::First | Role::Other => {

@@ -1,4 +1,4 @@
-//! Bodies that the log has already: a mail whose body is that of an earlier one keeps its head and says where the body
+//! RecentBodies that the log has already: a mail whose body is that of an earlier one keeps its head and says where the body
 //! is.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// A shorter body is not worth it: naming it takes [`crate::store::record::SHARED_BODY_BYTES`], and a look at the table.
 const BODY_BYTES_MIN: usize = 512;
-/// Bodies that a core remembers.
+/// RecentBodies that a core remembers.
 const PLACES: usize = 1024;
 
 /// A body that lies in the record of another mail.
@@ -32,17 +32,17 @@ pub(crate) struct SharedBody {
 
 /// The bodies that one core has stored of late.
 #[derive(Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct RecentBodies {
     places: Box<[(u64, SharedBody)]>,
 }
 
-impl Default for Bodies {
+impl Default for RecentBodies {
     fn default() -> Self {
         Self { places: vec![(0, SharedBody::default()); PLACES].into() }
     }
 }
 
-impl Bodies {
+impl RecentBodies {
     /// Where a body of this hash and length was stored last, if that is known.
     pub(crate) fn find(&self, hash: u64, bytes: usize) -> Option<SharedBody> {
         let (known, body) = self.places[hash as usize % PLACES];
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_body_is_found_until_another_takes_its_place() {
-        let mut bodies = Bodies::default();
+        let mut bodies = RecentBodies::default();
         let body = SharedBody { location: 1, record_bytes: 700, at: 100, bytes: 600 };
         assert_eq!(bodies.find(0, 0), None, "an empty place is none of hash 0");
         bodies.remember(5, body);

@@ -12,13 +12,13 @@ const RECENT_MAX: usize = 16_384;
 
 /// The newest come in, the oldest go out.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct SummaryCache {
     by_id: HashMap<MailId, Arc<Summary>>,
     /// In the order in which they came; some may be gone already.
     order: VecDeque<MailId>,
 }
 
-impl Recent {
+impl SummaryCache {
     pub(crate) fn find(&self, id: MailId) -> Option<Arc<Summary>> {
         self.by_id.get(&id).map(Arc::clone)
     }

@@ -6,14 +6,14 @@ use askama::Template;
 use engine::cores::clock;
 
 use crate::web::{
-    previews::preview_cache::Gist,
+    previews::preview_cache::Preview,
     serve::{answer::Fault, app::App, client::Client, scope::segment},
-    when::{self, Short},
+    when::{self, ShortText},
 };
 use crate::{
     mailbox::mailboxes::{MailId, Mailboxes, Scope, Summary},
     render::fields::{self, Address},
-    search::Marks as _,
+    search::FlagLookup as _,
 };
 
 /// Mails on one page.
@@ -35,37 +35,37 @@ pub(super) struct Row<'a> {
     pub(super) id: MailId,
     /// Of the list that it is in.
     pub(super) base: &'a str,
-    pub(super) iso: Short,
-    pub(super) exact: Short,
-    pub(super) relative: Short,
+    pub(super) iso: ShortText,
+    pub(super) exact: ShortText,
+    pub(super) relative: ShortText,
     pub(super) sender: Address<'a>,
     /// What is shown for a sender who says nothing of himself.
     pub(super) nobody: Cow<'a, str>,
     pub(super) subject: Cow<'a, str>,
-    pub(super) size: Short,
+    pub(super) size: ShortText,
     /// Where it lies, where a list is of more than one inbox.
     pub(super) inbox: Option<String>,
     pub(super) is_read: bool,
     pub(super) tags: Vec<String>,
-    gist: Option<Arc<Gist>>,
+    gist: Option<Arc<Preview>>,
     /// It is the one that is open beside the list.
     pub(super) is_open: bool,
 }
 
 /// What is known of a mail beside its summary.
 #[derive(Default)]
-pub(super) struct Noted {
+pub(super) struct RowExtras {
     pub(super) is_read: bool,
     pub(super) tags: Vec<String>,
     /// What lists show of its content, if that is at hand.
-    pub(super) gist: Option<Arc<Gist>>,
+    pub(super) gist: Option<Arc<Preview>>,
 }
 
 impl<'a> Row<'a> {
     /// `base`: the path of the list; `wide`: it is of more than one inbox.
     pub(super) fn new(
         summary: &'a Summary,
-        noted: Noted,
+        noted: RowExtras,
         (base, wide): (&'a str, bool),
         now_ms: u64,
     ) -> Self {
@@ -125,7 +125,7 @@ pub(super) fn path_of(address: &str) -> String {
 }
 
 /// One page of a list, as it was asked for.
-pub(super) struct Listed {
+pub(super) struct ListPage {
     pub(super) address: String,
     /// What people call it.
     pub(super) name: String,
@@ -138,7 +138,7 @@ pub(super) struct Listed {
     pub(super) unread: u64,
 }
 
-impl Listed {
+impl ListPage {
     /// Reads a page; mails on their way out are in none.
     pub(super) async fn load<M: Mailboxes>(
         app: &App<M>,
@@ -231,7 +231,7 @@ impl Listed {
 
 /// What a page shows of a list.
 pub(super) struct Board<'a> {
-    pub(super) listed: &'a Listed,
+    pub(super) listed: &'a ListPage,
     pub(super) rows: Vec<Row<'a>>,
     /// What the page knows as the newest; nothing on pages of older mails, which are not live.
     pub(super) newest: Option<String>,
@@ -243,9 +243,9 @@ pub(super) struct Board<'a> {
 
 impl<M: Mailboxes> App<M> {
     /// What is known of a mail beside its summary, without reading it.
-    pub(super) fn beside(&self, of: &Arc<Summary>) -> Noted {
+    pub(super) fn beside(&self, of: &Arc<Summary>) -> RowExtras {
         let (is_read, tags) = self.marks.of(of.id);
         let gist = self.gists.find(std::slice::from_ref(of)).pop().flatten();
-        Noted { is_read, tags, gist }
+        RowExtras { is_read, tags, gist }
     }
 }

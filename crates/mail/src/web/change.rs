@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use crate::mailbox::mailboxes::{MailId, Mailboxes, Scope, Summary};
 use crate::web::{
     board::path_of,
-    serve::{answer::Fault, app::App, client::Client, request_body::Taken, scope::Asked},
+    serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
     undo_delete::LEAVING_MAX,
 };
 
@@ -23,7 +23,7 @@ const IDS_MAX: usize = 1_000;
 
 /// What a form says.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Wish {
+struct ChangeForm {
     what: String,
     ids: Vec<String>,
     /// Where to go then.
@@ -32,7 +32,7 @@ struct Wish {
     tag: String,
 }
 
-impl Wish {
+impl ChangeForm {
     /// Reads `application/x-www-form-urlencoded`.
     fn read(form: &[u8]) -> Result<Self, Fault> {
         let mut wish = Self::default();
@@ -66,12 +66,12 @@ impl Wish {
 
 pub(super) async fn change<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
     headers: HeaderMap,
-    form: Taken,
+    form: ChargedBody,
 ) -> Result<Response, Fault> {
-    let wish = Wish::read(&form.bytes)?;
+    let wish = ChangeForm::read(&form.bytes)?;
     let base = path_of(&scope.name());
     let count;
     let mut batch = None;
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_form_says_what_and_where_to_go_then() {
-        let wish = Wish::read(b"do=delete&id=a&id=b&x=y&back=%2Finbox%2Fann%40x%3Fskip%3D100").unwrap();
+        let wish = ChangeForm::read(b"do=delete&id=a&id=b&x=y&back=%2Finbox%2Fann%40x%3Fskip%3D100").unwrap();
         assert_eq!(
             (&*wish.what, wish.ids.len(), &*wish.way_back("/inbox/ann@x")),
             ("delete", 2, "/inbox/ann@x?skip=100")
@@ -170,11 +170,11 @@ mod tests {
             "/inbox/ann@x/%0a",
             "",
         ] {
-            let wish = Wish { back: elsewhere.to_owned(), ..Wish::default() };
+            let wish = ChangeForm { back: elsewhere.to_owned(), ..ChangeForm::default() };
             let way = wish.way_back("/inbox/ann@x");
             assert!(way == "/inbox/ann@x" || way == "/inbox/ann@x/%0a", "{way}");
         }
-        assert!(Wish::read(&b"id=x&".repeat(IDS_MAX + 1)).is_err());
-        assert!(Wish::read(b"\xff").is_err());
+        assert!(ChangeForm::read(&b"id=x&".repeat(IDS_MAX + 1)).is_err());
+        assert!(ChangeForm::read(b"\xff").is_err());
     }
 }

@@ -16,7 +16,7 @@ const TOKEN: &str = "0123456789abcdef-token";
 
 /// What a route shows or does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum RouteAccess {
     /// Nobody's mail.
     Open,
     /// Nobody's mail, asked as a change.
@@ -31,9 +31,9 @@ enum Door {
     WideChange,
 }
 
-use Door::{Inbox, InboxChange, Open, OpenChange, Wide, WideChange};
+use RouteAccess::{Inbox, InboxChange, Open, OpenChange, Wide, WideChange};
 
-const PAGES: &[(&str, &str, Door)] = &[
+const PAGES: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/", Open),
     ("GET", "/inbox", Open),
     ("GET", "/inbox/{address}", Inbox),
@@ -58,7 +58,7 @@ const PAGES: &[(&str, &str, Door)] = &[
 ];
 
 /// Behind `/api/v2`.
-const MAILINATOR: &[(&str, &str, Door)] = &[
+const MAILINATOR: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/domains/{domain}/inboxes/{inbox}/wait", Inbox),
     ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}/codes", Inbox),
     ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}/links", Inbox),
@@ -98,7 +98,7 @@ const MAILINATOR: &[(&str, &str, Door)] = &[
 ];
 
 /// Over everything, and behind an inbox's page over that inbox: there wide is what the page's path says.
-const MAILPIT: &[(&str, &str, Door)] = &[
+const MAILPIT: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/api/v1/messages", Wide),
     ("PUT", "/api/v1/messages", WideChange),
     ("DELETE", "/api/v1/messages", WideChange),
@@ -127,7 +127,7 @@ const MAILPIT: &[(&str, &str, Door)] = &[
 ];
 
 /// Over everything; the same below `/mailhog`.
-const MAILHOG: &[(&str, &str, Door)] = &[
+const MAILHOG: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/api/v2/messages", Wide),
     ("GET", "/api/v2/search", Wide),
     ("GET", "/api/v1/messages/{id}", Wide),
@@ -143,10 +143,10 @@ const MAILHOG: &[(&str, &str, Door)] = &[
     ("DELETE", "/api/v2/jim", OpenChange),
     ("POST", "/api/v1/messages/{id}/release", OpenChange),
 ];
-const BELOW_MAILHOG: &[(&str, &str, Door)] =
+const BELOW_MAILHOG: &[(&str, &str, RouteAccess)] =
     &[("GET", "/mailhog/api/v1/messages", Wide), ("DELETE", "/mailhog/api/v1/messages", WideChange)];
 
-fn table() -> Vec<(&'static str, String, Door)> {
+fn table() -> Vec<(&'static str, String, RouteAccess)> {
     let in_an_inbox = |door| match door {
         Wide => Inbox,
         WideChange => InboxChange,
@@ -178,12 +178,12 @@ fn every_route_has_a_door() {
 }
 
 /// A site with one mail, as `ann`.
-struct House {
+struct TestSite {
     web: Web,
     id: String,
 }
 
-impl House {
+impl TestSite {
     fn new() -> Self {
         let twin = Twin::new(Retention::default(), "night.test");
         let raw = b"Subject: x\r\n\r\nsecret\r\n";
@@ -238,7 +238,7 @@ fn every_door_lets_in_whom_it_should() {
     let token = ("authorization", TOKEN);
     let foreign = ("origin", "https://evil.test");
     for (method, path, door) in table() {
-        let house = House::new();
+        let house = TestSite::new();
         let own = house.filled(&path, "ann@night.test", "ann");
         let all = house.filled(&path, "*@*", "*");
         let of_inbox = matches!(door, Inbox | InboxChange);
@@ -272,7 +272,7 @@ fn every_door_lets_in_whom_it_should() {
 
 #[test]
 fn names_are_ours_if_they_are_addresses_or_were_said_to_be() {
-    let house = House::new();
+    let house = TestSite::new();
     for (host, ours) in [
         ("127.0.0.1:8025", true),
         ("[::1]", true),
@@ -291,7 +291,7 @@ fn names_are_ours_if_they_are_addresses_or_were_said_to_be() {
         let http_hosts = http_hosts.iter().map(|&host| host.to_owned()).collect();
         let config = Config { http_hosts, ..Config::default() };
         let web = serve(TcpListener::bind("127.0.0.1:0").unwrap(), twin, config).unwrap();
-        House { web, id: String::new() }
+        TestSite { web, id: String::new() }
     };
     assert_eq!(named(&["mail.night.test"]).ask("GET", "/about", &[("host", "Mail.Night.test:80")]), 200);
     assert_eq!(named(&["mail.night.test"]).ask("GET", "/about", &[("host", "other.night.test")]), 421);
@@ -299,17 +299,17 @@ fn names_are_ours_if_they_are_addresses_or_were_said_to_be() {
 }
 
 /// Starts a site on `listen`, with one mail.
-fn site(listen: &str, config: Config) -> House {
+fn site(listen: &str, config: Config) -> TestSite {
     let twin = Twin::new(Retention::default(), "night.test");
     let ids =
         twin.deliver_at(clock::unix_ms(), "a@b.test", &["ann".to_owned()], b"Subject: x\r\n\r\nsecret\r\n");
     let config = Config { domain: "night.test".to_owned(), ..config };
     let web = serve(TcpListener::bind(listen).unwrap(), twin, config).unwrap();
-    House { web, id: ids.unwrap()[0].to_string() }
+    TestSite { web, id: ids.unwrap()[0].to_string() }
 }
 
 /// Sends a raw request over IPv4 from this machine, and returns the answer's status and text.
-fn written(house: &House, request: &str) -> (u16, String) {
+fn written(house: &TestSite, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", house.web.address().port())).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -402,7 +402,7 @@ fn a_silent_proxy_among_readers_is_no_reader() {
     assert_eq!(written(&house, &local(ALL, "")).0, 401);
 }
 
-fn metrics(house: &House) -> Vec<(&'static str, u64)> {
+fn metrics(house: &TestSite) -> Vec<(&'static str, u64)> {
     let mut families = Vec::new();
     house.web.counters().collect(&mut families);
     let counts = families.iter().filter_map(|family| match family.points.first()?.value {

@@ -25,9 +25,9 @@ use crate::web::serve::{
     counters::{Counter, Counters},
 };
 use crate::{
-    mailbox::mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary},
+    mailbox::mailboxes::{Event, Inbox, MailId, Mailboxes, RemainingName, Scope, Summary},
     search,
-    store::annotations::{Note, Noted},
+    store::annotations::{Note, RecoveredNote},
 };
 
 /// Mails with a mark; beyond, the oldest marks are forgotten.
@@ -42,7 +42,7 @@ const INBOX_TAG_BYTES_MAX: usize = 64 * 1024;
 const ALL_TAG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct FlagTable {
     state: Mutex<State>,
     counters: Arc<Counters>,
 }
@@ -50,12 +50,12 @@ pub(crate) struct Marks {
 #[derive(Debug, Default)]
 struct State {
     /// Whose a mark is: who may see the inbox may see it, and nobody else.
-    of: HashMap<Inbox, InboxMarks>,
+    of: HashMap<Inbox, InboxFlags>,
     inbox_of: HashMap<MailId, Inbox>,
     /// In the order in which they got their first mark; those forgotten meanwhile are passed over.
     order: VecDeque<MailId>,
-    /// Marks of each client that has a share.
-    of_client: HashMap<Client, ClientMarks>,
+    /// FlagTable of each client that has a share.
+    of_client: HashMap<Client, ClientFlags>,
     tag_bytes: usize,
     /// Of the mails as they are shown over all inboxes: how many are read, and how many carry each tag.
     all_read: u64,
@@ -64,20 +64,20 @@ struct State {
 
 /// The marks that one client has set.
 #[derive(Debug, Default)]
-struct ClientMarks {
+struct ClientFlags {
     count: usize,
     /// In the order in which they were set; those forgotten meanwhile are passed over.
     order: VecDeque<MailId>,
 }
 
 #[derive(Debug, Default)]
-struct InboxMarks {
-    mails: HashMap<MailId, Mark>,
+struct InboxFlags {
+    mails: HashMap<MailId, MailFlags>,
     tag_bytes: usize,
 }
 
 #[derive(Debug, Default)]
-struct Mark {
+struct MailFlags {
     read: bool,
     tags: BTreeSet<String>,
     /// It is how the mail is shown over all inboxes.
@@ -110,15 +110,15 @@ impl From<TagFault> for Fault {
     }
 }
 
-impl Marks {
+impl FlagTable {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self { state: Mutex::default(), counters }
     }
 
     /// With what was said before the start.
-    pub(crate) fn begin(&self, noted: Vec<Noted>) {
+    pub(crate) fn begin(&self, noted: Vec<RecoveredNote>) {
         let mut state = self.state();
-        for Noted { id, inbox, is_letter, is_let_go, note } in noted {
+        for RecoveredNote { id, inbox, is_letter, is_let_go, note } in noted {
             self.enter(&mut state, None, id, &inbox, is_letter);
             // More than there may be is not possible, unless a bound is a lower one now.
             let _ = state.replace(id, &inbox, note.tags);
@@ -263,7 +263,7 @@ impl Marks {
             own.order.push_back(id);
         }
         state.inbox_of.insert(id, inbox.clone());
-        let mark = Mark { is_letter, client, ..Mark::default() };
+        let mark = MailFlags { is_letter, client, ..MailFlags::default() };
         state.of.entry(inbox.clone()).or_default().mails.insert(id, mark);
         state.order.push_back(id);
         while state.inbox_of.len() > MARKED_MAX
@@ -277,7 +277,7 @@ impl Marks {
 }
 
 /// Takes a mark out of what is counted over all.
-fn uncount(mark: &Mark, all_read: &mut u64, all_tags: &mut BTreeMap<String, u64>) {
+fn uncount(mark: &MailFlags, all_read: &mut u64, all_tags: &mut BTreeMap<String, u64>) {
     if !mark.is_letter {
         return;
     }
@@ -296,12 +296,12 @@ fn bytes_of(names: &BTreeSet<String>) -> usize {
 }
 
 impl State {
-    fn mark(&self, id: MailId) -> Option<&Mark> {
+    fn mark(&self, id: MailId) -> Option<&MailFlags> {
         self.of.get(self.inbox_of.get(&id)?)?.mails.get(&id)
     }
 
     /// Changes a mark, and what is counted over all with it.
-    fn change(&mut self, id: MailId, change: impl FnOnce(&mut Mark)) {
+    fn change(&mut self, id: MailId, change: impl FnOnce(&mut MailFlags)) {
         let Self { of, inbox_of, all_read, all_tags, .. } = self;
         let marks = inbox_of.get(&id).and_then(|inbox| of.get_mut(inbox));
         let Some(mark) = marks.and_then(|marks| marks.mails.get_mut(&id)) else { return };
@@ -319,13 +319,14 @@ impl State {
     }
 
     /// The marks of the mails that a scope shows; those of one inbox are not looked for among all.
-    fn within(&self, scope: &Scope) -> impl Iterator<Item = &Mark> {
+    fn within(&self, scope: &Scope) -> impl Iterator<Item = &MailFlags> {
         let (one, several) = match scope {
             Scope::Inbox(inbox) => (self.of.get(inbox), None),
             wide => (None, Some(self.of.iter().filter(move |(inbox, _)| wide.contains(inbox)))),
         };
         let marks = one.into_iter().chain(several.into_iter().flatten().map(|(_, marks)| marks));
-        let is_shown = |mark: &&Mark| if *scope == Scope::All { mark.is_letter } else { !mark.is_let_go };
+        let is_shown =
+            |mark: &&MailFlags| if *scope == Scope::All { mark.is_letter } else { !mark.is_let_go };
         marks.flat_map(|marks| marks.mails.values()).filter(is_shown)
     }
 
@@ -402,7 +403,7 @@ impl State {
     }
 }
 
-impl search::Marks for Marks {
+impl search::FlagLookup for FlagTable {
     fn is_read(&self, id: MailId) -> bool {
         self.state().mark(id).is_some_and(|mark| mark.read)
     }
@@ -417,7 +418,7 @@ impl search::Marks for Marks {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Marks mails read or unread, and has it written down.
+    /// FlagTable mails read or unread, and has it written down.
     pub(crate) async fn set_read(
         &self,
         client: Client,
@@ -465,15 +466,15 @@ impl<M: Mailboxes> App<M> {
 /// How often it is looked what has gone: while many mails come, to be woken for each would cost more than taking it.
 const FORGET_EVERY: Duration = Duration::from_millis(10);
 
-/// Marks go with their mail, and so do what lists show of it and what was made of it.
+/// FlagTable go with their mail, and so do what lists show of it and what was made of it.
 pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
     let mut events = app.mailboxes.events();
     loop {
         let mut next = events.recv().await;
         loop {
             match next {
-                Ok(Event::Deleted { id, remains: Remains::ThisName, .. }) => app.marks.let_go(id),
-                Ok(Event::Deleted { id, remains: Remains::OtherName, .. }) => app.marks.forget(id),
+                Ok(Event::Deleted { id, remains: RemainingName::ThisName, .. }) => app.marks.let_go(id),
+                Ok(Event::Deleted { id, remains: RemainingName::OtherName, .. }) => app.marks.forget(id),
                 Ok(Event::Deleted { id, .. } | Event::Over { letter: id }) => {
                     app.marks.forget(id);
                     app.gists.forget(id);
@@ -517,7 +518,7 @@ mod tests {
         }
     }
 
-    fn tag(marks: &Marks, id: u64, local: &str, name: &str) -> Result<(), TagFault> {
+    fn tag(marks: &FlagTable, id: u64, local: &str, name: &str) -> Result<(), TagFault> {
         let names = marks.names(&[name.to_owned()])?;
         marks.set_tags(here(), &mail(id, local), names)
     }
@@ -528,9 +529,9 @@ mod tests {
 
     #[test]
     fn one_client_leaves_the_marks_of_others() {
-        let marks = Marks::new(Arc::new(Counters::new()));
+        let marks = FlagTable::new(Arc::new(Counters::new()));
         let client = |n: u8| Client::of(httpd::Client([192, 0, 2, n].into()));
-        let is_read = |id| search::Marks::is_read(&marks, MailId(id));
+        let is_read = |id| search::FlagLookup::is_read(&marks, MailId(id));
         for id in 0..100 {
             marks.set_read(client(1), &mail(id, "ann"), true);
         }
@@ -555,7 +556,7 @@ mod tests {
 
     #[test]
     fn a_mail_of_several_inboxes_has_over_all_the_mark_of_the_first() {
-        let marks = Marks::new(Arc::new(Counters::new()));
+        let marks = FlagTable::new(Arc::new(Counters::new()));
         let first = Summary { inboxes: 2, ..mail(1, "ann") };
         let second = Summary { id: MailId(2), ..mail(1, "ben") };
         let names = marks.names(&["late".to_owned()]).unwrap();
@@ -578,7 +579,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_replaced_on_all_mails_or_none() {
-        let marks = Marks::new(Arc::new(Counters::new()));
+        let marks = FlagTable::new(Arc::new(Counters::new()));
         let mails = 2 * (INBOX_TAG_BYTES_MAX / TAG_BYTES_MAX) as u64;
         for id in 0..mails {
             tag(&marks, id, "ann", "x").unwrap();
@@ -593,7 +594,7 @@ mod tests {
 
     #[test]
     fn names_and_their_sum_are_bounded_and_go_with_their_mails() {
-        let marks = Marks::new(Arc::new(Counters::new()));
+        let marks = FlagTable::new(Arc::new(Counters::new()));
         assert_eq!(tag(&marks, 1, "ann", &"x".repeat(TAG_BYTES_MAX + 1)), Err(TagFault::Name));
         let many: Vec<String> = (0..=TAGS_MAX).map(|n| n.to_string()).collect();
         assert_eq!(marks.names(&many), Err(TagFault::TooMany));
@@ -619,11 +620,11 @@ mod tests {
 
     #[test]
     fn no_more_mails_are_marked_than_there_may_be() {
-        let marks = Marks::new(Arc::new(Counters::new()));
+        let marks = FlagTable::new(Arc::new(Counters::new()));
         for id in 0..=MARKED_MAX as u64 {
             marks.set_read(here(), &mail(id, "ann"), true);
         }
         assert_eq!(marks.read_count(&Scope::All), MARKED_MAX as u64);
-        assert!(!search::Marks::is_read(&marks, MailId(0)));
+        assert!(!search::FlagLookup::is_read(&marks, MailId(0)));
     }
 }

@@ -11,12 +11,12 @@ use engine::cores::clock;
 use serde::Deserialize;
 
 use crate::web::{
-    board::{Board, Listed, ROW_BYTES, Row, name_of, path_of},
+    board::{Board, ListPage, ROW_BYTES, Row, name_of, path_of},
     serve::{
         answer::{self, Fault, inbox_tag, public},
         app::{App, Site},
         client::Client,
-        scope::Asked,
+        scope::RequestScope,
     },
 };
 use crate::{
@@ -44,7 +44,7 @@ struct InboxPage<'a> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Page {
+pub(super) struct PageParams {
     #[serde(default)]
     skip: usize,
     deleted: Option<u64>,
@@ -52,9 +52,9 @@ pub(super) struct Page {
 
 pub(super) async fn page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Query(Page { skip, deleted }): Query<Page>,
+    Query(PageParams { skip, deleted }): Query<PageParams>,
     uri: axum::http::Uri,
 ) -> Result<Response, Fault> {
     let address = scope.name();
@@ -62,7 +62,7 @@ pub(super) async fn page<M: Mailboxes>(
     if uri.path() != path_of(&address) && scope_differs(uri.path(), &address) {
         return Ok(Redirect::to(&path_of(&address)).into_response());
     }
-    let listed = Listed::load(&app, client, &scope, skip).await?;
+    let listed = ListPage::load(&app, client, &scope, skip).await?;
     let board = listed.board(&app, None);
     let rows_bytes = board.rows.len() * ROW_BYTES;
     let template = InboxPage {
@@ -105,7 +105,7 @@ struct SearchPage<'a> {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Searched {
+pub(super) struct SearchParams {
     #[serde(default)]
     q: String,
     cursor: Option<String>,
@@ -113,9 +113,9 @@ pub(super) struct Searched {
 
 pub(super) async fn search_page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Query(searched): Query<Searched>,
+    Query(searched): Query<SearchParams>,
 ) -> Result<Response, Fault> {
     let address = scope.name();
     let base = path_of(&address);
@@ -151,7 +151,7 @@ pub(super) async fn search_page<M: Mailboxes>(
     answer::page(&template)
 }
 
-fn in_words(found: &search::Found) -> String {
+fn in_words(found: &search::SearchOutcome) -> String {
     let count = match found.mails.len() {
         0 => "No mail".to_owned(),
         1 => "1 mail".to_owned(),
@@ -168,7 +168,7 @@ fn in_words(found: &search::Found) -> String {
 /// At once, and for good: what programs ask for.
 pub(super) async fn delete_all<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
 ) -> Result<Response, Fault> {
     app.mailboxes.delete_all(&scope).await?;
     Ok(Redirect::to(&path_of(&scope.name())).into_response())

@@ -23,15 +23,15 @@ use axum::{
 use futures_util::stream;
 
 use crate::web::{
-    previews::preview_cache::Gist,
+    previews::preview_cache::Preview,
     serve::{
-        answer::Fault, app::App, budget::Held, charged_buffer::Printer, client::Client, counters::Counter,
-        jobs::Kept,
+        answer::Fault, app::App, budget::BudgetGuard, charged_buffer::ChargedBuffer, client::Client,
+        counters::Counter, jobs::ChargedMail,
     },
 };
 use crate::{
     mailbox::mailboxes::{Mail, Mailboxes, Scope, Summary},
-    render::{PARSED_BYTES_MAX, Until},
+    render::{PARSED_BYTES_MAX, StepLimit},
 };
 
 /// Of a list of lines as much is written at a time: all of a hundred.
@@ -40,21 +40,21 @@ const PIECE_BYTES: usize = 256 * 1024;
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What stands around the mails.
-pub(crate) struct Around {
+pub(crate) struct ListFrame {
     /// Up to and with the bracket that opens the list.
     pub(crate) head: String,
     /// From the bracket that closes it.
     pub(crate) tail: String,
 }
 
-struct List<M, F> {
+struct MailStream<M, F> {
     app: Arc<App<M>>,
     client: Client,
     scope: Scope,
     mails: std::vec::IntoIter<Arc<Summary>>,
     shape: F,
     /// What is on its way to the client.
-    held: Held,
+    held: BudgetGuard,
     /// A mail was told before.
     begun: bool,
     tail: Option<String>,
@@ -73,17 +73,17 @@ pub(crate) enum Extent {
 pub(crate) async fn printed<M, F>(
     app: &Arc<App<M>>,
     client: Client,
-    mail: Kept,
+    mail: ChargedMail,
     before: &'static [u8],
     shape: F,
-) -> Result<(Vec<u8>, Held), Fault>
+) -> Result<(Vec<u8>, BudgetGuard), Fault>
 where
     M: Mailboxes,
-    F: Fn(&Mail, &Until, Extent, &mut Printer) -> serde_json::Result<()> + Send + 'static,
+    F: Fn(&Mail, &StepLimit, Extent, &mut ChargedBuffer) -> serde_json::Result<()> + Send + 'static,
 {
-    let mut printer = Printer::new(app.budget.of(client));
+    let mut printer = ChargedBuffer::new(app.budget.of(client));
     let made = app.render(client, mail, move |mail, until| {
-        let write = |extent, printer: &mut Printer| {
+        let write = |extent, printer: &mut ChargedBuffer| {
             printer.write_all(before).map_err(serde_json::Error::io)?;
             shape(mail, until, extent, printer)
         };
@@ -110,18 +110,26 @@ pub(crate) async fn of_mails<M, F>(
     client: Client,
     scope: &Scope,
     summaries: Vec<Arc<Summary>>,
-    Around { head, tail }: Around,
+    ListFrame { head, tail }: ListFrame,
     shape: F,
 ) -> Result<Response, Fault>
 where
     M: Mailboxes,
-    F: Fn(&Mail, &Until, Extent, &mut Printer) -> serde_json::Result<()> + Clone + Send + 'static,
+    F: Fn(&Mail, &StepLimit, Extent, &mut ChargedBuffer) -> serde_json::Result<()> + Clone + Send + 'static,
 {
     let held = app.budget.of(client);
     let mails = summaries.into_iter();
     let tail = Some(tail);
-    let mut list =
-        List { app: Arc::clone(app), client, scope: scope.clone(), mails, shape, held, begun: false, tail };
+    let mut list = MailStream {
+        app: Arc::clone(app),
+        client,
+        scope: scope.clone(),
+        mails,
+        shape,
+        held,
+        begun: false,
+        tail,
+    };
     let mut first = head.into_bytes();
     first.extend(list.next().await?.unwrap_or_default());
     let rest = stream::unfold(Some(list), |list| async move {
@@ -140,10 +148,10 @@ where
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from_stream(pieces)).into_response())
 }
 
-impl<M, F> List<M, F>
+impl<M, F> MailStream<M, F>
 where
     M: Mailboxes,
-    F: Fn(&Mail, &Until, Extent, &mut Printer) -> serde_json::Result<()> + Clone + Send + 'static,
+    F: Fn(&Mail, &StepLimit, Extent, &mut ChargedBuffer) -> serde_json::Result<()> + Clone + Send + 'static,
 {
     /// The next mail, or the end; nothing behind that.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
@@ -168,12 +176,12 @@ where
 }
 
 /// A list of lines, each written from what lists show of a mail.
-struct Lines<M, F> {
+struct RowStream<M, F> {
     app: Arc<App<M>>,
     client: Client,
-    mails: std::iter::Zip<std::vec::IntoIter<Arc<Summary>>, std::vec::IntoIter<Option<Arc<Gist>>>>,
+    mails: std::iter::Zip<std::vec::IntoIter<Arc<Summary>>, std::vec::IntoIter<Option<Arc<Preview>>>>,
     write: F,
-    held: Held,
+    held: BudgetGuard,
     begun: bool,
     tail: Option<String>,
 }
@@ -183,12 +191,12 @@ pub(crate) async fn of_lines<M, F>(
     app: &Arc<App<M>>,
     client: Client,
     summaries: Vec<Arc<Summary>>,
-    Around { head, tail }: Around,
+    ListFrame { head, tail }: ListFrame,
     write: F,
 ) -> Result<Response, Fault>
 where
     M: Mailboxes,
-    F: Fn(&Summary, &Gist, &mut Vec<u8>) -> serde_json::Result<()> + Send + 'static,
+    F: Fn(&Summary, &Preview, &mut Vec<u8>) -> serde_json::Result<()> + Send + 'static,
 {
     let kept = app.gists.find(&summaries);
     let bytes: usize = kept.iter().flatten().map(|gist| gist.mailpit.len() + LINE_BYTES).sum();
@@ -197,7 +205,7 @@ where
     let mails = summaries.into_iter().zip(kept);
     let held = app.budget.of(client);
     let mut lines =
-        Lines { app: Arc::clone(app), client, mails, write, held, begun: false, tail: Some(tail) };
+        RowStream { app: Arc::clone(app), client, mails, write, held, begun: false, tail: Some(tail) };
     lines.fill(&mut first).await?;
     let kind = [(header::CONTENT_TYPE, "application/json")];
     if lines.tail.is_none() {
@@ -224,10 +232,10 @@ where
 /// What a line has beside what is kept of its mail, about.
 const LINE_BYTES: usize = 128;
 
-impl<M, F> Lines<M, F>
+impl<M, F> RowStream<M, F>
 where
     M: Mailboxes,
-    F: Fn(&Summary, &Gist, &mut Vec<u8>) -> serde_json::Result<()>,
+    F: Fn(&Summary, &Preview, &mut Vec<u8>) -> serde_json::Result<()>,
 {
     /// The next piece, or the end; nothing behind that.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {

@@ -1,4 +1,4 @@
-//! Arrivals as they happen, as server-sent events.
+//! ScopeEvents as they happen, as server-sent events.
 //!
 //! A page says which mail it knows as the newest (`?after=`, or `Last-Event-ID` when the browser comes back), and gets
 //! what came since before what comes next, so that nothing falls between the page and the stream. Who reads too slowly
@@ -20,14 +20,14 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use crate::mailbox::mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary};
+use crate::mailbox::mailboxes::{Event, Inbox, MailId, Mailboxes, RemainingName, Scope, Summary};
 use crate::web::{
     board::{Row, RowPage, path_of},
     serve::{
         answer::Fault,
-        app::{App, Listener},
+        app::{App, ListenerSlot},
         client::Client,
-        scope::Asked,
+        scope::RequestScope,
     },
 };
 
@@ -37,25 +37,25 @@ const MISSED_MAX: usize = 100;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize)]
-pub(super) struct After {
+pub(super) struct EventParams {
     after: Option<String>,
 }
 
 pub(super) async fn events<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Query(After { after }): Query<After>,
+    Query(EventParams { after }): Query<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
     let again = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     // An empty inbox's page knows no mail: all that is there came after it.
     let known = again.or(after).map(|id| id.parse::<MailId>().ok());
-    let arrivals = Arrivals::new(&app, client, scope, known).await?;
+    let arrivals = ScopeEvents::new(&app, client, scope, known).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         let event = arrivals.next().await?;
         // The line shows what the list would. A mail that cannot be read now has a shorter one.
-        if let Told::Arrived(summary) = &event {
+        if let LiveEvent::Arrived(summary) = &event {
             _ = app.gist(client, summary).await;
         }
         let told = arrivals.to_sse(&app, &event);
@@ -70,7 +70,7 @@ pub(super) async fn events<M: Mailboxes>(
 
 /// What a listener is told.
 #[derive(Debug, Clone)]
-pub(crate) enum Told {
+pub(crate) enum LiveEvent {
     Arrived(Arc<Summary>),
     Deleted(MailId),
     /// Some were missed.
@@ -78,16 +78,16 @@ pub(crate) enum Told {
 }
 
 /// The events of a scope from a point on.
-pub(crate) struct Arrivals {
+pub(crate) struct ScopeEvents {
     scope: Scope,
     events: Receiver<Event>,
     /// Came before the stream began; the next one last.
     missed: Vec<Arc<Summary>>,
     too_many_missed: bool,
-    listener: Listener,
+    listener: ListenerSlot,
 }
 
-impl Arrivals {
+impl ScopeEvents {
     /// From now on, and first what came after `known` (all there is for `Some(None)`, nothing for `None`).
     pub(crate) async fn new<M: Mailboxes>(
         app: &Arc<App<M>>,
@@ -123,14 +123,14 @@ impl Arrivals {
     }
 
     /// Returns the next event; `None` when the server stops, or the client gives way to others.
-    pub(crate) async fn next(&mut self) -> Option<Told> {
+    pub(crate) async fn next(&mut self) -> Option<LiveEvent> {
         if self.too_many_missed {
             self.too_many_missed = false;
             self.missed.clear();
-            return Some(Told::Missed);
+            return Some(LiveEvent::Missed);
         }
         if let Some(summary) = self.missed.pop() {
-            return Some(Told::Arrived(summary));
+            return Some(LiveEvent::Arrived(summary));
         }
         loop {
             let event = tokio::select! {
@@ -139,18 +139,18 @@ impl Arrivals {
             };
             match event {
                 Ok(Event::Arrived(summary)) if self.scope.shows(&summary) => {
-                    return Some(Told::Arrived(summary));
+                    return Some(LiveEvent::Arrived(summary));
                 }
                 Ok(Event::Deleted { inbox, id, remains }) if self.is_gone(&inbox, remains) => {
-                    return Some(Told::Deleted(id));
+                    return Some(LiveEvent::Deleted(id));
                 }
                 Ok(Event::Over { letter }) if self.scope == Scope::All => {
-                    return Some(Told::Deleted(letter));
+                    return Some(LiveEvent::Deleted(letter));
                 }
                 Ok(Event::Arrived(_) | Event::Deleted { .. } | Event::Over { .. }) => {}
                 Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
                     self.listener.lagged();
-                    return Some(Told::Missed);
+                    return Some(LiveEvent::Missed);
                 }
                 Err(RecvError::Closed) => return None,
             }
@@ -158,24 +158,24 @@ impl Arrivals {
     }
 
     /// Whether a list of the scope shows a mail no more that an inbox has let go.
-    fn is_gone(&self, inbox: &Inbox, remains: Remains) -> bool {
+    fn is_gone(&self, inbox: &Inbox, remains: RemainingName) -> bool {
         match self.scope {
-            Scope::All => remains == Remains::Nothing,
+            Scope::All => remains == RemainingName::Nothing,
             _ => self.scope.contains(inbox),
         }
     }
 
-    fn to_sse<M: Mailboxes>(&self, app: &App<M>, told: &Told) -> sse::Event {
+    fn to_sse<M: Mailboxes>(&self, app: &App<M>, told: &LiveEvent) -> sse::Event {
         match told {
-            Told::Arrived(summary) => {
+            LiveEvent::Arrived(summary) => {
                 let path = path_of(&self.scope.name());
                 let list = (&*path, self.scope.is_wide());
                 let row = Row::new(summary, app.beside(summary), list, clock::unix_ms());
                 let html = RowPage { row }.render().unwrap_or_default();
                 sse::Event::default().event("arrived").id(summary.id.to_string()).data(html)
             }
-            Told::Deleted(id) => sse::Event::default().event("deleted").data(id.to_string()),
-            Told::Missed => sse::Event::default().event("reload").data("missed"),
+            LiveEvent::Deleted(id) => sse::Event::default().event("deleted").data(id.to_string()),
+            LiveEvent::Missed => sse::Event::default().event("reload").data("missed"),
         }
     }
 }

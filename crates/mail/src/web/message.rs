@@ -15,26 +15,26 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use crate::web::{
-    board::{Board, Listed, ROW_BYTES},
-    previews::rendered_cache::{Made, Rendered},
+    board::{Board, ListPage, ROW_BYTES},
+    previews::rendered_cache::{RenderKey, RenderedHtml},
     serve::{
-        access::{Asker, asker},
+        access::{RequestInitiator, asker},
         answer::{self, Fault, inbox_tag, mail_tag, public},
         app::{App, Site},
         client::Client,
         counters::Counter,
-        jobs::Kept,
-        scope::{Asked, Params, segment},
+        jobs::ChargedMail,
+        scope::{PathParams, RequestScope, segment},
     },
     source::source,
-    when::{self, Short},
+    when::{self, ShortText},
 };
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
-        Attachment, Notice, Prepared, Reading, Until, cut, fields,
+        Attachment, DecodedMail, Notice, ParsedMail, StepLimit, cut, fields,
         findings::{self, Link},
-        html::{Clean, Remote, Showing, escape, is_image, picture_type},
+        html::{DisplayOptions, RemoteContent, SanitizedHtml, escape, is_image, picture_type},
     },
 };
 
@@ -92,10 +92,10 @@ struct Letter {
     from: String,
     to: String,
     cc: String,
-    iso: Short,
-    exact: Short,
-    relative: Short,
-    size: Short,
+    iso: ShortText,
+    exact: ShortText,
+    relative: ShortText,
+    size: ShortText,
     kept: String,
     tags: Vec<String>,
     codes: Vec<String>,
@@ -138,7 +138,7 @@ enum View {
     Html {
         frame: String,
         width: Width,
-        choices: Vec<Choice>,
+        choices: Vec<ViewChoice>,
         blocked: Option<String>,
         load: Option<String>,
         taken: Option<String>,
@@ -155,7 +155,7 @@ enum View {
 }
 
 /// How the HTML may be looked at.
-struct Choice {
+struct ViewChoice {
     name: &'static str,
     href: String,
     current: bool,
@@ -167,7 +167,7 @@ struct Item {
     href: String,
     filename: String,
     content_type: String,
-    size: Short,
+    size: ShortText,
     is_picture: bool,
     /// What a file is, in a few letters.
     sign: String,
@@ -226,7 +226,7 @@ impl Width {
 
 /// What a page's query says about the HTML.
 #[derive(Deserialize)]
-pub(super) struct Look {
+pub(super) struct ViewParams {
     /// `load`: the reader asked for remote content.
     remote: Option<String>,
     /// Anything: in the dark.
@@ -239,11 +239,15 @@ pub(super) struct Look {
     part: Option<String>,
 }
 
-impl Look {
-    fn seen(&self) -> Seen {
+impl ViewParams {
+    fn seen(&self) -> HtmlView {
         let width = Width::ALL.into_iter().find(|width| Some(width.name()) == self.width.as_deref());
-        Seen {
-            remote: if self.remote.as_deref() == Some("load") { Remote::Loaded } else { Remote::Blocked },
+        HtmlView {
+            remote: if self.remote.as_deref() == Some("load") {
+                RemoteContent::Loaded
+            } else {
+                RemoteContent::Blocked
+            },
             dark: self.dark.is_some(),
             width: width.unwrap_or_default(),
         }
@@ -251,19 +255,19 @@ impl Look {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    remote: Remote,
+struct HtmlView {
+    remote: RemoteContent,
     dark: bool,
     width: Width,
 }
 
-impl Seen {
-    fn made(self, id: MailId) -> Made {
-        Made { id, remote: self.remote, dark: self.dark }
+impl HtmlView {
+    fn made(self, id: MailId) -> RenderKey {
+        RenderKey { id, remote: self.remote, dark: self.dark }
     }
 
-    fn showing(self) -> Showing<'static> {
-        Showing { remote: self.remote, dark: self.dark, pictures: ATTACHMENTS }
+    fn showing(self) -> DisplayOptions<'static> {
+        DisplayOptions { remote: self.remote, dark: self.dark, pictures: ATTACHMENTS }
     }
 
     /// As a query, with a question mark if it says anything.
@@ -273,7 +277,7 @@ impl Seen {
             query.push(if query.is_empty() { '?' } else { '&' });
             query.push_str(pair);
         };
-        if self.remote == Remote::Loaded {
+        if self.remote == RemoteContent::Loaded {
             add("remote=load");
         }
         if self.dark {
@@ -289,22 +293,22 @@ impl Seen {
 
 pub(super) async fn page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
     headers: HeaderMap,
-    Params((_, id)): Params<(String, String)>,
-    Query(look): Query<Look>,
+    PathParams((_, id)): PathParams<(String, String)>,
+    Query(look): Query<ViewParams>,
 ) -> Result<Response, Fault> {
     shown(&app, (client, &headers), &scope, &id, (None, look)).await
 }
 
 pub(super) async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
     headers: HeaderMap,
-    Params((_, id, view)): Params<(String, String, String)>,
-    Query(look): Query<Look>,
+    PathParams((_, id, view)): PathParams<(String, String, String)>,
+    Query(look): Query<ViewParams>,
 ) -> Result<Response, Fault> {
     let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
     shown(&app, (client, &headers), &scope, &id, (Some(kind), look)).await
@@ -315,21 +319,21 @@ async fn shown<M: Mailboxes>(
     (client, headers): (Client, &HeaderMap),
     scope: &Scope,
     id: &str,
-    (kind, look): (Option<Kind>, Look),
+    (kind, look): (Option<Kind>, ViewParams),
 ) -> Result<Response, Fault> {
     let mail = fetch(app, client, scope, id).await?;
     let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
     let tags = [mail_tag(id), inbox_tag(&inbox)];
     // Who looks at it has read it; a page of another site that shows it has not.
-    if asker(headers) != Asker::AnotherSite {
+    if asker(headers) != RequestInitiator::AnotherSite {
         app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
-    let listed = Listed::load(app, client, scope, look.skip).await?;
+    let listed = ListPage::load(app, client, scope, look.skip).await?;
     let (seen, now_ms) = (look.seen(), clock::unix_ms());
     let (app_there, base) = (Arc::clone(app), format!("{}/{id}", listed.base));
     let letter = app
         .render(client, mail, move |mail, until| {
-            let prepared = Prepared::within(&mail.raw, until);
+            let prepared = ParsedMail::within(&mail.raw, until);
             let reading = prepared.read();
             let rendered = rendered(&app_there, mail, &reading, seen, until);
             let tags = app_there.marks.tags(mail.summary.id);
@@ -378,7 +382,7 @@ pub(crate) async fn fetch<M: Mailboxes>(
     client: Client,
     scope: &Scope,
     id: &str,
-) -> Result<Kept, Fault> {
+) -> Result<ChargedMail, Fault> {
     let id = named(app, scope, id)?;
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
@@ -393,10 +397,10 @@ fn named<M: Mailboxes>(app: &App<M>, scope: &Scope, id: &str) -> Result<MailId, 
 fn rendered<M: Mailboxes>(
     app: &App<M>,
     mail: &Mail,
-    reading: &Reading<'_>,
-    seen: Seen,
-    until: &Until,
-) -> Option<Arc<Rendered>> {
+    reading: &DecodedMail<'_>,
+    seen: HtmlView,
+    until: &StepLimit,
+) -> Option<Arc<RenderedHtml>> {
     let made = seen.made(mail.summary.id);
     if let Some(rendered) = app.renderings.find(made) {
         return Some(rendered);
@@ -405,17 +409,17 @@ fn rendered<M: Mailboxes>(
     if clean.css_over.is_some() {
         app.counters.add(Counter::StylesOver, 1);
     }
-    let rendered = Arc::new(Rendered::new(clean, until));
+    let rendered = Arc::new(RenderedHtml::new(clean, until));
     app.renderings.keep(made, &rendered);
     Some(rendered)
 }
 
 fn letter(
-    (mail, reading, rendered): (&Mail, &Reading<'_>, Option<&Rendered>),
+    (mail, reading, rendered): (&Mail, &DecodedMail<'_>, Option<&RenderedHtml>),
     base: &str,
     tags: Vec<String>,
-    (kind, seen): (Option<Kind>, Seen),
-    (now_ms, until): (u64, &Until),
+    (kind, seen): (Option<Kind>, HtmlView),
+    (now_ms, until): (u64, &StepLimit),
 ) -> Letter {
     let summary = &mail.summary;
     let clean = rendered.map(|rendered| &rendered.clean);
@@ -485,21 +489,21 @@ fn letter(
     }
 }
 
-fn html_view(clean: Option<&Clean>, base: &str, seen: Seen, notices: &mut Vec<String>) -> View {
-    let frame = format!("{base}/frame{}", Seen { width: Width::Desk, ..seen }.query());
-    let page = |seen: Seen| format!("{base}/html{}", seen.query());
-    let mut choices: Vec<Choice> = Width::ALL
+fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices: &mut Vec<String>) -> View {
+    let frame = format!("{base}/frame{}", HtmlView { width: Width::Desk, ..seen }.query());
+    let page = |seen: HtmlView| format!("{base}/html{}", seen.query());
+    let mut choices: Vec<ViewChoice> = Width::ALL
         .into_iter()
-        .map(|width| Choice {
+        .map(|width| ViewChoice {
             name: width.label(),
-            href: page(Seen { width, ..seen }),
+            href: page(HtmlView { width, ..seen }),
             current: width == seen.width,
             width: Some(width),
         })
         .collect();
-    choices.push(Choice {
+    choices.push(ViewChoice {
         name: "Dark",
-        href: page(Seen { dark: !seen.dark, ..seen }),
+        href: page(HtmlView { dark: !seen.dark, ..seen }),
         current: seen.dark,
         width: None,
     });
@@ -521,11 +525,11 @@ fn html_view(clean: Option<&Clean>, base: &str, seen: Seen, notices: &mut Vec<St
             };
             let hosts = listed(&clean.remote_hosts);
             let words = match seen.remote {
-                Remote::Blocked => {
-                    view.1 = Some(page(Seen { remote: Remote::Loaded, ..seen }));
+                RemoteContent::Blocked => {
+                    view.1 = Some(page(HtmlView { remote: RemoteContent::Loaded, ..seen }));
                     "blocked: to load them tells the sender that this was read."
                 }
-                Remote::Loaded => "loaded, because you asked.",
+                RemoteContent::Loaded => "loaded, because you asked.",
             };
             view.0 = Some(format!("{items} from {hosts} {words}"));
         }
@@ -544,7 +548,7 @@ fn listed(words: &[String]) -> String {
 }
 
 /// The views of a mail. Each keeps the look that the reader chose for the HTML.
-fn tabs((base, seen): (&str, Seen), current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
+fn tabs((base, seen): (&str, HtmlView), current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
     let look = seen.query();
     let tab = |name, kind, path: &str, count| Tab {
         name,
@@ -564,7 +568,7 @@ fn tabs((base, seen): (&str, Seen), current: Kind, has_html: bool, attachments: 
     tabs
 }
 
-fn from(reading: &Reading<'_>, mail: &Mail) -> String {
+fn from(reading: &DecodedMail<'_>, mail: &Mail) -> String {
     let written = joined(reading, Field::From);
     match (written.is_empty(), mail.summary.envelope_from.is_empty()) {
         (false, _) => written,
@@ -573,7 +577,7 @@ fn from(reading: &Reading<'_>, mail: &Mail) -> String {
     }
 }
 
-fn to(reading: &Reading<'_>, mail: &Mail) -> String {
+fn to(reading: &DecodedMail<'_>, mail: &Mail) -> String {
     let written = joined(reading, Field::To);
     if written.is_empty() {
         // A group without members (RFC 5322, 3.4) names nobody: it is shown as it is written.
@@ -589,7 +593,7 @@ fn to(reading: &Reading<'_>, mail: &Mail) -> String {
     written
 }
 
-fn joined(reading: &Reading<'_>, field: Field<'static>) -> String {
+fn joined(reading: &DecodedMail<'_>, field: Field<'static>) -> String {
     let addresses = reading.addresses(field);
     let shown: Vec<String> = addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect();
     match addresses.len().checked_sub(ADDRESSES_MAX) {
@@ -622,7 +626,7 @@ pub(crate) fn attachments_of(summary: &Summary) -> String {
 }
 
 /// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
-pub(crate) fn linked(text: &str, until: &Until) -> String {
+pub(crate) fn linked(text: &str, until: &StepLimit) -> String {
     let mut links = Vec::new();
     findings::in_text(text, &mut links, until);
     // The longest first, or a link would be found within a longer one.
@@ -661,10 +665,10 @@ pub(crate) fn linked(text: &str, until: &Until) -> String {
 /// What the sandboxed frame shows.
 pub(super) async fn frame<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params((_, id)): Params<(String, String)>,
-    Query(look): Query<Look>,
+    PathParams((_, id)): PathParams<(String, String)>,
+    Query(look): Query<ViewParams>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
@@ -675,14 +679,14 @@ pub(super) async fn frame<M: Mailboxes>(
         None => {
             let app_there = Arc::clone(&app);
             app.render(client, mail, move |mail, until| {
-                let prepared = Prepared::within(&mail.raw, until);
+                let prepared = ParsedMail::within(&mail.raw, until);
                 rendered(&app_there, mail, &prepared.read(), seen, until)
             })
             .await?
         }
     };
     let html = found.ok_or(Fault::NoSuchPart)?.html.clone();
-    let policy = Clean::content_security_policy(seen.remote);
+    let policy = SanitizedHtml::content_security_policy(seen.remote);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
@@ -694,9 +698,9 @@ pub(super) async fn frame<M: Mailboxes>(
 /// The mail as it came, to be saved.
 pub(super) async fn raw<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params((_, id)): Params<(String, String)>,
+    PathParams((_, id)): PathParams<(String, String)>,
 ) -> Result<Response, Fault> {
     let id = named(&app, &scope, &id)?;
     Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
@@ -711,9 +715,9 @@ pub(super) struct AttachmentQuery {
 
 pub(super) async fn attachment<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params((_, id, part, _)): Params<(String, String, u32, String)>,
+    PathParams((_, id, part, _)): PathParams<(String, String, u32, String)>,
     Query(asked): Query<AttachmentQuery>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
@@ -730,8 +734,8 @@ pub(super) async fn attachment<M: Mailboxes>(
 }
 
 /// A part that is an attachment, with its bytes.
-pub(crate) fn part_of(mail: &Mail, part: u32, until: &Until) -> Option<(Attachment, Vec<u8>)> {
-    let prepared = Prepared::within(&mail.raw, until);
+pub(crate) fn part_of(mail: &Mail, part: u32, until: &StepLimit) -> Option<(Attachment, Vec<u8>)> {
+    let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
     let attachment = reading.attachments().iter().find(|attachment| attachment.part == part)?;
     Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
@@ -770,9 +774,9 @@ pub(crate) fn saved(content_type: &str, filename: &str, mut response: Response) 
 
 pub(super) async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params((_, id)): Params<(String, String)>,
+    PathParams((_, id)): PathParams<(String, String)>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     app.mailboxes.delete(&scope, mail.summary.id).await?;
@@ -781,13 +785,13 @@ pub(super) async fn delete<M: Mailboxes>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Until, linked};
+    use super::{StepLimit, linked};
 
     #[test]
     fn a_text_is_escaped_and_its_links_are_links() {
         let html = linked(
             "<b>see</b> https://a.test/?x=1&y=\"2 and https://a.test/?x=1 or javascript:alert(1), httpx",
-            &Until::default(),
+            &StepLimit::default(),
         );
         assert!(html.starts_with("&lt;b&gt;see&lt;/b&gt; <a href=\"https://a.test/?x=1&amp;y=\""), "{html}");
         assert_eq!(html.matches("<a ").count(), 2);

@@ -16,11 +16,12 @@ use super::{Config, Web, serve};
 use crate::{
     mailbox::{
         mailboxes::{
-            Event, Inbox, Mail, MailId, Mailboxes, Remains, Room, Scope, Summary, Totals, Unavailable,
+            Event, Inbox, Mail, MailId, Mailboxes, ReadBudget, RemainingName, Scope, Summary, Totals,
+            Unavailable,
         },
         twin::{Retention, Twin},
     },
-    store::annotations::{Note, Noted},
+    store::annotations::{Note, RecoveredNote},
 };
 
 /// How events get lost.
@@ -35,7 +36,7 @@ enum Loss {
 /// The twin, to which a mail comes just after a look, so that the looker has not seen it; whether its event is told
 /// depends.
 #[derive(Clone)]
-struct Forgetful {
+struct LossyMailboxes {
     twin: Twin,
     events: broadcast::Sender<Event>,
     loss: Loss,
@@ -45,7 +46,7 @@ struct Forgetful {
     looks: Arc<AtomicUsize>,
 }
 
-impl Forgetful {
+impl LossyMailboxes {
     fn serve(loss: Loss, arrives_after: usize, is_told: bool) -> Web {
         let twin = Twin::new(Retention::default(), "night.test");
         let events = broadcast::channel(2).0;
@@ -55,7 +56,7 @@ impl Forgetful {
     }
 }
 
-impl Mailboxes for Forgetful {
+impl Mailboxes for LossyMailboxes {
     async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
         let found = self.twin.list(scope, skip, limit).await;
         if self.looks.fetch_add(1, Ordering::Relaxed) + 1 == self.arrives_after {
@@ -79,7 +80,7 @@ impl Mailboxes for Forgetful {
         self.twin.find(scope, ids).await
     }
 
-    async fn mail_into<R: Room>(
+    async fn mail_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         id: MailId,
@@ -108,7 +109,7 @@ impl Mailboxes for Forgetful {
         self.twin.note(notes).await
     }
 
-    fn noted(&self) -> Vec<Noted> {
+    fn noted(&self) -> Vec<RecoveredNote> {
         self.twin.noted()
     }
 
@@ -128,7 +129,7 @@ impl Mailboxes for Forgetful {
             let inbox = Inbox::of("bob", "night.test").unwrap();
             for number in 0..10 {
                 let (inbox, id) = (inbox.clone(), MailId(number));
-                let _ = self.events.send(Event::Deleted { inbox, id, remains: Remains::Nothing });
+                let _ = self.events.send(Event::Deleted { inbox, id, remains: RemainingName::Nothing });
             }
         }
         receiver
@@ -151,7 +152,7 @@ fn a_wait_finds_a_mail_whose_event_was_lost() {
     for (loss, arrives_after, is_told) in
         [(Loss::Lag, 1, false), (Loss::BeforeTheBroadcast, 1, false), (Loss::Lag, 2, true)]
     {
-        let web = Forgetful::serve(loss, arrives_after, is_told);
+        let web = LossyMailboxes::serve(loss, arrives_after, is_told);
         let mail = get(&web, "/api/v2/domains/public/inboxes/ann/wait?timeout=30s");
         assert_eq!(mail["subject"], "here", "{loss:?}");
     }
@@ -167,7 +168,7 @@ fn a_list_that_waits_finds_it_too_and_does_not_give_up_early() {
         // What was missed was nothing for this list: it goes on.
         (Loss::Lag, 3, true),
     ] {
-        let web = Forgetful::serve(loss, arrives_after, is_told);
+        let web = LossyMailboxes::serve(loss, arrives_after, is_told);
         let list = get(&web, "/api/v2/domains/public/inboxes/ann?wait=30s");
         assert_eq!(list["msgs"][0]["subject"], "here", "{loss:?} after {arrives_after}");
     }
@@ -175,7 +176,7 @@ fn a_list_that_waits_finds_it_too_and_does_not_give_up_early() {
 
 #[test]
 fn who_hears_a_stream_is_told_that_something_was_missed() {
-    let web = Forgetful::serve(Loss::Lag, 0, false);
+    let web = LossyMailboxes::serve(Loss::Lag, 0, false);
     for (path, expected) in [
         ("/api/v2/domains/public/stream/ann", "event: missed"),
         ("/inbox/ann@night.test/events", "event: reload"),

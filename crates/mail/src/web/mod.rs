@@ -56,7 +56,7 @@ use crate::{
     web::serve::{app::App, counters::Counters},
 };
 pub use crate::{
-    search::index::IndexAt,
+    search::index::IndexLocation,
     web::serve::{
         access::{Token, TokenTooShort},
         answer::{inbox_tag, mail_tag},
@@ -182,7 +182,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
 }
 
 /// The index, unless its place cannot be had: then searches do without.
-fn index_at(at: IndexAt, counters: &Arc<Counters>) -> Option<Arc<Index>> {
+fn index_at(at: IndexLocation, counters: &Arc<Counters>) -> Option<Arc<Index>> {
     let directory = at.directory.display().to_string();
     match Index::open(at, Arc::clone(counters)) {
         Ok(index) => Some(Arc::new(index)),

@@ -47,7 +47,7 @@ pub(super) async fn home<M: Mailboxes>(
 }
 
 #[derive(Deserialize)]
-pub(super) struct Open {
+pub(super) struct OpenParams {
     #[serde(default)]
     address: String,
 }
@@ -55,7 +55,7 @@ pub(super) struct Open {
 /// Where the form of the home page goes.
 pub(super) async fn open<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Query(open): Query<Open>,
+    Query(open): Query<OpenParams>,
 ) -> Result<Response, Fault> {
     let scope = Scope::of(open.address.trim(), &app.config.domain).map_err(Fault::NotAnAddress)?;
     Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())

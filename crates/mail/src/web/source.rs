@@ -12,17 +12,17 @@ use axum::{
 };
 use futures_util::stream;
 
-use crate::mailbox::mailboxes::{MailId, Mailboxes, PieceAt, Scope};
-use crate::web::serve::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter};
+use crate::mailbox::mailboxes::{MailId, Mailboxes, PieceLocation, Scope};
+use crate::web::serve::{answer::Fault, app::App, budget::BudgetGuard, client::Client, counters::Counter};
 
 /// How long an answer that has begun waits for room for its next piece.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The pieces that are still to come.
-struct Rest<M> {
+struct PieceStream<M> {
     app: Arc<App<M>>,
-    pieces: std::vec::IntoIter<PieceAt>,
-    held: Held,
+    pieces: std::vec::IntoIter<PieceLocation>,
+    held: BudgetGuard,
 }
 
 /// The bytes of a mail, as they came.
@@ -40,7 +40,7 @@ pub(crate) async fn source<M: Mailboxes>(
         return Ok(Bytes::from(source.front).into_response());
     }
     let front = stream::iter([Ok(Bytes::from(source.front))]);
-    let rest = Rest { app: Arc::clone(app), pieces: source.pieces.into_iter(), held };
+    let rest = PieceStream { app: Arc::clone(app), pieces: source.pieces.into_iter(), held };
     let rest = stream::unfold(Some(rest), |rest| async move {
         let mut rest = rest?;
         match rest.next().await {
@@ -58,7 +58,7 @@ pub(crate) async fn source<M: Mailboxes>(
     Ok(response)
 }
 
-impl<M: Mailboxes> Rest<M> {
+impl<M: Mailboxes> PieceStream<M> {
     async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         // The client has taken what came before.
         self.held.release();

@@ -1,7 +1,7 @@
 //! Mails on their way out: deleted on a page, and brought back if that was a mistake.
 //!
 //! ```text
-//!  delete ─▶ Leaving: no page shows them ─┬─ 10 s ─▶ deleted for good, by the store
+//!  delete ─▶ UndoTable: no page shows them ─┬─ 10 s ─▶ deleted for good, by the store
 //!                                         └─ undo ─▶ as if nothing had been
 //! ```
 //! Nothing is written down for it: whatever ends the process in those seconds brings them back, which is the lesser
@@ -34,28 +34,28 @@ pub(super) const LEAVING_TIME: Duration = Duration::from_secs(10);
 /// Mails on their way out, of all inboxes.
 pub(super) const LEAVING_MAX: usize = 10_000;
 
-pub(crate) struct Leaving {
+pub(crate) struct UndoTable {
     state: Mutex<State>,
     counters: Arc<Counters>,
 }
 
 #[derive(Default)]
 struct State {
-    batches: BTreeMap<u64, Batch>,
+    batches: BTreeMap<u64, UndoBatch>,
     /// Of all batches.
-    mails: HashMap<MailId, Leaver>,
+    mails: HashMap<MailId, PendingDelete>,
     last: u64,
 }
 
 /// A mail on its way out.
-struct Leaver {
+struct PendingDelete {
     /// Where it lies.
     inbox: Inbox,
     /// Over all inboxes it goes, too: it was deleted there, or no other inbox has it.
     everywhere: bool,
 }
 
-impl Leaver {
+impl PendingDelete {
     /// Whether a list of this scope shows it no more.
     fn leaves(&self, scope: &Scope) -> bool {
         scope.contains(&self.inbox) && (self.everywhere || *scope != Scope::All)
@@ -63,7 +63,7 @@ impl Leaver {
 }
 
 /// Mails that were deleted with one press of a button.
-struct Batch {
+struct UndoBatch {
     /// The client that deleted them.
     client: Client,
     /// Of the list that they were deleted from: who may not see it brings nothing back.
@@ -77,7 +77,7 @@ impl State {
     }
 }
 
-impl Leaving {
+impl UndoTable {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self { state: Mutex::default(), counters }
     }
@@ -102,7 +102,7 @@ impl Leaving {
     }
 
     /// Puts mails on their way; nothing if there is no room for them.
-    fn enter(&self, client: Client, scope: &Scope, mails: Vec<(MailId, Leaver)>) -> Option<u64> {
+    fn enter(&self, client: Client, scope: &Scope, mails: Vec<(MailId, PendingDelete)>) -> Option<u64> {
         let mut state = self.state();
         // This machine stands for everybody behind the accelerator: it may take all the room there is.
         let own = if client.is_here() { 0 } else { state.of_client(client) };
@@ -116,7 +116,7 @@ impl Leaving {
         let name = state.last;
         let ids = mails.iter().map(|(id, _)| *id).collect();
         state.mails.extend(mails);
-        state.batches.insert(name, Batch { client, scope: scope.clone(), mails: ids });
+        state.batches.insert(name, UndoBatch { client, scope: scope.clone(), mails: ids });
         self.counters.set(Counter::Leaving, state.mails.len() as u64);
         Some(name)
     }
@@ -149,7 +149,7 @@ impl<M: Mailboxes> App<M> {
         scope: &Scope,
         mails: &[Arc<Summary>],
     ) -> Result<Option<u64>, Fault> {
-        let leaver = |mail: &Arc<Summary>| Leaver {
+        let leaver = |mail: &Arc<Summary>| PendingDelete {
             inbox: mail.inbox.clone(),
             everywhere: *scope == Scope::All || mail.inboxes == 1,
         };
@@ -194,9 +194,9 @@ impl<M: Mailboxes> App<M> {
 mod tests {
     use super::*;
 
-    fn mails(ids: std::ops::Range<u64>) -> Vec<(MailId, Leaver)> {
+    fn mails(ids: std::ops::Range<u64>) -> Vec<(MailId, PendingDelete)> {
         let inbox = || Inbox { local: "ann".into(), domain: "night.test".into() };
-        ids.map(|id| (MailId(id), Leaver { inbox: inbox(), everywhere: id != 2 })).collect()
+        ids.map(|id| (MailId(id), PendingDelete { inbox: inbox(), everywhere: id != 2 })).collect()
     }
 
     fn here() -> Client {
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn one_client_leaves_undo_to_others() {
-        let leaving = Leaving::new(Arc::new(Counters::new()));
+        let leaving = UndoTable::new(Arc::new(Counters::new()));
         let client = |last: u8| Client::of(httpd::Client([192, 0, 2, last].into()));
         let half = LEAVING_MAX as u64 / 2;
         assert!(leaving.enter(client(1), &Scope::All, mails(1..half + 1)).is_some());
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_leaves_is_bounded_and_comes_back_to_who_may_see_it() {
-        let leaving = Leaving::new(Arc::new(Counters::new()));
+        let leaving = UndoTable::new(Arc::new(Counters::new()));
         let scope = |name: &str| Scope::of(name, "night.test").unwrap();
         let name = leaving.enter(here(), &scope("ann"), mails(0..3)).unwrap();
         let ann = scope("ann");

@@ -14,12 +14,12 @@ const SHORT_BYTES_MAX: usize = 32;
 
 /// A few words of digits, letters, blanks and `-:.`: they stand in a page as they are.
 #[derive(Clone, Copy)]
-pub(crate) struct Short {
+pub(crate) struct ShortText {
     bytes: [u8; SHORT_BYTES_MAX],
     len: usize,
 }
 
-impl Short {
+impl ShortText {
     const EMPTY: Self = Self { bytes: [0; SHORT_BYTES_MAX], len: 0 };
 
     fn text(mut self, text: &str) -> Self {
@@ -45,7 +45,7 @@ impl Short {
     }
 }
 
-impl Deref for Short {
+impl Deref for ShortText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -54,69 +54,69 @@ impl Deref for Short {
     }
 }
 
-impl fmt::Display for Short {
+impl fmt::Display for ShortText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)
     }
 }
 
-impl fmt::Debug for Short {
+impl fmt::Debug for ShortText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
 }
 
-impl FastWritable for Short {
+impl FastWritable for ShortText {
     fn write_into(&self, out: &mut dyn fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
         Ok(out.write_str(self)?)
     }
 }
 
-impl HtmlSafe for Short {}
+impl HtmlSafe for ShortText {}
 
-impl Serialize for Short {
+impl Serialize for ShortText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
     }
 }
 
-impl PartialEq<&str> for Short {
+impl PartialEq<&str> for ShortText {
     fn eq(&self, other: &&str) -> bool {
         **self == **other
     }
 }
 
 /// A moment of UTC, with `between` between day and hour.
-fn moment(ms: u64, between: &str) -> Short {
+fn moment(ms: u64, between: &str) -> ShortText {
     let DateTime { year, month, day, hour, minute, second, .. } =
         DateTime::from_timestamp((ms / 1000).cast_signed());
-    let two = |short: Short, number: u8| short.padded(number.into(), 2);
-    let date = two(Short::EMPTY.padded(year.into(), 4).text("-"), month).text("-");
+    let two = |short: ShortText, number: u8| short.padded(number.into(), 2);
+    let date = two(ShortText::EMPTY.padded(year.into(), 4).text("-"), month).text("-");
     let hours = two(two(date, day).text(between), hour).text(":");
     two(two(hours, minute).text(":"), second)
 }
 
 /// RFC 3339 in UTC, to the millisecond, for programs.
-pub(crate) fn iso(ms: u64) -> Short {
+pub(crate) fn iso(ms: u64) -> ShortText {
     moment(ms, "T").text(".").padded(ms % 1000, 3).text("Z")
 }
 
 /// The same for people: `2026-11-21 22:00:00 UTC`.
-pub(crate) fn exact(ms: u64) -> Short {
+pub(crate) fn exact(ms: u64) -> ShortText {
     moment(ms, " ").text(" UTC")
 }
 
 /// How long ago, as a page says it; its script goes on from there in the same words.
-pub(crate) fn relative(then_ms: u64, now_ms: u64) -> Short {
+pub(crate) fn relative(then_ms: u64, now_ms: u64) -> ShortText {
     let s = now_ms.saturating_sub(then_ms) / 1000;
     let (count, unit) = match s {
-        0..10 => return Short::EMPTY.text("now"),
+        0..10 => return ShortText::EMPTY.text("now"),
         10..60 => (s, " s ago"),
         60..3600 => (s / 60, " min ago"),
         3600..86400 => (s / 3600, " h ago"),
         _ => (s / 86400, " d ago"),
     };
-    Short::EMPTY.number(count).text(unit)
+    ShortText::EMPTY.number(count).text(unit)
 }
 
 /// A span of time in its largest unit.
@@ -131,9 +131,9 @@ pub(crate) fn span(ms: u64) -> String {
 }
 
 /// Bytes in the unit that leaves one to three digits before the point; halves of its last digit go to the even one.
-pub(crate) fn size(bytes: u64) -> Short {
+pub(crate) fn size(bytes: u64) -> ShortText {
     let (unit_bytes, unit) = match bytes {
-        0..1024 => return Short::EMPTY.number(bytes).text(" B"),
+        0..1024 => return ShortText::EMPTY.number(bytes).text(" B"),
         1024..1_048_576 => (1 << 10, " KiB"),
         _ => (1 << 20, " MiB"),
     };
@@ -142,7 +142,7 @@ pub(crate) fn size(bytes: u64) -> Short {
     if over > unit_bytes / 2 || (over == unit_bytes / 2 && rounded % 2 == 1) {
         rounded += 1;
     }
-    Short::EMPTY.number(rounded / 10).text(".").number(rounded % 10).text(unit)
+    ShortText::EMPTY.number(rounded / 10).text(".").number(rounded % 10).text(unit)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::common::{HERE, ask, config, first_processor, inbox};
 use engine::log::{Disk, format::SEGMENTS_AT, simulated::SimulatedDisk};
 use mail::{
     Config, Mailstore, Server,
-    annotations::{Note, Noted},
+    annotations::{Note, RecoveredNote},
     mailboxes::{MailId, Mailboxes, Scope},
 };
 
@@ -16,7 +16,7 @@ fn note(read: bool, tags: &[&str]) -> Note {
     Note { read, tags: tags.iter().map(|tag| (*tag).to_owned()).collect() }
 }
 
-fn noted(store: &Mailstore) -> BTreeMap<MailId, Noted> {
+fn noted(store: &Mailstore) -> BTreeMap<MailId, RecoveredNote> {
     store.noted().into_iter().map(|noted| (noted.id, noted)).collect()
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{ask, config, inbox, list};
 use mail::{
-    Config, Lists, Pair, Rates, Server, Shown,
+    CertificateSource, Config, Lists, Pair, Rates, Server,
     mailboxes::Mailboxes,
     web::{self, Web},
 };
@@ -119,7 +119,8 @@ fn a_banned_address_costs_no_handshake() {
     std::fs::write(&tls.key, made.signing_key.serialize_pem()).unwrap();
     let lists = Lists::parse("address 127.0.0.0/8").unwrap();
     let smtps = Some(([127, 0, 0, 1], 0).into());
-    let server = Server::start(Config { tls: Some(Shown::Pair(tls)), smtps, lists, ..config() }).unwrap();
+    let server =
+        Server::start(Config { tls: Some(CertificateSource::Pair(tls)), smtps, lists, ..config() }).unwrap();
     let mut stream = TcpStream::connect(server.addresses().smtps.unwrap()).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0, "closed at once");

@@ -12,7 +12,7 @@ use engine::{
 };
 use mail::{
     Config, Mailstore, Server,
-    mailboxes::{Event, MailId, Mailboxes, Remains, Scope},
+    mailboxes::{Event, MailId, Mailboxes, RemainingName, Scope},
 };
 
 /// What does not happen in this time fails a test.
@@ -82,7 +82,7 @@ fn m15_what_some_inboxes_let_go_of_survives_a_kill_and_the_others_mail_too() {
     let (mut last, mut over) = (None, None);
     for _ in 0..2 {
         match events.blocking_recv().unwrap() {
-            Event::Deleted { id, remains: Remains::OtherName, .. } => last = Some(id),
+            Event::Deleted { id, remains: RemainingName::OtherName, .. } => last = Some(id),
             Event::Over { letter } => over = Some(letter),
             other => panic!("{other:?}"),
         }

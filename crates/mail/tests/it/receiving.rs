@@ -8,7 +8,7 @@ use crate::common::{
     Client, HERE, ask, config, connect, drain, first_processor, greeted, inbox, list, subjects,
 };
 use mail::{
-    Config, Lists, Pair, Rates, Server, Shown,
+    CertificateSource, Config, Lists, Pair, Rates, Server,
     config::{Durability, Limits, Retention, Store},
     mailboxes::{Event, Mailboxes, Scope},
 };
@@ -460,7 +460,8 @@ fn tls_begins_by_starttls_or_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let (tls, trusting) = tls(directory.path());
     let free = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let server = Server::start(Config { tls: Some(Shown::Pair(tls)), smtps: free, ..config() }).unwrap();
+    let server =
+        Server::start(Config { tls: Some(CertificateSource::Pair(tls)), smtps: free, ..config() }).unwrap();
     let mut client = connect(server.addresses().smtp);
     client.reply();
     assert!(client.say("EHLO x").contains("250-STARTTLS\r\n"));
@@ -488,7 +489,7 @@ fn tls_begins_by_starttls_or_at_once() {
         key: directory.path().join("key.pem"),
         ocsp: None,
     };
-    let error = Server::start(Config { tls: Some(Shown::Pair(broken)), ..config() })
+    let error = Server::start(Config { tls: Some(CertificateSource::Pair(broken)), ..config() })
         .map(|_| ())
         .unwrap_err()
         .to_string();

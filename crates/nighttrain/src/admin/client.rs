@@ -6,7 +6,7 @@ use std::{
 };
 
 use engine::{
-    journal::Opened,
+    journal::JournalAddress,
     tls::{client::trusted, provider},
 };
 use ureq::{
@@ -42,7 +42,7 @@ pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
 }
 
 /// Where the server's log of transactions is.
-pub(crate) fn journal(settings: &Settings) -> Result<Opened, Failure> {
+pub(crate) fn journal(settings: &Settings) -> Result<JournalAddress, Failure> {
     let server = Server::new(settings)?;
     let (said, text) = server.said(server.authorized(server.agent.get(server.url("/log"))).call())?;
     let number = |name: &str| said[name].as_i64().and_then(|number| i32::try_from(number).ok());
@@ -50,7 +50,7 @@ pub(crate) fn journal(settings: &Settings) -> Result<Opened, Failure> {
     let token = said["token"].as_str().and_then(|token| u64::from_str_radix(token, 16).ok());
     match (pid, number("rings_fd"), number("lease_fd"), token) {
         (Some(pid), Some(rings_fd), Some(lease_fd), Some(token)) => {
-            Ok(Opened { pid, rings_fd, lease_fd, token })
+            Ok(JournalAddress { pid, rings_fd, lease_fd, token })
         }
         _ => Err(server.unexpected(200, &text)),
     }
@@ -208,7 +208,7 @@ impl Server {
             Some(name) => format!("https://{name}:{}", address.port()),
             None => format!("https://{address}"),
         };
-        let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), At(address));
+        let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), FixedAddress(address));
         Ok(Self { agent, address, base, token })
     }
 
@@ -282,9 +282,9 @@ impl Server {
 
 /// Whatever the name, it is the server at this address that is meant.
 #[derive(Debug)]
-struct At(SocketAddr);
+struct FixedAddress(SocketAddr);
 
-impl Resolver for At {
+impl Resolver for FixedAddress {
     fn resolve(
         &self,
         _: &ureq::http::Uri,

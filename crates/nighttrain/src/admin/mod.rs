@@ -4,8 +4,8 @@
 //! nighttrain stat, purge, explain, objects, origins, log · Prometheus · a browser
 //!        │  HTTP, loopback unless a token is set
 //!        ▼
-//! thread "admin": axum on a runtime of its own ──▶ Operated::registry (atomics, read in passing)
-//!                                              └─▶ Purges::purge, explain, objects (block: on a helper thread)
+//! thread "admin": axum on a runtime of its own ──▶ OperatorView::registry (atomics, read in passing)
+//!                                              └─▶ Purger::purge, explain, objects (block: on a helper thread)
 //! ```
 //! The same pages for every server; `/purge` where there is an accelerator.
 //! It shares no thread with the loops: a scrape costs a request nothing but the reading of its counters' cache lines.
@@ -48,7 +48,7 @@ pub(crate) mod top;
 
 use std::{sync::Arc, time::Instant};
 
-use ::cluster::{Outcome, Refused, Told};
+use ::cluster::{InstanceOutcome, Outcome, PurgeRequestError};
 use axum::{
     Json, Router,
     extract::{Query, RawQuery, Request, State},
@@ -68,8 +68,8 @@ use tokio::sync::Semaphore;
 use crate::{
     admin::stat::Report,
     services::{
-        accelerator::{BanSeen, Invalidate, PurgeError, PurgeResult, Purges},
-        certificates::CertificateSaid,
+        accelerator::{BanSeen, Invalidate, PurgeError, PurgeResult, Purger},
+        certificates::CertificateStatus,
     },
 };
 
@@ -79,7 +79,7 @@ pub(crate) use self::{
 };
 
 /// A running server, as its operator sees it.
-pub(crate) trait Operated: Send + Sync + 'static {
+pub(crate) trait OperatorView: Send + Sync + 'static {
     /// What it counts.
     fn registry(&self) -> Arc<Registry>;
 
@@ -87,17 +87,17 @@ pub(crate) trait Operated: Send + Sync + 'static {
     fn is_ready(&self) -> bool;
 
     /// The certificates that it shows, or is to.
-    fn certificates(&self) -> Vec<CertificateSaid> {
+    fn certificates(&self) -> Vec<CertificateStatus> {
         Vec::new()
     }
 }
 
-/// Purges and questions under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
+/// Purger and questions under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
 const PURGES_MAX: usize = 8;
 
 struct Admin {
-    operated: Arc<dyn Operated>,
-    accelerator: Option<Arc<dyn Purges>>,
+    operated: Arc<dyn OperatorView>,
+    accelerator: Option<Arc<dyn Purger>>,
     journal: Option<Arc<Journal>>,
     started: Instant,
     purges: Arc<Semaphore>,
@@ -106,8 +106,8 @@ struct Admin {
 /// The pages of a server; with an accelerator, its purges.
 pub(crate) fn pages(
     access: Access,
-    operated: Arc<dyn Operated>,
-    accelerator: Option<Arc<dyn Purges>>,
+    operated: Arc<dyn OperatorView>,
+    accelerator: Option<Arc<dyn Purger>>,
     journal: Option<Arc<Journal>>,
 ) -> Router {
     let mut guarded = Router::new()
@@ -198,15 +198,15 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
 }
 
 /// What a query asks to have purged.
-struct Wanted {
+struct PurgeQuery {
     what: Invalidate,
     is_soft: bool,
-    reach: Reach,
+    reach: PurgeReach,
 }
 
 /// Where a purge is to hold when it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum PurgeReach {
     /// Here, and nobody else is told.
     Local,
     /// Here; and in the cluster's stream, where there is one.
@@ -215,12 +215,12 @@ enum Reach {
     Everywhere,
 }
 
-impl Wanted {
+impl PurgeQuery {
     /// `None`: it is not clear what.
     fn of(query: Vec<(String, String)>) -> Option<Self> {
         let (mut urls, mut tags, mut bans) = (Vec::new(), Vec::new(), Vec::new());
         let (mut is_all, mut is_soft) = (false, false);
-        let mut reach = Reach::Told;
+        let mut reach = PurgeReach::Told;
         for (name, value) in query {
             match &*name {
                 "url" => urls.push(value),
@@ -228,8 +228,8 @@ impl Wanted {
                 "ban" => bans.push(value),
                 "all" => is_all = true,
                 "soft" => is_soft = true,
-                "everywhere" if reach != Reach::Local => reach = Reach::Everywhere,
-                "local" if reach != Reach::Everywhere => reach = Reach::Local,
+                "everywhere" if reach != PurgeReach::Local => reach = PurgeReach::Everywhere,
+                "local" if reach != PurgeReach::Everywhere => reach = PurgeReach::Local,
                 _ => return None,
             }
         }
@@ -259,7 +259,7 @@ impl Admin {
     /// The answer to who asked.
     async fn ask<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&dyn Purges) -> T + Send + 'static,
+        ask: impl FnOnce(&dyn Purger) -> T + Send + 'static,
     ) -> Result<T, Response> {
         let Ok(permit) = Arc::clone(&self.purges).try_acquire_owned() else {
             let message = "too many purges and questions at once; try again";
@@ -277,18 +277,18 @@ impl Admin {
     }
 }
 
-/// Purges and answers 200. A URL that was stored is answered `{"dropped": true, "found": ["https://…"]}`, with the URLs
+/// Purger and answers 200. A URL that was stored is answered `{"dropped": true, "found": ["https://…"]}`, with the URLs
 /// that it was stored under; one that was not `{"dropped": false}`. Both leave nothing behind. Tags, bans and soft
 /// purges are answered `{"invalidated": true}`: nobody counts what they reach.
 async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String, String)>>) -> Response {
-    let Some(wanted) = Wanted::of(query) else {
+    let Some(wanted) = PurgeQuery::of(query) else {
         return error(
             StatusCode::BAD_REQUEST,
             "which one: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list, \
              ?ban=req.url+~+%5E/news or ?all, each with &soft or without",
         );
     };
-    if wanted.reach == Reach::Everywhere
+    if wanted.reach == PurgeReach::Everywhere
         && admin.accelerator.as_ref().is_none_or(|one| one.cluster().is_none())
     {
         let message = "there is no cluster here, so everywhere is here: leave that out, or name the cluster (cluster in \
@@ -311,9 +311,9 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
     }
 }
 
-/// Purges here, then tells the others; what is answered, and what of it has not been done.
-fn carry_out(accelerator: &dyn Purges, wanted: &Wanted) -> Result<(Value, Option<String>), PurgeError> {
-    let Wanted { what, is_soft, reach } = wanted;
+/// Purger here, then tells the others; what is answered, and what of it has not been done.
+fn carry_out(accelerator: &dyn Purger, wanted: &PurgeQuery) -> Result<(Value, Option<String>), PurgeError> {
+    let PurgeQuery { what, is_soft, reach } = wanted;
     let mut done = match what {
         Invalidate::Url(url) if !is_soft => accelerator.purge(url).map(|purged| match purged {
             PurgeResult::Dropped(found) => serde_json::json!({ "dropped": true, "found": found }),
@@ -323,23 +323,23 @@ fn carry_out(accelerator: &dyn Purges, wanted: &Wanted) -> Result<(Value, Option
             accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))?
         }
     };
-    if *reach == Reach::Local {
+    if *reach == PurgeReach::Local {
         return Ok((done, None));
     }
-    let is_everywhere = *reach == Reach::Everywhere;
+    let is_everywhere = *reach == PurgeReach::Everywhere;
     let (outcome, why) = match accelerator.tell(what, *is_soft, is_everywhere) {
         None => return Ok((done, None)),
         Some(Ok(outcome)) => (Some(outcome), None),
         Some(Err(refused)) => {
             let why = format!("purged here; {refused}");
-            let outcome = if let Refused::NotYet(outcome) = refused { Some(outcome) } else { None };
+            let outcome = if let PurgeRequestError::NotYet(outcome) = refused { Some(outcome) } else { None };
             (outcome, Some(why))
         }
     };
     if let Some(Outcome { sequence, instances }) = outcome {
         done["sequence"] = sequence.into();
         if is_everywhere {
-            let one = |told: Told| serde_json::json!({ "name": told.name, "standing": told.standing.name() });
+            let one = |told: InstanceOutcome| serde_json::json!({ "name": told.name, "standing": told.standing.name() });
             done["instances"] = instances.into_iter().map(one).collect();
         }
     }

@@ -11,12 +11,12 @@ use crate::{
 };
 
 /// Knows one URL.
-struct Known {
+struct OneUrlServer {
     registry: Arc<engine::meter::Registry>,
     ready: bool,
 }
 
-impl Operated for Known {
+impl OperatorView for OneUrlServer {
     fn registry(&self) -> Arc<engine::meter::Registry> {
         Arc::clone(&self.registry)
     }
@@ -26,7 +26,7 @@ impl Operated for Known {
     }
 }
 
-impl Purges for Known {
+impl Purger for OneUrlServer {
     fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         match url {
             "http://a/known?x=1&y=2" => Ok(PurgeResult::Dropped(vec!["https://a/known".to_owned()])),
@@ -122,8 +122,8 @@ fn serve(ready: bool) -> SocketAddr {
     let port = Port::bind("admin", SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("a free port");
     let address = port.address();
     let access = Access::for_address(address, None).expect("loopback");
-    let known = Arc::new(Known { registry: Arc::new(registry()), ready });
-    let pages = pages(access, Arc::clone(&known) as Arc<dyn Operated>, Some(known), None);
+    let known = Arc::new(OneUrlServer { registry: Arc::new(registry()), ready });
+    let pages = pages(access, Arc::clone(&known) as Arc<dyn OperatorView>, Some(known), None);
     port.serve(pages, None).expect("a thread");
     address
 }

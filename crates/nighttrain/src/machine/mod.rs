@@ -49,13 +49,13 @@ const KEPT_ONE_IN: u64 = 4;
 
 /// Which servers a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Servers {
+pub(crate) struct ServerSet {
     pub cache: bool,
     pub feed: bool,
     pub mail: bool,
 }
 
-impl Servers {
+impl ServerSet {
     pub(crate) const ALL: Self = Self { cache: true, feed: true, mail: true };
     pub(crate) const CACHE: Self = Self { feed: false, mail: false, ..Self::ALL };
     pub(crate) const FEED: Self = Self { cache: false, mail: false, ..Self::ALL };
@@ -63,7 +63,7 @@ impl Servers {
 }
 
 /// A part of what the process needs.
-struct Row {
+struct MemoryRow {
     bytes: u64,
     what: &'static str,
     /// Filled in any case; else clients can make it so.
@@ -71,12 +71,12 @@ struct Row {
 }
 
 /// What servers come to need.
-pub(crate) struct MemorySum(Vec<Row>);
+pub(crate) struct MemorySum(Vec<MemoryRow>);
 
 impl MemorySum {
-    pub(crate) fn of(settings: &Settings, servers: Servers) -> Self {
-        let mut rows = vec![Row { bytes: OWN_BYTES, what: "the program itself", is_filled: true }];
-        let mut add = |bytes: u64, what, is_filled| rows.push(Row { bytes, what, is_filled });
+    pub(crate) fn of(settings: &Settings, servers: ServerSet) -> Self {
+        let mut rows = vec![MemoryRow { bytes: OWN_BYTES, what: "the program itself", is_filled: true }];
+        let mut add = |bytes: u64, what, is_filled| rows.push(MemoryRow { bytes, what, is_filled });
         if servers.cache {
             add(settings.cache.memory_bytes, "stored objects ([cache] memory)", true);
         }
@@ -102,7 +102,7 @@ impl MemorySum {
         Self(rows)
     }
 
-    fn bytes(&self, is_counted: impl Fn(&Row) -> bool) -> u64 {
+    fn bytes(&self, is_counted: impl Fn(&MemoryRow) -> bool) -> u64 {
         self.0.iter().filter(|row| is_counted(row)).fold(0, |sum, row| sum.saturating_add(row.bytes))
     }
 
@@ -159,14 +159,14 @@ const CLIENTS: &str =
     "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
 
 /// Memory that clients can make the servers hold.
-fn client_bytes(settings: &Settings, servers: Servers) -> u64 {
+fn client_bytes(settings: &Settings, servers: ServerSet) -> u64 {
     let of_mail = if servers.mail { MAIL_INDEX_BYTES + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
     let of_feed = if servers.feed { FEED_LINKS_BYTES } else { 0 };
     settings.client_memory_bytes.unwrap_or(SUM_BYTES - STORE_BYTES - OWN_BYTES - of_mail - of_feed)
 }
 
 /// Gives the servers one budget of memory for their clients.
-pub(crate) fn share_client_memory(settings: &mut Settings, servers: Servers) {
+pub(crate) fn share_client_memory(settings: &mut Settings, servers: ServerSet) {
     let bytes = usize::try_from(client_bytes(settings, servers)).unwrap_or(usize::MAX);
     let sixteenth = bytes / 16;
     let of_cache = PASSING_SIXTEENTHS + ORIGIN_STREAMS_SIXTEENTHS;
@@ -196,7 +196,7 @@ pub(crate) fn share_client_memory(settings: &mut Settings, servers: Servers) {
 ///
 /// # Errors
 /// There is less than stores fill.
-pub(crate) fn check_memory(settings: &Settings, servers: Servers) -> Result<Option<String>, Failure> {
+pub(crate) fn check_memory(settings: &Settings, servers: ServerSet) -> Result<Option<String>, Failure> {
     // A store on a file needs more, by its size: the accelerator alone tells that itself.
     if settings.cache.store.is_some() && servers.cache && !servers.feed && !servers.mail {
         return Ok(None);
@@ -210,11 +210,11 @@ pub(crate) fn check_memory(settings: &Settings, servers: Servers) -> Result<Opti
 
 /// Lets the process open as many files as it may, and lets servers take no more connections than leave some for the
 /// rest; a warning where that is less than was asked for.
-pub(crate) fn fit_descriptors(settings: &mut Settings, servers: Servers) -> Option<String> {
+pub(crate) fn fit_descriptors(settings: &mut Settings, servers: ServerSet) -> Option<String> {
     fit_connections(settings, servers, descriptors::raise())
 }
 
-fn fit_connections(settings: &mut Settings, servers: Servers, limit: u64) -> Option<String> {
+fn fit_connections(settings: &mut Settings, servers: ServerSet, limit: u64) -> Option<String> {
     let cores_of = [cores(&settings.cache.cores), 1, cores(&settings.mail.config.cores)];
     let runs = [servers.cache, servers.feed, servers.mail];
     let mut most = [
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn all_servers_stay_within_half_a_gibibyte() {
-        for servers in [Servers::ALL, Servers::CACHE, Servers::FEED] {
+        for servers in [ServerSet::ALL, ServerSet::CACHE, ServerSet::FEED] {
             let sum = MemorySum::of(&settings(), servers);
             assert!(sum.most_bytes() <= SUM_BYTES, "{}", sum.text());
         }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn stores_beyond_the_limit_are_refused() {
-        let sum = MemorySum::of(&settings(), Servers::CACHE);
+        let sum = MemorySum::of(&settings(), ServerSet::CACHE);
         let refused = sum.within(128 * MIB).expect_err("256 MiB in 128");
         assert!(refused.contains("128MiB") && refused.contains("raise the limit to 276MiB"), "{refused}");
         let warned = sum.within(276 * MIB).expect("the stores fit").expect("clients may not");
@@ -296,16 +296,16 @@ mod tests {
         let mut settings = settings();
         settings.mail.store = Some(Store::Anonymous);
         let filled = |servers| MemorySum::of(&settings, servers).filled_bytes() / MIB;
-        assert_eq!(filled(Servers::CACHE), 276);
-        assert_eq!(filled(Servers::FEED), 20);
-        assert_eq!(filled(Servers::MAIL), 1044);
-        assert_eq!(filled(Servers::ALL), 1300);
+        assert_eq!(filled(ServerSet::CACHE), 276);
+        assert_eq!(filled(ServerSet::FEED), 20);
+        assert_eq!(filled(ServerSet::MAIL), 1044);
+        assert_eq!(filled(ServerSet::ALL), 1300);
         let most = |servers| MemorySum::of(&settings, servers).most_bytes();
-        let alone = [Servers::CACHE, Servers::FEED, Servers::MAIL].map(most);
+        let alone = [ServerSet::CACHE, ServerSet::FEED, ServerSet::MAIL].map(most);
         let clients = |servers| client_bytes(&settings, servers);
-        let of_clients = [Servers::CACHE, Servers::FEED, Servers::MAIL].map(clients);
+        let of_clients = [ServerSet::CACHE, ServerSet::FEED, ServerSet::MAIL].map(clients);
         assert_eq!(
-            most(Servers::ALL) - clients(Servers::ALL),
+            most(ServerSet::ALL) - clients(ServerSet::ALL),
             alone.iter().sum::<u64>() - of_clients.iter().sum::<u64>() - 2 * OWN_BYTES
         );
     }
@@ -314,7 +314,7 @@ mod tests {
     fn few_descriptors_are_shared_by_size() {
         let mut few = settings();
         let wanted = (2 * 10_000 + 65_536 + 2 * 20_000) as u64;
-        let said = fit_connections(&mut few, Servers::ALL, 20_000).expect("too few");
+        let said = fit_connections(&mut few, ServerSet::ALL, 20_000).expect("too few");
         let most = |settings: &Settings| {
             let mail = settings.mail.config.limits.connections_max;
             2 * settings.cache.limits.connections_max + settings.feed.config.limits.max_connections + 2 * mail
@@ -322,16 +322,16 @@ mod tests {
         assert!((14_990..=15_000).contains(&most(&few)), "{}", most(&few));
         let would_do: u64 = said.rsplit(' ').next().and_then(|last| last.parse().ok()).expect("a number");
         let mut enough = settings();
-        assert_eq!(fit_connections(&mut enough, Servers::ALL, would_do), None);
+        assert_eq!(fit_connections(&mut enough, ServerSet::ALL, would_do), None);
         assert_eq!(most(&enough) as u64, wanted);
         let mut unlimited = settings();
         unlimited.feed.config.limits.max_connections = usize::MAX;
-        assert!(fit_connections(&mut unlimited, Servers::ALL, 20_000).is_some());
+        assert!(fit_connections(&mut unlimited, ServerSet::ALL, 20_000).is_some());
         assert!(unlimited.cache.limits.connections_max > 1000, "no limit for one server starves no other");
-        // Servers that do not run are neither counted nor changed.
+        // ServerSet that do not run are neither counted nor changed.
         let mut alone = settings();
-        assert_eq!(fit_connections(&mut alone, Servers::CACHE, 30_000), None);
-        assert!(fit_connections(&mut alone, Servers::CACHE, 1024).is_some());
+        assert_eq!(fit_connections(&mut alone, ServerSet::CACHE, 30_000), None);
+        assert!(fit_connections(&mut alone, ServerSet::CACHE, 1024).is_some());
         assert_eq!(alone.cache.limits.connections_max, 384);
         assert_eq!(alone.feed.config.limits.max_connections, 65_536);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cache::{PurgesSeen, check_purges};
-use engine::log::check::{Checked, check};
+use engine::log::check::{CheckReport, check};
 use serde_json::json;
 
 use crate::{failure::Failure, settings::units::size_text};
@@ -78,11 +78,11 @@ pub(crate) fn describe(path: &Path, json: bool) -> Result<String, Failure> {
     Ok(format!("{document:#}\n"))
 }
 
-fn purpose(checked: &Checked) -> String {
+fn purpose(checked: &CheckReport) -> String {
     String::from_utf8_lossy(&checked.header.purpose).trim_end_matches('\0').to_owned()
 }
 
-fn explained(path: &Path, checked: &Checked) -> String {
+fn explained(path: &Path, checked: &CheckReport) -> String {
     let header = &checked.header;
     format!(
         "{}: a store of the {}, {} in {} segments of {}\n\

@@ -10,34 +10,34 @@ pub(crate) use cache::{
     BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError,
     PurgeResult, RequestOf,
 };
-use cluster::{ClusterStatus, Outcome, Refused};
+use cluster::{ClusterStatus, Outcome, PurgeRequestError};
 use engine::{
     journal::Journal,
     meter::{Registry, Source},
 };
 
 use crate::{
-    admin::{Operated, stat::Report},
+    admin::{OperatorView, stat::Report},
     failure::{Failure, Fault},
     machine::{self, descriptors},
     services::{
-        certificates::{CertificateSaid, Certificates},
+        certificates::{CertificateStatus, Certificates},
         cluster_cert_store::ClusterCertStore,
-        cluster_service::Clustered,
-        savings::Savings,
-        shell::{Follow, Running, Service, Words},
+        cluster_service::ClusterService,
+        savings::SavingsLine,
+        shell::{ConfigApply, ServerHandle, Service, StopMessages},
     },
     settings::{Section, Setting, Settings, units::size_text},
 };
 
 /// Which origin a configuration means, where it may leave that to the command.
-pub(crate) type OriginOf = Box<dyn Fn(&Settings) -> Option<Origin> + Send + Sync>;
+pub(crate) type OriginChoice = Box<dyn Fn(&Settings) -> Option<Origin> + Send + Sync>;
 
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
 
 /// Who drops what is stored, and says why it is used or not. The program's is [`Accelerator`]; a test's is its own.
-pub(crate) trait Purges: Send + Sync + 'static {
+pub(crate) trait Purger: Send + Sync + 'static {
     /// Drops what is stored for the host and path of a URL, under any scheme and port. Blocks until the cores that own it
     /// have answered.
     fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError>;
@@ -47,7 +47,7 @@ pub(crate) trait Purges: Send + Sync + 'static {
         self.purge(url)
     }
 
-    /// Purges by tags, softly, by a ban, or everything. Blocks until every core has taken it in.
+    /// Purger by tags, softly, by a ban, or everything. Blocks until every core has taken it in.
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
 
     /// Tells the other accelerators of what was purged here. Blocks until they will hear of it, or it holds `everywhere`.
@@ -57,7 +57,7 @@ pub(crate) trait Purges: Send + Sync + 'static {
         _what: &Invalidate,
         _is_soft: bool,
         _everywhere: bool,
-    ) -> Option<Result<Outcome, Refused>> {
+    ) -> Option<Result<Outcome, PurgeRequestError>> {
         None
     }
 
@@ -89,7 +89,7 @@ pub(crate) trait Purges: Send + Sync + 'static {
 
 /// The one that the program runs.
 pub(crate) struct Accelerator {
-    running: Running<Server>,
+    running: ServerHandle<Server>,
     addresses: Vec<SocketAddr>,
     /// What it is in front of, as people are told.
     in_front_of: String,
@@ -98,11 +98,11 @@ pub(crate) struct Accelerator {
     /// Those of the process, if there is TLS.
     certificates: Option<Arc<Certificates>>,
     /// Where misses are fetched for hosts that no site names.
-    origin_of: OriginOf,
+    origin_of: OriginChoice,
     /// Says once in a while what it saved; none where it is one of several.
-    savings: Option<Lock<Savings>>,
+    savings: Option<Lock<SavingsLine>>,
     /// The cluster that it is one accelerator of.
-    clustered: Option<Arc<Clustered>>,
+    clustered: Option<Arc<ClusterService>>,
 }
 
 impl Accelerator {
@@ -113,7 +113,7 @@ impl Accelerator {
     /// One line that says what stands in the way.
     pub(crate) fn start(
         settings: &Settings,
-        origin_of: OriginOf,
+        origin_of: OriginChoice,
         certificates: Option<Arc<Certificates>>,
         journal: Option<&Arc<Journal>>,
         in_front_of: String,
@@ -130,14 +130,15 @@ impl Accelerator {
         let cores = machine::cores(&config.cores);
         descriptors::fit(&mut config, descriptors::raise(), cores);
         let clustered = settings.cluster.config(settings);
-        let clustered = clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(Clustered::new);
-        let among = clustered.as_ref().map(Clustered::among).unwrap_or_default();
+        let clustered =
+            clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(ClusterService::new);
+        let among = clustered.as_ref().map(ClusterService::among).unwrap_or_default();
         let store = config.store.clone().map(|path| (path, config.store_bytes));
         let server = Server::start_among(config, journal, among)
             .map_err(|error| Failure::Failed(error.to_string()))?;
         let accelerator = Arc::new(Self {
             addresses: server.addresses(),
-            running: Running::new(server),
+            running: ServerHandle::new(server),
             in_front_of,
             memory_bytes,
             store,
@@ -220,7 +221,7 @@ pub(crate) fn check_authorities(config: &Config) -> Result<(), Fault> {
     })
 }
 
-impl Operated for Accelerator {
+impl OperatorView for Accelerator {
     fn registry(&self) -> Arc<Registry> {
         self.running.registry()
     }
@@ -229,12 +230,12 @@ impl Operated for Accelerator {
         self.running.is_ready()
     }
 
-    fn certificates(&self) -> Vec<CertificateSaid> {
+    fn certificates(&self) -> Vec<CertificateStatus> {
         self.certificates.as_ref().map(|certificates| certificates.said()).unwrap_or_default()
     }
 }
 
-impl Purges for Accelerator {
+impl Purger for Accelerator {
     fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         self.running.ask(|server| server.purge(url)).unwrap_or(Err(PurgeError::NoAnswer))
     }
@@ -248,7 +249,12 @@ impl Purges for Accelerator {
         outcome.unwrap_or(Err(PurgeError::NoAnswer))
     }
 
-    fn tell(&self, what: &Invalidate, is_soft: bool, everywhere: bool) -> Option<Result<Outcome, Refused>> {
+    fn tell(
+        &self,
+        what: &Invalidate,
+        is_soft: bool,
+        everywhere: bool,
+    ) -> Option<Result<Outcome, PurgeRequestError>> {
         self.clustered.as_ref().map(|clustered| clustered.tell(what, is_soft, everywhere))
     }
 
@@ -316,7 +322,7 @@ impl Service for Accelerator {
             && !ONLY_AT_START.contains(&setting.key)
     }
 
-    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
+    fn check(&self, settings: &Settings) -> Result<ConfigApply<'_>, Fault> {
         let config = settings.accelerator((self.origin_of)(settings)).map_err(Failure::into_fault)?;
         check_authorities(&config)?;
         let prepared = self.running.ask(|server| server.prepare(config));
@@ -362,8 +368,8 @@ impl Service for Accelerator {
         1
     }
 
-    fn words(&self, at_most: Duration) -> Words {
-        Words {
+    fn words(&self, at_most: Duration) -> StopMessages {
+        StopMessages {
             stopping: format!("no new requests; those under way have up to {at_most:?}"),
             whole: "every request was answered",
             cut: "the time was up before every request was answered",

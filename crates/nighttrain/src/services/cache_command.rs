@@ -8,12 +8,12 @@ use engine::journal::Journal;
 use crate::{
     cli::CacheTask,
     failure::Failure,
-    machine::Servers,
+    machine::ServerSet,
     services::{
-        accelerator::{Accelerator, OriginOf, Purges},
+        accelerator::{Accelerator, OriginChoice, Purger},
         certificates::Certificates,
-        operation::{Operation, Sources, failed},
-        shell::{self, Service, Started},
+        operation::{ConfigSources, RunningCommand, failed},
+        shell::{self, Service, ServiceSet},
     },
     settings::Settings,
     tools::demo,
@@ -21,13 +21,13 @@ use crate::{
 
 /// Runs the accelerator until a signal ends it.
 pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
-    let sources = Sources {
+    let sources = ConfigSources {
         file: task.config.path(),
         flags: task.settings.0.clone(),
         complete: Box::new(|_| Ok(())),
-        servers: Servers::CACHE,
+        servers: ServerSet::CACHE,
     };
-    let (operation, access) = Operation::begin(sources)?;
+    let (operation, access) = RunningCommand::begin(sources)?;
     let settings = operation.settings();
     if !task.demo && settings.origin.is_none() && settings.sites.is_empty() {
         return Err(Failure::Usage(
@@ -39,7 +39,7 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
     shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))
 }
 
-fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<Started, Failure> {
+fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<ServiceSet, Failure> {
     let (origin, site) = if demo {
         let site = demo::start().map_err(failed("the demonstration site cannot start"))?;
         (Some(origin_at(site)), ", a slow demonstration site (200 ms an answer)")
@@ -55,7 +55,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
     // A demonstration's is its own, whatever is said.
-    let origin_of: OriginOf = match origin {
+    let origin_of: OriginChoice = match origin {
         Some(origin) if demo => Box::new(move |_| Some(origin.clone())),
         _ => Box::new(|settings| settings.origin.clone()),
     };
@@ -65,7 +65,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
         Some(address) if demo => format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"),
         _ => String::new(),
     };
-    Ok(Started {
+    Ok(ServiceSet {
         services: vec![Arc::clone(&accelerator) as Arc<dyn Service>],
         certificates: certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates)),
         beside: [
@@ -75,7 +75,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
         .into_iter()
         .flatten()
         .collect(),
-        purges: Some(accelerator as Arc<dyn Purges>),
+        purges: Some(accelerator as Arc<dyn Purger>),
         hint,
     })
 }

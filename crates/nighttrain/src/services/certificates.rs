@@ -24,7 +24,7 @@ use crate::{
     settings::{
         SETTINGS, Settings,
         acme_settings::acme,
-        tls_settings::{TlsFound, tls},
+        tls_settings::{TlsListener, tls},
     },
 };
 
@@ -37,23 +37,23 @@ pub(crate) struct Certificates {
     pub(crate) tls: Tls,
     /// What an authority may ask for; none where nothing is obtained.
     pub(crate) challenges: Option<Arc<Challenges>>,
-    seen: Lock<Seen>,
+    seen: Lock<PairFiles>,
     to_obtain: Option<acme::Config>,
     client: OnceLock<acme::Client>,
 }
 
 /// The files, and what they were when they were read.
-struct Seen {
+struct PairFiles {
     pairs: Vec<Pair>,
-    stamps: Vec<Stamp>,
+    stamps: Vec<FileStamp>,
 }
 
 /// What of a file changes with its content.
-type Stamp = Option<(SystemTime, u64)>;
+type FileStamp = Option<(SystemTime, u64)>;
 
 /// What an operator is told of a certificate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct CertificateSaid {
+pub(crate) struct CertificateStatus {
     /// What it is for.
     pub(crate) names: Vec<String>,
     /// `file`, or `acme`: it was obtained, or is to be.
@@ -74,7 +74,7 @@ impl Certificates {
     /// # Errors
     /// What is wrong with them.
     pub(crate) fn of(settings: &Settings) -> Result<Option<Arc<Self>>, Fault> {
-        let Some(TlsFound { listen, pairs }) = tls(settings)? else { return Ok(None) };
+        let Some(TlsListener { listen, pairs }) = tls(settings)? else { return Ok(None) };
         let read: Vec<_> = Self::read(&pairs)?.into_iter().map(Arc::new).collect();
         let to_obtain = match settings.acme.directory {
             Some(_) => acme(settings, hosts_without(settings, &read))?,
@@ -83,7 +83,7 @@ impl Certificates {
         Ok(Some(Arc::new(Self {
             tls: Tls { listen, certificates: Arc::new(Table::new(&read)) },
             challenges: to_obtain.as_ref().map(|_| Arc::default()),
-            seen: Lock::new(Seen { stamps: stamps(&pairs), pairs }),
+            seen: Lock::new(PairFiles { stamps: stamps(&pairs), pairs }),
             to_obtain,
             client: OnceLock::new(),
         })))
@@ -126,8 +126,8 @@ impl Certificates {
     }
 
     /// What an operator is told of each.
-    pub(crate) fn said(&self) -> Vec<CertificateSaid> {
-        let of_file = |certificate: Arc<Certificate>| CertificateSaid {
+    pub(crate) fn said(&self) -> Vec<CertificateStatus> {
+        let of_file = |certificate: Arc<Certificate>| CertificateStatus {
             names: names_of(&certificate),
             from: "file",
             until_s: Some(certificate.until_s),
@@ -135,7 +135,7 @@ impl Certificates {
             error: None,
             retry_s: None,
         };
-        let obtained = |said: acme::Said| CertificateSaid {
+        let obtained = |said: acme::RenewalStatus| CertificateStatus {
             names: said.names,
             from: "acme",
             until_s: said.validity.map(|(_, until)| until),
@@ -181,7 +181,7 @@ impl Certificates {
         let obtain = obtain.transpose()?;
         Ok(move || {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            *seen = Seen { stamps: stamps(&pairs), pairs };
+            *seen = PairFiles { stamps: stamps(&pairs), pairs };
             self.tls.certificates.replace(&read);
             if let Some(obtain) = obtain {
                 obtain();
@@ -254,7 +254,7 @@ fn hosts_without(settings: &Settings, of_files: &[Arc<Certificate>]) -> Vec<Name
     names
 }
 
-fn stamps(pairs: &[Pair]) -> Vec<Stamp> {
+fn stamps(pairs: &[Pair]) -> Vec<FileStamp> {
     let files = |pair: &Pair| -> Vec<PathBuf> {
         [Some(&pair.certificates), Some(&pair.key), pair.ocsp.as_ref()]
             .into_iter()

@@ -7,73 +7,73 @@ use std::{
     time::Duration,
 };
 
-use acme::{NotShared, OnChange, Share};
+use acme::{OnChange, Share, ShareError};
 use cluster::Vault;
 
-use crate::services::cluster_service::Clustered;
+use crate::services::cluster_service::ClusterService;
 
 /// The accelerators of a cluster, as far as certificates go.
 pub(crate) struct ClusterCertStore {
-    clustered: Arc<Clustered>,
+    clustered: Arc<ClusterService>,
     /// It is opened once.
     vault: OnceLock<Vault>,
 }
 
 impl ClusterCertStore {
     /// `None`: they do not know each other's secret.
-    pub(crate) fn of(clustered: &Arc<Clustered>) -> Option<Arc<dyn Share>> {
+    pub(crate) fn of(clustered: &Arc<ClusterService>) -> Option<Arc<dyn Share>> {
         clustered.has_vault().then(|| {
             let shelf = Self { clustered: Arc::clone(clustered), vault: OnceLock::new() };
             Arc::new(shelf) as Arc<dyn Share>
         })
     }
 
-    fn vault(&self) -> Result<&Vault, NotShared> {
-        self.vault.get().ok_or_else(|| NotShared::Failed("the cluster has been left".to_owned()))
+    fn vault(&self) -> Result<&Vault, ShareError> {
+        self.vault.get().ok_or_else(|| ShareError::Failed("the cluster has been left".to_owned()))
     }
 }
 
 impl fmt::Debug for ClusterCertStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shelf")
+        f.write_str("ClusterCertStore")
     }
 }
 
-fn not_shared(why: cluster::NotShared) -> NotShared {
+fn not_shared(why: cluster::VaultError) -> ShareError {
     match why {
         // Whoever was faster: it is looked at again.
-        cluster::NotShared::Busy(_) | cluster::NotShared::Changed(_) => NotShared::Busy,
-        other => NotShared::Failed(other.to_string()),
+        cluster::VaultError::Busy(_) | cluster::VaultError::Changed(_) => ShareError::Busy,
+        other => ShareError::Failed(other.to_string()),
     }
 }
 
 impl Share for ClusterCertStore {
-    fn listen(&self, hears: OnChange) -> Result<(), NotShared> {
+    fn listen(&self, hears: OnChange) -> Result<(), ShareError> {
         let vault = self.clustered.open_vault(hears);
-        let vault = vault.ok_or_else(|| NotShared::Failed("the cluster has been left".to_owned()))?;
+        let vault = vault.ok_or_else(|| ShareError::Failed("the cluster has been left".to_owned()))?;
         // Who listens does so once.
         let _ = self.vault.set(vault);
         Ok(())
     }
 
-    fn take_turn(&self) -> Result<Box<dyn Any + Send>, NotShared> {
+    fn take_turn(&self) -> Result<Box<dyn Any + Send>, ShareError> {
         let turn = self.vault()?.take_turn().map_err(not_shared)?;
         Ok(Box::new(turn))
     }
 
-    fn read(&self, key: &str) -> Result<Option<Vec<u8>>, NotShared> {
+    fn read(&self, key: &str) -> Result<Option<Vec<u8>>, ShareError> {
         self.vault()?.read(key).map_err(not_shared)
     }
 
-    fn write(&self, key: &str, value: &[u8]) -> Result<(), NotShared> {
+    fn write(&self, key: &str, value: &[u8]) -> Result<(), ShareError> {
         self.vault()?.write(key, value).map_err(not_shared)
     }
 
-    fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), NotShared> {
+    fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), ShareError> {
         self.vault()?.write_everywhere(key, value, at_most).map_err(not_shared)
     }
 
-    fn remove(&self, key: &str) -> Result<(), NotShared> {
+    fn remove(&self, key: &str) -> Result<(), ShareError> {
         self.vault()?.remove(key).map_err(not_shared)
     }
 }

@@ -1,8 +1,8 @@
 //! The accelerator as one of several: what the cluster says is carried out on its cores, and what is purged here is told.
 //!
 //! ```text
-//!  the admin server, a visitor's PURGE ──▶ here, then Clustered ──▶ cluster ──▶ the others
-//!  the others ──▶ cluster ──▶ Carrier ──▶ the accelerator's cores
+//!  the admin server, a visitor's PURGE ──▶ here, then ClusterService ──▶ cluster ──▶ the others
+//!  the others ──▶ cluster ──▶ PurgeApplier ──▶ the accelerator's cores
 //! ```
 
 use std::{
@@ -14,15 +14,15 @@ use cache::{
     BroadcastFuture, ClusterHandle, Invalidate, PeerAt, PurgeBroadcast, PurgeError, lease::Membership,
 };
 use cluster::{
-    CarriesOut, Cluster, ClusterStatus, Config, Hears, NotCarried, Outcome, Purge, Refused, Scope, Vault,
-    What,
+    Cluster, ClusterStatus, Config, ExecuteError, OnChange, Outcome, Purge, PurgeExecutor, PurgeRequestError,
+    PurgeSelection, Scope, Vault,
 };
 use engine::meter::Source;
 use tokio::sync::oneshot;
 
 use crate::{
     failure::Failure,
-    services::accelerator::{Accelerator, Purges},
+    services::accelerator::{Accelerator, Purger},
 };
 
 #[expect(clippy::disallowed_types, reason = "a purge's path: held for the time of a message")]
@@ -31,20 +31,20 @@ type Lock<T> = std::sync::Mutex<T>;
 /// How long a purge that is only to be told waits for the cluster.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
-/// What an accelerator has of its cluster.
-pub(crate) struct Clustered {
+/// PurgeSelection an accelerator has of its cluster.
+pub(crate) struct ClusterService {
     config: Config,
     membership: Arc<Membership>,
     /// None before it is begun, and once it has left.
     cluster: Lock<Option<Cluster>>,
 }
 
-impl Clustered {
+impl ClusterService {
     pub(crate) fn new(config: Config) -> Arc<Self> {
         Arc::new(Self { config, membership: Arc::new(Membership::without_lease()), cluster: Lock::new(None) })
     }
 
-    /// What the accelerator is started with.
+    /// PurgeSelection the accelerator is started with.
     pub(crate) fn among(self: &Arc<Self>) -> ClusterHandle {
         let abroad = Arc::clone(self) as Arc<dyn PurgeBroadcast>;
         ClusterHandle { membership: Arc::clone(&self.membership), abroad: Some(abroad) }
@@ -53,7 +53,8 @@ impl Clustered {
     /// Begins to connect.
     pub(crate) fn begin(&self, accelerator: Weak<Accelerator>) -> Result<(), Failure> {
         let has_peers = !self.config.address.is_empty();
-        let carrier = Arc::new(Carrier { accelerator, membership: Arc::clone(&self.membership), has_peers });
+        let carrier =
+            Arc::new(PurgeApplier { accelerator, membership: Arc::clone(&self.membership), has_peers });
         let cluster = Cluster::start(self.config.clone(), carrier)
             .map_err(|error| Failure::Failed(format!("the cluster: {error}")))?;
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
@@ -70,7 +71,7 @@ impl Clustered {
     }
 
     /// Opens what they share; `None`: nothing, or the cluster has been left.
-    pub(crate) fn open_vault(&self, hears: Hears) -> Option<Vault> {
+    pub(crate) fn open_vault(&self, hears: OnChange) -> Option<Vault> {
         self.ask(|cluster| cluster.open_vault(hears)).flatten()
     }
 
@@ -101,9 +102,9 @@ impl Clustered {
         what: &Invalidate,
         is_soft: bool,
         everywhere: bool,
-    ) -> Result<Outcome, Refused> {
+    ) -> Result<Outcome, PurgeRequestError> {
         let answer = self.begin_to_tell(what, is_soft, everywhere);
-        answer.and_then(|answer| answer.blocking_recv().ok()).unwrap_or(Err(Refused::Stopping))
+        answer.and_then(|answer| answer.blocking_recv().ok()).unwrap_or(Err(PurgeRequestError::Stopping))
     }
 
     fn begin_to_tell(
@@ -111,22 +112,22 @@ impl Clustered {
         what: &Invalidate,
         is_soft: bool,
         everywhere: bool,
-    ) -> Option<oneshot::Receiver<Result<Outcome, Refused>>> {
+    ) -> Option<oneshot::Receiver<Result<Outcome, PurgeRequestError>>> {
         // An instance of an older version purges the URL that it is told and no more, so that it is told both schemes.
-        // Purges are carried out in order: an instance that has carried out the last has carried out the others.
+        // Purger are carried out in order: an instance that has carried out the last has carried out the others.
         if let Invalidate::Url(url) = what {
-            for what in cache::urls_of_page(url).into_iter().skip(1).map(What::Url) {
+            for what in cache::urls_of_page(url).into_iter().skip(1).map(PurgeSelection::Url) {
                 let told =
                     |cluster: &Cluster| cluster.tell(Purge { what, is_soft }, true, Scope::Told, TOLD_WITHIN);
                 drop(self.ask(told));
             }
         }
         let what = match what {
-            Invalidate::Url(url) => What::Url(url.clone()),
-            Invalidate::Tags(tags) => What::Tags(tags.clone()),
-            Invalidate::Ban(ban) => What::Ban(ban.clone()),
-            Invalidate::Tagged => What::Tagged,
-            Invalidate::All | Invalidate::Doubted => What::All,
+            Invalidate::Url(url) => PurgeSelection::Url(url.clone()),
+            Invalidate::Tags(tags) => PurgeSelection::Tags(tags.clone()),
+            Invalidate::Ban(ban) => PurgeSelection::Ban(ban.clone()),
+            Invalidate::Tagged => PurgeSelection::Tagged,
+            Invalidate::All | Invalidate::Doubted => PurgeSelection::All,
         };
         self.ask(|cluster| {
             let (scope, within) = if everywhere {
@@ -139,13 +140,13 @@ impl Clustered {
     }
 }
 
-impl PurgeBroadcast for Clustered {
+impl PurgeBroadcast for ClusterService {
     fn tell(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture {
         let answer = self.begin_to_tell(&what, is_soft, false);
         Box::pin(async move {
             let answer = match answer {
-                Some(answer) => answer.await.unwrap_or(Err(Refused::Stopping)),
-                None => Err(Refused::Stopping),
+                Some(answer) => answer.await.unwrap_or(Err(PurgeRequestError::Stopping)),
+                None => Err(PurgeRequestError::Stopping),
             };
             answer.map(|_| ()).map_err(|refused| refused.to_string())
         })
@@ -153,41 +154,41 @@ impl PurgeBroadcast for Clustered {
 }
 
 /// Carries out what the cluster says.
-struct Carrier {
+struct PurgeApplier {
     accelerator: Weak<Accelerator>,
     membership: Arc<Membership>,
     /// Keys are shared with others, who may answer us what they have not purged yet.
     has_peers: bool,
 }
 
-impl Carrier {
-    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), NotCarried> {
-        let stopping = || NotCarried::NotNow("the server is stopping".to_owned());
+impl PurgeApplier {
+    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), ExecuteError> {
+        let stopping = || ExecuteError::NotNow("the server is stopping".to_owned());
         let accelerator = self.accelerator.upgrade().ok_or_else(stopping)?;
         let outcome = match what {
             Invalidate::Url(url) if !is_soft => accelerator.purge(url).map(|_| ()),
             what => accelerator.invalidate(what, is_soft),
         };
         outcome.map_err(|error| match error {
-            PurgeError::NotAUrl(_) | PurgeError::NotABan(_) => NotCarried::NotUnderstood(error.to_string()),
-            PurgeError::NotWritten | PurgeError::NoAnswer => NotCarried::NotNow(error.to_string()),
+            PurgeError::NotAUrl(_) | PurgeError::NotABan(_) => ExecuteError::NotUnderstood(error.to_string()),
+            PurgeError::NotWritten | PurgeError::NoAnswer => ExecuteError::NotNow(error.to_string()),
         })
     }
 }
 
-impl CarriesOut for Carrier {
-    fn carry_out(&self, purge: &Purge) -> Result<(), NotCarried> {
+impl PurgeExecutor for PurgeApplier {
+    fn carry_out(&self, purge: &Purge) -> Result<(), ExecuteError> {
         let what = match &purge.what {
-            What::Url(url) => Invalidate::Url(url.clone()),
-            What::Tags(tags) => Invalidate::Tags(tags.clone()),
-            What::Ban(ban) => Invalidate::Ban(ban.clone()),
-            What::Tagged => Invalidate::Tagged,
-            What::All => Invalidate::All,
+            PurgeSelection::Url(url) => Invalidate::Url(url.clone()),
+            PurgeSelection::Tags(tags) => Invalidate::Tags(tags.clone()),
+            PurgeSelection::Ban(ban) => Invalidate::Ban(ban.clone()),
+            PurgeSelection::Tagged => Invalidate::Tagged,
+            PurgeSelection::All => Invalidate::All,
         };
         self.invalidate(&what, purge.is_soft)
     }
 
-    fn doubt_all(&self) -> Result<(), NotCarried> {
+    fn doubt_all(&self) -> Result<(), ExecuteError> {
         self.invalidate(&Invalidate::Doubted, true)
     }
 

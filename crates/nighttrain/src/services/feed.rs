@@ -15,19 +15,19 @@ use engine::{
 use feed::{Config, Looker, NoAnswer, Server, StartError, monitor};
 
 use crate::{
-    admin::{Operated, Port},
+    admin::{OperatorView, Port},
     cli::FeedTask,
     failure::{Failure, Fault},
-    machine::Servers,
+    machine::ServerSet,
     services::{
-        operation::{Operation, Sources, admin_by_default, failed, fault},
-        shell::{self, Follow, Running, Service, Started, Words},
+        operation::{ConfigSources, RunningCommand, admin_by_default, failed, fault},
+        shell::{self, ConfigApply, ServerHandle, Service, ServiceSet, StopMessages},
     },
     settings::{
         Section, Setting, Settings,
         feed_settings::FEED_ADMIN,
         nats_file::{join_nats_config, word_on_origins},
-        precedence::InForce,
+        precedence::ActiveSettings,
     },
 };
 
@@ -40,28 +40,28 @@ const FIXED: [&str; 3] = ["listen", "monitor", "websocket"];
 /// Runs the feed until a signal ends it.
 pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     let nats = task.nats.clone();
-    let complete = move |in_force: &mut InForce| {
+    let complete = move |in_force: &mut ActiveSettings| {
         admin_by_default(in_force, FEED_ADMIN);
         join_and_tell(in_force)?;
         nats.join(in_force);
         Ok(())
     };
-    let sources = Sources {
+    let sources = ConfigSources {
         file: task.config.path(),
         flags: task.settings.0.clone(),
         complete: Box::new(complete),
-        servers: Servers::FEED,
+        servers: ServerSet::FEED,
     };
-    let (operation, access) = Operation::begin(sources)?;
-    let make: Make = Box::new(|settings| settings.feed.config(None));
+    let (operation, access) = RunningCommand::begin(sources)?;
+    let make: ConfigBuilder = Box::new(|settings| settings.feed.config(None));
     // What does not go together is told before any port is taken.
     make(operation.settings()).map_err(|fault| Failure::Configuration(vec![fault]))?;
     shell::run(operation, access, |settings, journal| {
         let feed = Feed::start(settings, journal, make)?;
-        Ok(Started {
+        Ok(ServiceSet {
             beside: vec![feed.monitor_counters()],
             services: vec![feed as Arc<dyn Service>],
-            ..Started::default()
+            ..ServiceSet::default()
         })
     })
 }
@@ -70,7 +70,7 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
 ///
 /// # Errors
 /// What is wrong in the file.
-pub(crate) fn join_and_tell(in_force: &mut InForce) -> Result<(), Vec<Fault>> {
+pub(crate) fn join_and_tell(in_force: &mut ActiveSettings) -> Result<(), Vec<Fault>> {
     let path = in_force.settings.feed.nats_config.clone().unwrap_or_default();
     let passed_over: Vec<String> = join_nats_config(in_force)?.iter().map(ToString::to_string).collect();
     if !passed_over.is_empty() {
@@ -91,16 +91,16 @@ pub(crate) fn join_and_tell(in_force: &mut InForce) -> Result<(), Vec<Fault>> {
 
 /// What the feed's configuration is made of: the settings, and what the command adds to them. It is made at the start
 /// and at every reload.
-pub(crate) type Make = Box<dyn Fn(&Settings) -> Result<Config, Fault> + Send + Sync>;
+pub(crate) type ConfigBuilder = Box<dyn Fn(&Settings) -> Result<Config, Fault> + Send + Sync>;
 
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]
-type OneAtATime<T> = std::sync::Mutex<T>;
+type Lock<T> = std::sync::Mutex<T>;
 
 /// A running feed, as admin server, monitoring and signals see it.
 pub(crate) struct Feed {
-    running: Running<Server>,
-    make: Make,
-    config: OneAtATime<Arc<Config>>,
+    running: ServerHandle<Server>,
+    make: ConfigBuilder,
+    config: Lock<Arc<Config>>,
     addresses: Vec<SocketAddr>,
     monitor: SocketAddr,
     monitor_counters: Arc<dyn Source>,
@@ -114,7 +114,7 @@ impl Feed {
     pub(crate) fn start(
         settings: &Settings,
         journal: Option<&Arc<Journal>>,
-        make: Make,
+        make: ConfigBuilder,
     ) -> Result<Arc<Self>, Failure> {
         let config = make(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let port = Port::bind("monitor", settings.feed.monitor, false).map_err(failed("monitor"))?;
@@ -126,9 +126,9 @@ impl Feed {
         })?;
         let feed = Arc::new(Self {
             addresses: server.addresses(),
-            running: Running::new(server),
+            running: ServerHandle::new(server),
             make,
-            config: OneAtATime::new(Arc::new(config)),
+            config: Lock::new(Arc::new(config)),
             monitor: port.address(),
             monitor_counters: port.counters(),
         });
@@ -148,7 +148,7 @@ impl Feed {
     }
 }
 
-impl Operated for Feed {
+impl OperatorView for Feed {
     fn registry(&self) -> Arc<Registry> {
         self.running.registry()
     }
@@ -185,7 +185,7 @@ impl Service for Feed {
         !FIXED.contains(&setting.key)
     }
 
-    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
+    fn check(&self, settings: &Settings) -> Result<ConfigApply<'_>, Fault> {
         let config = (self.make)(settings)?;
         Ok(Box::new(move || {
             let taken = self.running.ask(|server| server.reload(config.clone()));
@@ -222,8 +222,8 @@ impl Service for Feed {
         2
     }
 
-    fn words(&self, at_most: Duration) -> Words {
-        Words {
+    fn words(&self, at_most: Duration) -> StopMessages {
+        StopMessages {
             stopping: format!("no new clients; those that are here have up to {at_most:?} to leave"),
             whole: "every client has left or was asked to",
             cut: "the time was up before every client had left",

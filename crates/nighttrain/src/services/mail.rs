@@ -22,23 +22,23 @@ use engine::{
     tls::certificates::Certificates,
 };
 use mail::{
-    Addresses, Mailstore, Server, Shown,
+    Addresses, CertificateSource, Mailstore, Server,
     config::Store,
     mailboxes::Mailboxes,
-    web::{self, IndexAt, Web},
+    web::{self, IndexLocation, Web},
 };
 
 use crate::{
-    admin::Operated,
+    admin::OperatorView,
     cli::MailTask,
     failure::{Failure, Fault},
-    machine::Servers,
+    machine::ServerSet,
     services::{
-        operation::{Operation, Sources, admin_by_default, failed},
-        shell::{self, Follow, Running, Service, Started, Words},
+        operation::{ConfigSources, RunningCommand, admin_by_default, failed},
+        shell::{self, ConfigApply, ServerHandle, Service, ServiceSet, StopMessages},
     },
     settings::{
-        Section, Setting, Settings, mail_settings::MAIL_ADMIN, precedence::InForce, units::size_text,
+        Section, Setting, Settings, mail_settings::MAIL_ADMIN, precedence::ActiveSettings, units::size_text,
     },
 };
 
@@ -47,23 +47,23 @@ const CHANGEABLE: [&str; 1] = ["banned"];
 
 /// Runs the mail service until a signal ends it.
 pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
-    let complete = |in_force: &mut InForce| {
+    let complete = |in_force: &mut ActiveSettings| {
         admin_by_default(in_force, MAIL_ADMIN);
         Ok(())
     };
-    let sources = Sources {
+    let sources = ConfigSources {
         file: task.config.path(),
         flags: task.settings.0.clone(),
         complete: Box::new(complete),
-        servers: Servers::MAIL,
+        servers: ServerSet::MAIL,
     };
-    let (operation, access) = Operation::begin(sources)?;
+    let (operation, access) = RunningCommand::begin(sources)?;
     // What does not go together is told before any port is taken.
     config_of(operation.settings(), None)?;
     shell::run(operation, access, |settings, journal| {
         let (post, http) = MailService::start(settings, None, journal)?;
         let beside = vec![post.show(http, post.mailstore(), settings, None)?];
-        Ok(Started { services: vec![post as Arc<dyn Service>], beside, ..Started::default() })
+        Ok(ServiceSet { services: vec![post as Arc<dyn Service>], beside, ..ServiceSet::default() })
     })
 }
 
@@ -75,25 +75,25 @@ fn config_of(settings: &Settings, shared: Option<&Arc<Certificates>>) -> Result<
 }
 
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a mail's")]
-type OneAtATime<T> = std::sync::Mutex<T>;
+type Lock<T> = std::sync::Mutex<T>;
 
 /// A running mail service, as admin server and signals see it.
 pub(crate) struct MailService {
-    running: Running<Server>,
+    running: ServerHandle<Server>,
     /// Its pages, from [`MailService::show`] to the drain.
-    web: OneAtATime<Option<Web>>,
+    web: Lock<Option<Web>>,
     mailstore: Mailstore,
     addresses: Addresses,
     pages: SocketAddr,
     /// What is shown to who comes by TLS.
-    shown: Option<Shown>,
+    shown: Option<CertificateSource>,
     has_pages_under_tls: bool,
     /// The start's last line: who sees all mail together.
     all_mail: &'static str,
     /// Where mail is kept, as people are told.
     kept: String,
     /// Where an index for searches may be: beside a store on a file.
-    index: Option<IndexAt>,
+    index: Option<IndexLocation>,
 }
 
 impl MailService {
@@ -122,14 +122,14 @@ impl MailService {
                     format!("{} ({size}); {} mails are there", path.display(), server.recovered_mails());
                 let mut directory = path.into_os_string();
                 directory.push(".index");
-                (kept, Some(IndexAt::new(directory.into(), server.store_header().seed())))
+                (kept, Some(IndexLocation::new(directory.into(), server.store_header().seed())))
             }
         };
         let post = Self {
             mailstore: server.mailstore(),
             addresses: server.addresses(),
-            running: Running::new(server),
-            web: OneAtATime::default(),
+            running: ServerHandle::new(server),
+            web: Lock::default(),
             pages,
             shown,
             has_pages_under_tls: settings.mail.has_pages_under_tls(),
@@ -179,7 +179,7 @@ impl MailService {
     }
 }
 
-impl Operated for MailService {
+impl OperatorView for MailService {
     fn registry(&self) -> Arc<Registry> {
         self.running.registry()
     }
@@ -211,7 +211,7 @@ impl Service for MailService {
         CHANGEABLE.contains(&setting.key)
     }
 
-    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
+    fn check(&self, settings: &Settings) -> Result<ConfigApply<'_>, Fault> {
         let lists = settings.mail.lists()?;
         Ok(Box::new(move || {
             let remark = format!("{} lines of bans", lists.len());
@@ -243,8 +243,8 @@ impl Service for MailService {
         0
     }
 
-    fn words(&self, at_most: Duration) -> Words {
-        Words {
+    fn words(&self, at_most: Duration) -> StopMessages {
+        StopMessages {
             stopping: format!("no new connections; mails under way have up to {at_most:?}"),
             whole: "every mail under way was answered",
             cut: "the time was up before every mail under way was answered",

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use engine::meter::{Family, Registry, Source};
 
-use crate::{admin::Operated, services::certificates::CertificateSaid};
+use crate::{admin::OperatorView, services::certificates::CertificateStatus};
 
 /// Counts what all of them count; is ready when all of them are.
 pub(crate) struct CombinedServers {
-    parts: Vec<Arc<dyn Operated>>,
+    parts: Vec<Arc<dyn OperatorView>>,
     registry: Arc<Registry>,
 }
 
 /// What one part counts, as a source of the whole.
 #[derive(Debug)]
-struct Of(Arc<Registry>);
+struct RegistrySource(Arc<Registry>);
 
-impl Source for Of {
+impl Source for RegistrySource {
     fn collect(&self, families: &mut Vec<Family>) {
         families.extend(self.0.snapshot().families);
     }
@@ -24,10 +24,10 @@ impl Source for Of {
 
 impl CombinedServers {
     /// These servers, and what is counted beside them.
-    pub(crate) fn new(parts: Vec<Arc<dyn Operated>>, beside: Vec<Arc<dyn Source>>) -> Self {
+    pub(crate) fn new(parts: Vec<Arc<dyn OperatorView>>, beside: Vec<Arc<dyn Source>>) -> Self {
         let mut registry = Registry::new();
         for part in &parts {
-            registry.register(Arc::new(Of(part.registry())) as Arc<dyn Source>);
+            registry.register(Arc::new(RegistrySource(part.registry())) as Arc<dyn Source>);
         }
         for source in beside {
             registry.register(source);
@@ -36,7 +36,7 @@ impl CombinedServers {
     }
 }
 
-impl Operated for CombinedServers {
+impl OperatorView for CombinedServers {
     fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
     }
@@ -45,7 +45,7 @@ impl Operated for CombinedServers {
         self.parts.iter().all(|part| part.is_ready())
     }
 
-    fn certificates(&self) -> Vec<CertificateSaid> {
+    fn certificates(&self) -> Vec<CertificateStatus> {
         self.parts.iter().flat_map(|part| part.certificates()).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! What the commands of all servers have in common: the configuration, now and at SIGHUP, the signals, and the stop.
 //!
 //! ```text
-//!  flags, environment, file ──Sources──▶ InForce ──▶ Operation: what is in force, the log's filter, the admin token
+//!  flags, environment, file ──ConfigSources──▶ ActiveSettings ──▶ RunningCommand: what is in force, the log's filter, the admin token
 //!  SIGHUP           read again, checked by the server, told to it; log and token follow; what needs a restart is named
 //!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
 //!  SIGQUIT          the same: nginx's word for it
@@ -28,30 +28,30 @@ use crate::{
     admin::{self, Access, Token},
     failure::{Failure, Fault},
     log::{self, FilterHandle},
-    machine::{self, Servers},
+    machine::{self, ServerSet},
     settings::{
         Setting, Settings, by_key, effective,
-        precedence::{self, Flags, InForce, Source},
+        precedence::{self, ActiveSettings, Flags, Source},
     },
 };
 
 /// Where the configuration comes from.
-pub(crate) struct Sources {
+pub(crate) struct ConfigSources {
     /// The file, if there is one.
     pub file: Option<PathBuf>,
     /// What the command line said.
     pub flags: Flags,
     /// What the server adds to what was read.
-    pub complete: Complete,
+    pub complete: ConfigCompletion,
     /// The servers that the configuration is for.
-    pub servers: Servers,
+    pub servers: ServerSet,
 }
 
 /// What a server adds to what was read.
-pub(crate) type Complete = Box<dyn Fn(&mut InForce) -> Result<(), Vec<Fault>> + Send>;
+pub(crate) type ConfigCompletion = Box<dyn Fn(&mut ActiveSettings) -> Result<(), Vec<Fault>> + Send>;
 
-impl Sources {
-    fn read(&self) -> Result<InForce, Vec<Fault>> {
+impl ConfigSources {
+    fn read(&self) -> Result<ActiveSettings, Vec<Fault>> {
         let mut in_force =
             precedence::in_force(self.file.as_deref(), |name| std::env::var_os(name), &self.flags)?;
         (self.complete)(&mut in_force)?;
@@ -60,7 +60,7 @@ impl Sources {
 
     /// Reads the configuration, lowers its connections to what the machine's file descriptors allow, and gives its servers
     /// one budget of memory for their clients. Returns a warning where the connections are less than was asked for.
-    fn read_and_fit(&self) -> Result<(InForce, Option<String>), Vec<Fault>> {
+    fn read_and_fit(&self) -> Result<(ActiveSettings, Option<String>), Vec<Fault>> {
         let mut in_force = self.read()?;
         let warning = machine::fit_descriptors(&mut in_force.settings, self.servers);
         machine::share_client_memory(&mut in_force.settings, self.servers);
@@ -69,7 +69,7 @@ impl Sources {
 }
 
 /// Lets the admin server listen at `address` where nobody has said anything else.
-pub(crate) fn admin_by_default(in_force: &mut InForce, address: SocketAddr) {
+pub(crate) fn admin_by_default(in_force: &mut ActiveSettings, address: SocketAddr) {
     let nobody_said = by_key("admin").is_some_and(|(place, _)| in_force.sources[place] == Source::Default);
     if nobody_said {
         in_force.settings.admin = address;
@@ -77,12 +77,12 @@ pub(crate) fn admin_by_default(in_force: &mut InForce, address: SocketAddr) {
 }
 
 /// A server's command while it runs: what is in force, and what SIGHUP may change.
-pub(crate) struct Operation {
+pub(crate) struct RunningCommand {
     /// The configuration as it was read last.
-    in_force: InForce,
+    in_force: ActiveSettings,
     /// The configuration of the start: what only a restart changes is as it says.
-    at_start: InForce,
-    sources: Sources,
+    at_start: ActiveSettings,
+    sources: ConfigSources,
     filter: FilterHandle,
     /// Lines that the log had dropped when it was last said.
     dropped_lines: usize,
@@ -112,12 +112,12 @@ impl Drop for PidFile {
     }
 }
 
-impl Operation {
+impl RunningCommand {
     /// Reads the configuration, starts the log, and says who may ask the admin server.
     ///
     /// # Errors
     /// What is wrong with them.
-    pub(crate) fn begin(sources: Sources) -> Result<(Self, Access), Failure> {
+    pub(crate) fn begin(sources: ConfigSources) -> Result<(Self, Access), Failure> {
         let (in_force, few_descriptors) = sources.read_and_fit().map_err(Failure::Configuration)?;
         let settings = &in_force.settings;
         let little_memory = machine::check_memory(settings, sources.servers)?;
@@ -179,7 +179,7 @@ impl Operation {
     pub(crate) fn read_again<T>(
         &self,
         check: impl FnOnce(&Settings) -> Result<T, Fault>,
-    ) -> Option<(InForce, T)> {
+    ) -> Option<(ActiveSettings, T)> {
         let read = self.sources.read_and_fit().and_then(|(new, _)| {
             let checked = check(&new.settings).map_err(|fault| vec![fault])?;
             Ok((new, checked))
@@ -197,11 +197,11 @@ impl Operation {
     /// with this (or only a restart changes it), and nothing of one that is for nobody here.
     pub(crate) fn accept(
         &mut self,
-        new: InForce,
+        new: ActiveSettings,
         remarks: &[String],
         follows: impl Fn(&Setting) -> Option<bool>,
     ) {
-        let keys = |before: &InForce, wanted: bool| -> Vec<&'static str> {
+        let keys = |before: &ActiveSettings, wanted: bool| -> Vec<&'static str> {
             let changed = effective::changed(before, &new).into_iter();
             changed.filter(|setting| follows(setting) == Some(wanted)).map(|setting| setting.key).collect()
         };
@@ -231,7 +231,7 @@ impl Operation {
     }
 
     /// Lets the log's filter and the admin token follow. The token's file may hold another one under the same name.
-    fn follow(&mut self, new: &InForce) {
+    fn follow(&mut self, new: &ActiveSettings) {
         if new.settings.log != self.in_force.settings.log
             && let Err(error) = self.filter.change(&new.settings.log)
         {
@@ -274,7 +274,7 @@ fn stop_on_panic() {
 }
 
 /// What a signal asks for.
-pub(crate) enum Wish {
+pub(crate) enum SignalRequest {
     /// SIGHUP.
     Reload,
     /// SIGTERM, SIGINT, SIGQUIT.
@@ -338,14 +338,14 @@ impl Signals {
     }
 
     /// The next wish.
-    pub(crate) async fn next(&mut self) -> Wish {
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
-            _ = self.quit.recv() => Wish::Stop,
-            _ = self.upgrade.recv() => Wish::Upgrade,
-            _ = self.reopen.recv() => Wish::Reopen,
+            _ = self.hangup.recv() => SignalRequest::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.quit.recv() => SignalRequest::Stop,
+            _ = self.upgrade.recv() => SignalRequest::Upgrade,
+            _ = self.reopen.recv() => SignalRequest::Reopen,
         }
     }
 
@@ -366,7 +366,7 @@ impl Signals {
         cut: &str,
     ) -> Result<(), Failure> {
         let drained = tokio::task::spawn_blocking(drain);
-        let stop = async { while !matches!(self.next().await, Wish::Stop) {} };
+        let stop = async { while !matches!(self.next().await, SignalRequest::Stop) {} };
         tokio::select! {
             drained = drained => match drained {
                 Ok(Ok(true)) => tracing::info!("stopped: {whole}"),

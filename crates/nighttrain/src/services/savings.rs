@@ -4,12 +4,12 @@ use crate::{admin::stat::Report, settings::units::size_for_people};
 
 /// Says the line when there is something new to say.
 #[derive(Debug, Default)]
-pub(crate) struct Savings {
+pub(crate) struct SavingsLine {
     /// Requests when it was last said.
     received: u64,
 }
 
-impl Savings {
+impl SavingsLine {
     /// The line, if any request came since the last one.
     pub(crate) fn line(&mut self, report: &Report) -> Option<String> {
         let received = report.count("requests", "received");
@@ -49,7 +49,7 @@ mod tests {
     fn it_is_said_when_something_changed() {
         let registry = crate::admin::stat::tests::registry();
         let report = Report::new(&registry.snapshot(), true, 1);
-        let mut savings = Savings::default();
+        let mut savings = SavingsLine::default();
         assert_eq!(
             savings.line(&report).as_deref(),
             Some("617 of 1234 requests answered from memory; the site was spared 8.2 s of work and 3.00 MiB")

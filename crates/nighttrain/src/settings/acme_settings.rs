@@ -7,7 +7,7 @@ use acme::{Challenge, Directory, Name};
 use crate::{
     failure::Fault,
     settings::{
-        Access, Section, Setting, Settings, Shape, list, mail_settings::state_directory, optional,
+        Section, Setting, Settings, ValueAccess, ValueShape, list, mail_settings::state_directory, optional,
         parse_path, path_text, some_time, units::duration_text, value,
     },
 };
@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_secs(120);
 
 /// What was said of ACME.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct AcmeSaid {
+pub(crate) struct AcmeSettings {
     pub(crate) directory: Option<Directory>,
     pub(crate) domains: Vec<Name>,
     pub(crate) contacts: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct AcmeSaid {
     pub(crate) retry: Duration,
 }
 
-impl Default for AcmeSaid {
+impl Default for AcmeSettings {
     fn default() -> Self {
         Self {
             directory: None,
@@ -48,7 +48,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-directory",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: ACME,
         value_name: "URL",
         help: "The directory of the authority that certificates are obtained of, whose terms you agree to by this, such as \
@@ -59,11 +59,11 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-domain",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: ACME,
         value_name: "LIST",
         help: "Hosts and addresses that certificates are obtained for (www.example.org,example.org,192.0.2.1)",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 let names =
                     list(text).map(|name| name.parse().map_err(|wrong: acme::InvalidName| wrong.to_string()));
@@ -75,11 +75,11 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-contact",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: ACME,
         value_name: "LIST",
         help: "Contact address for the ACME account (admin@example.org)",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 list(text)
                     .map(contact)
@@ -92,7 +92,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-profile",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: ACME,
         value_name: "NAME",
         help: "ACME certificate profile, such as shortlived; unset: the authority's default",
@@ -101,7 +101,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-ca-file",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: ACME,
         value_name: "FILE",
         help: "CA certificates to trust for the ACME server (PEM); unset: the system's",
@@ -110,12 +110,12 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-challenge",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: ACME,
         value_name: "LIST",
         help: "ACME challenge type: http-01 (the authority connects to port 80), tls-alpn-01 (to port 443); the \
                next one after a failure",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 list(text)
                     .map(str::parse)
@@ -128,7 +128,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-retry",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: ACME,
         value_name: "TIME",
         help: "How long the first failure waits, each further one twice as long, up to six hours. Less than the usual two \

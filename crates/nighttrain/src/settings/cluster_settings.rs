@@ -8,8 +8,8 @@ use crate::{
     admin::{Token, read_tokens},
     failure::Fault,
     settings::{
-        Access, Section, Setting, Settings, Shape, list, one_or_more, optional, parse_path, path_text, plain,
-        some_time, units::duration_text, value,
+        Section, Setting, Settings, ValueAccess, ValueShape, list, one_or_more, optional, parse_path,
+        path_text, plain, some_time, units::duration_text, value,
     },
 };
 
@@ -21,7 +21,7 @@ const REPLICAS_MAX: usize = 5;
 
 /// What was said of the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ClusterSaid {
+pub(crate) struct ClusterSettings {
     pub(crate) servers: Vec<String>,
     pub(crate) name: Option<Name>,
     pub(crate) lease: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct ClusterSaid {
     pub(crate) vault: Name,
 }
 
-impl Default for ClusterSaid {
+impl Default for ClusterSettings {
     fn default() -> Self {
         let Config { lease, when_cut_off, replicas, stream, bucket, .. } =
             Config::new(Vec::new(), Name::of_host(""));
@@ -61,7 +61,7 @@ impl Default for ClusterSaid {
     }
 }
 
-impl ClusterSaid {
+impl ClusterSettings {
     /// The configuration; `None`: the accelerator is alone.
     ///
     /// # Errors
@@ -129,12 +129,12 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CLUSTER,
         value_name: "URL,…",
         help: "Servers of a NATS cluster with JetStream by which several accelerators share their purges, such as \
                nats://nats-1.internal:4222 (also tls://, and USER:PASSWORD@ or TOKEN@ before the host), tried in turn",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cluster.servers = servers(text)?;
                 Ok(())
@@ -149,7 +149,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-name",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "NAME",
         help: "Name of this instance, unique in the cluster; unset: the machine's name",
@@ -158,7 +158,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-lease",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "TIME",
         help: "For so long an instance may serve what is stored without hearing of the others; for so long a purge may wait for \
@@ -168,12 +168,12 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-when-cut-off",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "HOW",
         help: "What it does after that: revalidate (it asks the origin before it shows what is stored) or serve (it shows it, and \
                perhaps what was purged; purges do not wait for it)",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cluster.when_cut_off = match text {
                     "revalidate" => WhenCutOff::Revalidate,
@@ -193,7 +193,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-credentials",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
         help: "Credentials file for the NATS cluster (.creds: a user's JWT and seed), read at each connection",
@@ -202,7 +202,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-nkey",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
         help: "nkey seed file for the hub, read at each connection",
@@ -211,7 +211,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-tls-ca",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
         help: "CA certificates to trust for the NATS cluster (PEM); unset: the system's",
@@ -220,7 +220,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-tls-cert",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
         help: "Client certificate shown to the origin (PEM), where it asks for one",
@@ -229,7 +229,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-tls-key",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
         help: "The private key of that certificate (PEM)",
@@ -238,7 +238,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-replicas",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: CLUSTER,
         value_name: "COUNT",
         help: "NATS servers that store each purge, where the stream is created here; 1 where there is one",
@@ -247,7 +247,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-stream",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "NAME",
         help: "Stream of the purges, and its subject; created if missing",
@@ -256,7 +256,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-bucket",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "NAME",
         help: "Key-value bucket of the instances; created if missing",
@@ -265,7 +265,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-secret",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
         help: "A file with a secret that all instances have, by which certificates that are obtained (acme-directory), their keys \
@@ -275,7 +275,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster-certificates",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "NAME",
         help: "Key-value bucket of the certificates; created if missing",

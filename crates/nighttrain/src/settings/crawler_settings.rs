@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     failure::Fault,
-    settings::{Access, Section, Setting, Settings, Shape, list, networks, value},
+    settings::{Section, Setting, Settings, ValueAccess, ValueShape, list, networks, value},
 };
 
 const CRAWLERS: &str = "Crawlers, and strangers";
@@ -25,10 +25,10 @@ const NETWORKS_MAX: usize = 8192;
 
 const fn row(
     key: &'static str,
-    shape: Shape,
+    shape: ValueShape,
     value_name: &'static str,
     help: &'static str,
-    access: Access,
+    access: ValueAccess,
 ) -> Setting {
     Setting { key, section: Section::Cache, shape, heading: CRAWLERS, value_name, help, access }
 }
@@ -37,7 +37,7 @@ const fn row(
 pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
     row(
         "bots",
-        Shape::Text,
+        ValueShape::Text,
         "BUDGET",
         "What all crawlers together may ask of origins: as-visitors, cached-only, or such as 20/s; beyond, they get what is stored, \
          or 429",
@@ -45,10 +45,10 @@ pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
     ),
     row(
         "bot-agents",
-        Shape::Texts,
+        ValueShape::Texts,
         "LIST",
         "What the agents of crawlers have in their names, in any case of letters; who says no agent is one, too",
-        Access {
+        ValueAccess {
             set: |settings, text| {
                 settings.cache.crawlers.agents = agents(text)?;
                 Ok(())
@@ -58,18 +58,18 @@ pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
     ),
     row(
         "bot-networks",
-        Shape::Texts,
+        ValueShape::Texts,
         "LIST",
         "Networks that crawlers come from, whatever they say (10.0.0.0/8,2001:db8::/32)",
         networks!(cache.crawlers.networks),
     ),
     row(
         "bots-approved",
-        Shape::Texts,
+        ValueShape::Texts,
         "FILES",
         "Networks of crawlers that are welcome, as their makers publish them: a network a line, or JSON with ipv4Prefix and \
          ipv6Prefix; who comes from there is treated as a visitor",
-        Access {
+        ValueAccess {
             set: |settings, text| {
                 settings.bots_approved =
                     list(text).filter(|path| !path.is_empty()).map(PathBuf::from).collect();
@@ -84,7 +84,7 @@ pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
     ),
     row(
         "strangers",
-        Shape::Text,
+        ValueShape::Text,
         "BUDGET",
         "The same of all other visitors who show no cookie",
         value!(cache.crawlers.strangers, parse = budget, show = budget_text),

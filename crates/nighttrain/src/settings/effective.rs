@@ -3,14 +3,14 @@
 use std::{fmt::Write, path::Path};
 
 use crate::settings::{
-    SETTINGS, Section, Setting, Settings, Shape,
+    SETTINGS, Section, Setting, Settings, ValueShape,
     file::rows_of_hub,
-    precedence::{InForce, Source},
-    site_settings::{SiteSaid, rows_of_path},
+    precedence::{ActiveSettings, Source},
+    site_settings::{SiteSettings, rows_of_path},
 };
 
 /// The configuration in force as a file that says the same, each value with its source.
-pub(crate) fn as_file(in_force: &InForce, file: Option<&Path>) -> String {
+pub(crate) fn as_file(in_force: &ActiveSettings, file: Option<&Path>) -> String {
     let mut lines: Vec<(String, Option<&Source>)> = Vec::new();
     let mut section = Section::Common;
     lines.push((
@@ -49,7 +49,7 @@ pub(crate) fn as_file(in_force: &InForce, file: Option<&Path>) -> String {
 }
 
 /// A section that only a file has.
-fn append(lines: &mut Vec<(String, Option<&Source>)>, heading: &str, rows: Vec<(&str, String, Shape)>) {
+fn append(lines: &mut Vec<(String, Option<&Source>)>, heading: &str, rows: Vec<(&str, String, ValueShape)>) {
     lines.extend([(String::new(), None), (heading.to_owned(), None)]);
     lines
         .extend(rows.into_iter().map(|(key, text, shape)| {
@@ -79,28 +79,28 @@ fn append_sites(lines: &mut Vec<(String, Option<&Source>)>, settings: &Settings)
 }
 
 /// Whether the sites, or the rules for paths, are others.
-pub(crate) fn has_other_sites(before: &InForce, after: &InForce) -> bool {
+pub(crate) fn has_other_sites(before: &ActiveSettings, after: &ActiveSettings) -> bool {
     let said = |settings: &Settings| {
-        let of_site = |site: &SiteSaid| (site.rows(), site.paths.clone());
+        let of_site = |site: &SiteSettings| (site.rows(), site.paths.clone());
         (settings.sites.iter().map(of_site).collect::<Vec<_>>(), settings.cache.rules.paths.clone())
     };
     said(&before.settings) != said(&after.settings)
 }
 
-fn toml_value(text: &str, shape: Shape) -> String {
+fn toml_value(text: &str, shape: ValueShape) -> String {
     let string = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let list = |parts: Vec<String>| format!("[{}]", parts.join(", "));
     match shape {
-        Shape::Text => string(text),
-        Shape::Count | Shape::Flag => text.to_owned(),
-        Shape::Counts | Shape::Texts if text.is_empty() => list(Vec::new()),
-        Shape::Counts => list(text.split(',').map(str::to_owned).collect()),
-        Shape::Texts => list(text.split(',').map(string).collect()),
+        ValueShape::Text => string(text),
+        ValueShape::Count | ValueShape::Flag => text.to_owned(),
+        ValueShape::Counts | ValueShape::Texts if text.is_empty() => list(Vec::new()),
+        ValueShape::Counts => list(text.split(',').map(str::to_owned).collect()),
+        ValueShape::Texts => list(text.split(',').map(string).collect()),
     }
 }
 
 /// What differs between two configurations, in the table's order.
-pub(crate) fn changed(before: &InForce, after: &InForce) -> Vec<&'static Setting> {
+pub(crate) fn changed(before: &ActiveSettings, after: &ActiveSettings) -> Vec<&'static Setting> {
     SETTINGS
         .iter()
         .filter(|setting| setting.text(&before.settings) != setting.text(&after.settings))

@@ -10,7 +10,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use engine::tls::certificates::Certificates;
 use feed::{
-    Pair, Shown,
+    CertificateSource, Pair,
     config::{Config, HandshakeFirst, Tls, WebSocket},
     leaf::{ADDRESSES_MAX, Address, InvalidAddress, Login, Remote},
 };
@@ -18,7 +18,7 @@ use feed::{
 use crate::{
     failure::Fault,
     settings::{
-        Access, Section, Setting, Shape, any_count, list, networks, one_or_more, optional,
+        Section, Setting, ValueAccess, ValueShape, any_count, list, networks, one_or_more, optional,
         parse_host_and_port, parse_path, path_text, plain, some_size, some_time, tls_settings::shared_or,
         truth, truth_text, units::duration_text, usize_size_text, value,
     },
@@ -86,9 +86,11 @@ impl FeedSettings {
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
         let mut config = self.config.clone();
         let of_files = match (&self.tls_cert, &self.tls_key) {
-            (Some(cert), Some(key)) => {
-                Some(Shown::Pair(Pair { certificates: cert.clone(), key: key.clone(), ocsp: None }))
-            }
+            (Some(cert), Some(key)) => Some(CertificateSource::Pair(Pair {
+                certificates: cert.clone(),
+                key: key.clone(),
+                ocsp: None,
+            })),
             (None, None) => None,
             (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
             (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
@@ -193,7 +195,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "listen",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "ADDRESS",
         help: "Where clients connect; port 0 takes a free one",
@@ -206,7 +208,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "monitor",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "ADDRESS",
         help: "Address of the monitoring pages (/varz, /connz, /subsz …)",
@@ -219,7 +221,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "nats-config",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
         help: "nats-server configuration file: users, permissions, accounts and other settings of the feed",
@@ -228,11 +230,11 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "server-name",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "NAME",
         help: "Name of this server in INFO",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 if text.is_empty() || text.contains(char::is_whitespace) {
                     return Err("a name without blanks is wanted".to_owned());
@@ -246,7 +248,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-cert",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
         help: "The server's certificate chain, in PEM; with it, TLS is demanded of every client",
@@ -255,7 +257,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-key",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
         help: "The certificate's key, in PEM",
@@ -264,7 +266,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-shared",
         section: Section::Feed,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
         help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
@@ -274,7 +276,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-ca",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
         help: "CA certificates that sign clients' certificates (PEM)",
@@ -283,7 +285,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-verify",
         section: Section::Feed,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
         help: "Requires a client certificate",
@@ -292,7 +294,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-handshake-first",
         section: Section::Feed,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
         help: "TLS handshake before INFO",
@@ -301,7 +303,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "websocket",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "ADDRESS",
         help: "Address for WebSocket clients; unset: none",
@@ -314,7 +316,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "websocket-tls",
         section: Section::Feed,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
         help: "WebSocket under TLS (wss://) with the same certificate",
@@ -323,11 +325,11 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "websocket-origins",
         section: Section::Feed,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: FEED,
         value_name: "LIST",
         help: "Web origins that may connect, such as https://www.example.org; *: all; unset: only that of this address",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.feed.websocket_origins = list(text).map(str::to_owned).collect();
                 Ok(())
@@ -341,12 +343,12 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "leaf",
         section: Section::Feed,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: FEED,
         value_name: "URL,…",
         help: "Servers of a NATS cluster that is joined as a leaf node, such as nats-leaf://hub.example:7422 (also tls://, ws://, \
                wss://), tried in turn; what is published here or there is there and here; [[feed.leaf-remote]] for more",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.feed.leaf = addresses(text)?;
                 Ok(())
@@ -357,7 +359,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "leaf-credentials",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
         help: "Credentials file for the hub (.creds: a user's JWT and seed), read at each connection",
@@ -366,7 +368,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "leaf-tls-ca",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
         help: "CA certificates to trust for the hub (PEM); unset: the system's",
@@ -375,7 +377,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "proxy-protocol",
         section: Section::Feed,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
         help: "Connections begin with a PROXY header, version 1 or 2",
@@ -384,7 +386,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "shared-networks",
         section: Section::Feed,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: FEED,
         value_name: "LIST",
         help: "Networks in which each connection counts as a client of its own where memory is shared among clients: a large \
@@ -394,7 +396,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "lame-duck-duration",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "TIME",
         help: "Over how long a stopping server closes the clients that have not left by themselves",
@@ -403,7 +405,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "lame-duck-grace-period",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED,
         value_name: "TIME",
         help: "How long a stopping server waits for clients to leave by themselves",
@@ -412,7 +414,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "max-connections",
         section: Section::Feed,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
         help: "Connections over all cores; more are refused with an error and closed",
@@ -421,7 +423,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "max-subscriptions",
         section: Section::Feed,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
         help: "Subscriptions of one connection; one more is refused; 0: no limit",
@@ -430,7 +432,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "max-payload",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
         help: "Size of one message, headers included; more, and the connection is closed",
@@ -439,7 +441,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "max-subscription-memory",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
         help: "Memory for all clients' subscriptions; a connection may take half of it, and when it is used up the client that takes most is closed for another",
@@ -448,7 +450,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "max-control-line",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
         help: "Size of one operation's arguments; more, and the connection is closed",
@@ -457,7 +459,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "max-pending",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
         help: "What may wait for one consumer; from three quarters on it holds those who filled it, in proportion, then it is cut off",
@@ -466,7 +468,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "max-pending-total",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
         help: "Memory for what waits for all consumers, and for messages that have not come whole; from half of it on producers are held earlier, beyond it a client that does not move is cut off",
@@ -475,7 +477,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "producer-hold-max",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
         help: "How long a slow consumer may hold its producers back before it is cut off",
@@ -484,7 +486,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "write-deadline",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
         help: "Time for a consumer to take its backlog, or a sixteenth of --max-pending, before it is closed",
@@ -493,7 +495,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "ping-interval",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
         help: "Silence after which a client is sent a PING",
@@ -502,7 +504,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "ping-max",
         section: Section::Feed,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
         help: "Unanswered PINGs after which a connection is closed",
@@ -511,7 +513,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
     Setting {
         key: "auth-timeout",
         section: Section::Feed,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
         help: "Time for a client to authenticate, and for TLS and WebSocket handshakes",

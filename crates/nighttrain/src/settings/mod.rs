@@ -39,17 +39,17 @@ use crate::{
     failure::{Failure, Fault},
     log::transactions::{LOG_SETTINGS, LogRules},
     settings::{
-        acme_settings::{ACME_SETTINGS, AcmeSaid},
+        acme_settings::{ACME_SETTINGS, AcmeSettings},
         cache_settings::CACHE_SETTINGS,
-        cluster_settings::{CLUSTER_SETTINGS, ClusterSaid},
+        cluster_settings::{CLUSTER_SETTINGS, ClusterSettings},
         crawler_settings::CRAWLER_SETTINGS,
         feed_settings::{FEED_SETTINGS, FeedSettings},
         mail_settings::{MAIL_SETTINGS, MailSettings},
         origin_settings::ORIGIN_SETTINGS,
-        peers_settings::{PEERS_SETTINGS, PeersSaid},
+        peers_settings::{PEERS_SETTINGS, PeersSettings},
         rate_settings::RATE_SETTINGS,
-        site_settings::{SITE_SETTINGS, SiteSaid},
-        tls_settings::{TLS_SETTINGS, TlsSaid},
+        site_settings::{SITE_SETTINGS, SiteSettings},
+        tls_settings::{TLS_SETTINGS, TlsSettings},
         units::{duration_text, parse_duration, parse_size, size_text},
     },
 };
@@ -62,15 +62,15 @@ pub(crate) struct Settings {
     /// The accelerator's settings. Its `origin` and sites are blank: [`Settings::accelerator`] fills them.
     pub cache: Config,
     /// The sites of the file.
-    pub sites: Vec<SiteSaid>,
+    pub sites: Vec<SiteSettings>,
     /// The accelerator's TLS, for hosts whose site says nothing else.
-    pub tls: TlsSaid,
+    pub tls: TlsSettings,
     /// Certificates that are obtained.
-    pub acme: AcmeSaid,
+    pub acme: AcmeSettings,
     /// The cluster that accelerators share purges by.
-    pub cluster: ClusterSaid,
+    pub cluster: ClusterSettings,
     /// The accelerators that share keys with this one.
-    pub peers: PeersSaid,
+    pub peers: PeersSettings,
     /// The feed's settings.
     pub feed: FeedSettings,
     /// The mail service's settings.
@@ -109,10 +109,10 @@ impl Default for Settings {
             origin: None,
             cache: Config::new(Origin::http("", 0)),
             sites: Vec::new(),
-            tls: TlsSaid::default(),
-            acme: AcmeSaid::default(),
-            cluster: ClusterSaid::default(),
-            peers: PeersSaid::default(),
+            tls: TlsSettings::default(),
+            acme: AcmeSettings::default(),
+            cluster: ClusterSettings::default(),
+            peers: PeersSettings::default(),
             feed: FeedSettings::default(),
             mail: MailSettings::default(),
             bots_approved: Vec::new(),
@@ -194,7 +194,7 @@ impl Section {
 
 /// How a value is written in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum ValueShape {
     /// A string.
     Text,
     /// An integer.
@@ -215,7 +215,7 @@ pub(crate) struct Setting {
     /// Its part of the file.
     pub section: Section,
     /// How its value is written in the file.
-    pub shape: Shape,
+    pub shape: ValueShape,
     /// The heading that `--help` lists it under.
     pub heading: &'static str,
     /// What stands for the value in `--help`.
@@ -223,22 +223,22 @@ pub(crate) struct Setting {
     /// One line on what it does.
     pub help: &'static str,
     /// How its value is taken and shown.
-    pub access: Access,
+    pub access: ValueAccess,
 }
 
 /// How a value is taken from its text and shown as text.
 #[derive(Clone, Copy)]
-pub(crate) struct Access {
+pub(crate) struct ValueAccess {
     /// Takes a value from its text, or says what would be right.
     pub set: fn(&mut Settings, &str) -> Result<(), String>,
     /// The text of the value in force, which `set` accepts; none if it is not set.
     pub text: fn(&Settings) -> Option<String>,
 }
 
-/// Access to a value that is always there: where it lies in [`Settings`], who reads its text, who writes it.
+/// ValueAccess to a value that is always there: where it lies in [`Settings`], who reads its text, who writes it.
 macro_rules! value {
     ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
-        $crate::settings::Access {
+        $crate::settings::ValueAccess {
             set: |settings, text| {
                 settings.$($place).+ = $parse(text)?;
                 Ok(())
@@ -248,10 +248,10 @@ macro_rules! value {
     };
 }
 
-/// Access to a value that may be absent.
+/// ValueAccess to a value that may be absent.
 macro_rules! optional {
     ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
-        $crate::settings::Access {
+        $crate::settings::ValueAccess {
             set: |settings, text| {
                 settings.$($place).+ = Some($parse(text)?);
                 Ok(())
@@ -261,10 +261,10 @@ macro_rules! optional {
     };
 }
 
-/// Access to a list of networks, which may be empty.
+/// ValueAccess to a list of networks, which may be empty.
 macro_rules! networks {
     ($($place:ident).+) => {
-        $crate::settings::Access {
+        $crate::settings::ValueAccess {
             set: |settings, text| {
                 settings.$($place).+ = $crate::settings::parse_networks(text)?;
                 Ok(())
@@ -372,11 +372,11 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "cores",
         section: Section::Common,
-        shape: Shape::Counts,
+        shape: ValueShape::Counts,
         heading: COMMON,
         value_name: "LIST",
         help: "Processors to run one loop on each, such as 0,1 or 0-3; unset: every one that the process may use",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.cores = engine::cores::parse_list(text)
                     .map_err(|error| format!("{error}; cores are such as 0,1 or 0-3"))?;
@@ -393,7 +393,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "client-memory",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "SIZE",
         help: "Memory that clients can make all servers of the process hold: connections, answers and messages that are not \
@@ -408,7 +408,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "admin",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "ADDRESS",
         help: "Where the admin server listens (/metrics, /healthz, /readyz, /stat) and where stat and purge find it",
@@ -421,7 +421,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "admin-token-file",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILE",
         help: "File with the token of the admin server; without one it listens on loopback only",
@@ -430,7 +430,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "admin-tls",
         section: Section::Common,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: COMMON,
         value_name: "true|false",
         help: "Serves the admin port by https with the accelerator's certificates; stat, purge and others then use https",
@@ -439,7 +439,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "admin-name",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "NAME",
         help: "Name in the admin server's certificate, which stat, purge and others check; unset: its address",
@@ -448,7 +448,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "admin-ca-file",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILE",
         help: "CA certificates with which stat, purge and others check the admin server (PEM); unset: the system's",
@@ -457,7 +457,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "state",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "DIR",
         help: "Directory for state; unused while the store is in memory alone",
@@ -466,11 +466,11 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "log",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILTER",
         help: "Which messages go to stderr: error, warn, info, debug, trace, or such as info,cache=debug",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 crate::log::parse_filter(text)?;
                 text.clone_into(&mut settings.log);
@@ -482,7 +482,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "log-file",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILE",
         help: "Log file in place of stderr; SIGUSR1 reopens it",
@@ -491,7 +491,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "pid-file",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILE",
         help: "File for the process id, removed at the end",
@@ -500,7 +500,7 @@ const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "drain-time-max",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "TIME",
         help: "How long a stop waits for responses that are under way",

@@ -9,7 +9,7 @@ use std::{
 };
 
 use feed::{
-    Pair, Shown,
+    CertificateSource, Pair,
     config::{Tls, WebSocket},
     identity::Identities,
     nats_config::{self, IgnoredOption, Options, Surroundings},
@@ -19,7 +19,7 @@ use crate::{
     failure::Fault,
     settings::{
         Section, in_section,
-        precedence::{self, InForce, Source},
+        precedence::{self, ActiveSettings, Source},
         resolve,
     },
 };
@@ -36,10 +36,10 @@ const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// The file cannot be read, or everything that is wrong in it.
-pub(crate) fn join_nats_config(in_force: &mut InForce) -> Result<Vec<IgnoredOption>, Vec<Fault>> {
+pub(crate) fn join_nats_config(in_force: &mut ActiveSettings) -> Result<Vec<IgnoredOption>, Vec<Fault>> {
     let Some(path) = in_force.settings.feed.nats_config.clone() else { return Ok(Vec::new()) };
     let text = read(&path).map_err(|message| vec![Fault { place: path.display().to_string(), message }])?;
-    let (options, unhonoured) = nats_config::read(&text, &path, &Machine).map_err(|faults| {
+    let (options, unhonoured) = nats_config::read(&text, &path, &HostEnvironment).map_err(|faults| {
         let place = |file: Option<PathBuf>, line: usize| {
             format!("{}:{line}", file.as_deref().unwrap_or(&path).display())
         };
@@ -62,7 +62,7 @@ pub(crate) fn is_nats_file(path: &Path) -> bool {
 ///
 /// # Errors
 /// All faults that a start would refuse the file for.
-pub(crate) fn check(path: &Path) -> Result<(Vec<String>, InForce), Vec<Fault>> {
+pub(crate) fn check(path: &Path) -> Result<(Vec<String>, ActiveSettings), Vec<Fault>> {
     let mut in_force = precedence::in_force(None, |_| None, &Vec::new())?;
     in_force.settings.feed.nats_config = Some(path.to_owned());
     let unhonoured = join_nats_config(&mut in_force)?;
@@ -79,7 +79,7 @@ pub(crate) fn check(path: &Path) -> Result<(Vec<String>, InForce), Vec<Fault>> {
     lines.extend(word_on_origins(&in_force).map(|word| format!("{}: {word}", path.display())));
     let text = read(path).unwrap_or_default();
     lines.extend(
-        nats_config::remarks(&text, path, &Machine)
+        nats_config::remarks(&text, path, &HostEnvironment)
             .into_iter()
             .map(|remark| format!("{}:{}: {}", name(remark.file), remark.line, remark.message)),
     );
@@ -95,9 +95,9 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Where the files of the configuration look for what they refer to.
-struct Machine;
+struct HostEnvironment;
 
-impl Surroundings for Machine {
+impl Surroundings for HostEnvironment {
     fn file(&self, path: &Path) -> Result<String, String> {
         read(path)
     }
@@ -111,7 +111,7 @@ impl Surroundings for Machine {
     }
 }
 
-fn join(in_force: &mut InForce, options: Options) {
+fn join(in_force: &mut ActiveSettings, options: Options) {
     let sources = &in_force.sources;
     let is_free_in = |section: Section, key: &str| {
         in_section(section, key).is_none_or(|(place, _)| sources[place] == Source::Default)
@@ -189,7 +189,7 @@ fn join(in_force: &mut InForce, options: Options) {
         feed.leaf_remotes = options.hubs;
     }
     let tls = |tls: nats_config::Tls| Tls {
-        shown: Shown::Pair(Pair { certificates: tls.cert_file, key: tls.key_file, ocsp: None }),
+        shown: CertificateSource::Pair(Pair { certificates: tls.cert_file, key: tls.key_file, ocsp: None }),
         ca_file: tls.ca_file,
         verify: tls.verify,
         map: tls.map,
@@ -226,7 +226,7 @@ fn join(in_force: &mut InForce, options: Options) {
 }
 
 /// The operator's line about browsers that are refused; none where all may connect, or none can.
-pub(crate) fn word_on_origins(in_force: &InForce) -> Option<&'static str> {
+pub(crate) fn word_on_origins(in_force: &ActiveSettings) -> Option<&'static str> {
     let config = &in_force.settings.feed.config;
     let web = config.websocket.as_ref()?;
     let is_own_alone = web.allowed_origins.is_empty() && !web.same_origin && config.authorization.is_open();
@@ -246,7 +246,10 @@ pub(crate) fn log_filter(debug: bool, trace: bool) -> String {
 mod tests {
     use super::*;
 
-    fn joined(nats: &str, flags: &[(&str, &str)]) -> Result<(InForce, Vec<IgnoredOption>), Vec<Fault>> {
+    fn joined(
+        nats: &str,
+        flags: &[(&str, &str)],
+    ) -> Result<(ActiveSettings, Vec<IgnoredOption>), Vec<Fault>> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nats.conf");
         std::fs::write(&path, nats).expect("a file");

@@ -12,7 +12,7 @@ use crate::{
     settings::{
         Section, in_section,
         nats_file::log_filter,
-        precedence::{InForce, Source},
+        precedence::{ActiveSettings, Source},
         resolve,
     },
 };
@@ -38,7 +38,7 @@ pub(crate) struct NatsFlags {
     trace: u8,
     /// Sends a signal to a feed that runs, and ends: stop, quit, term, reopen, reload, ldm
     #[arg(long = "signal", value_name = "SIGNAL[=PID|FILE]")]
-    pub signal: Option<ToSend>,
+    pub signal: Option<SignalTarget>,
 }
 
 impl NatsFlags {
@@ -47,7 +47,7 @@ impl NatsFlags {
         [("nats-config", 'c'), ("log-file", 'l'), ("pid-file", 'P'), ("server-name", 'n')];
 
     /// Takes them into force.
-    pub(crate) fn join(&self, in_force: &mut InForce) {
+    pub(crate) fn join(&self, in_force: &mut ActiveSettings) {
         let mut said = |section, key| {
             if let Some((place, _)) = in_section(section, key) {
                 in_force.sources[place] = Source::Flag;
@@ -88,13 +88,13 @@ fn host(text: &str) -> Result<IpAddr, String> {
 
 /// A signal, and who gets it.
 #[derive(Debug, Clone)]
-pub(crate) struct ToSend {
+pub(crate) struct SignalTarget {
     signal: Signal,
     /// A process's number, or a file with it; none: the one feed that runs.
     to: Option<String>,
 }
 
-impl FromStr for ToSend {
+impl FromStr for SignalTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -115,7 +115,7 @@ impl FromStr for ToSend {
     }
 }
 
-impl ToSend {
+impl SignalTarget {
     /// Sends it.
     ///
     /// # Errors

@@ -6,7 +6,8 @@ use cache::{
 };
 
 use crate::settings::{
-    Access, Section, Setting, Shape, any_count, one_or_more, optional, parse_path, path_text, some_time,
+    Section, Setting, ValueAccess, ValueShape, any_count, one_or_more, optional, parse_path, path_text,
+    some_time,
     units::{duration_text, parse_duration},
     value,
 };
@@ -17,10 +18,10 @@ pub(crate) const ORIGINS: &str = "Origins (each site may have its own)";
 /// A row of the table: all are of the accelerator, and of a site.
 const fn row(
     key: &'static str,
-    shape: Shape,
+    shape: ValueShape,
     value_name: &'static str,
     help: &'static str,
-    access: Access,
+    access: ValueAccess,
 ) -> Setting {
     Setting { key, section: Section::Cache, shape, heading: ORIGINS, value_name, help, access }
 }
@@ -29,11 +30,11 @@ const fn row(
 pub(crate) const ORIGIN_SETTINGS: &[Setting] = &[
     row(
         "balance",
-        Shape::Text,
+        ValueShape::Text,
         "WAY",
         "Which server of an origin is asked: round-robin, random, least-busy, or hash (the same one for the same page, as long as \
          it is not much busier than the others)",
-        Access {
+        ValueAccess {
             set: |settings, text| {
                 let found = Balance::ALL.iter().find(|(name, _)| *name == text);
                 let balance = found.ok_or("the ways are round-robin, random, least-busy and hash")?.1;
@@ -48,14 +49,14 @@ pub(crate) const ORIGIN_SETTINGS: &[Setting] = &[
     ),
     row(
         "sticky-cookie",
-        Shape::Text,
+        ValueShape::Text,
         "NAME",
         "Keeps a visitor whose requests are passed with one server, by a cookie of this name that is set for it",
         optional!(cache.rules.origin.sticky, parse = cookie_name, show = ToString::to_string),
     ),
     row(
         "origin-tries",
-        Shape::Count,
+        ValueShape::Count,
         "N",
         "Servers that are asked for one answer, one after the other, where one cannot be reached or ends a request that may be \
          repeated without an answer",
@@ -63,81 +64,81 @@ pub(crate) const ORIGIN_SETTINGS: &[Setting] = &[
     ),
     row(
         "eject-after",
-        Shape::Count,
+        ValueShape::Count,
         "N",
         "Requests that fail one after the other before a server is left alone for a while; 0: never",
         value!(cache.rules.origin.server.eject_after, parse = any_small, show = u32_text),
     ),
     row(
         "eject-time",
-        Shape::Text,
+        ValueShape::Text,
         "TIME",
         "For how long it is; twice as long each time that it fails again at once, up to 32 times",
         value!(cache.rules.origin.server.eject_time, parse = some_time, show = duration_text),
     ),
     row(
         "slow-start",
-        Shape::Text,
+        ValueShape::Text,
         "TIME",
         "Over what time a server that is back is given its part of the work again; 0s: at once",
         value!(cache.rules.origin.server.slow_start, parse = parse_duration, show = duration_text),
     ),
     row(
         "probe",
-        Shape::Text,
+        ValueShape::Text,
         "PATH",
         "Asks each server for this path, to know whether it is well; unset: only how it fares with requests counts",
         optional!(cache.rules.origin.server.probe.path, parse = probe_path, show = ToString::to_string),
     ),
     row(
         "probe-interval",
-        Shape::Text,
+        ValueShape::Text,
         "TIME",
         "How often",
         value!(cache.rules.origin.server.probe.every, parse = some_time, show = duration_text),
     ),
     row(
         "probe-time-max",
-        Shape::Text,
+        ValueShape::Text,
         "TIME",
         "Within what time it has to answer",
         value!(cache.rules.origin.server.probe.time_max, parse = some_time, show = duration_text),
     ),
     row(
         "probe-status",
-        Shape::Text,
+        ValueShape::Text,
         "STATUS",
         "The status of a good answer, or from which to which",
         value!(cache.rules.origin.server.probe.status, parse = statuses, show = statuses_text),
     ),
     row(
         "probe-body",
-        Shape::Text,
+        ValueShape::Text,
         "TEXT",
         "What the content of a good answer has in it, in its first 64KiB; unset: anything",
         optional!(cache.rules.origin.server.probe.body, parse = some_text, show = ToString::to_string),
     ),
     row(
         "probe-window",
-        Shape::Count,
+        ValueShape::Count,
         "N",
         "Of so many of the last probes (64 at most) ...",
         value!(cache.rules.origin.server.probe.window, parse = window, show = u32_text),
     ),
     row(
         "probe-threshold",
-        Shape::Count,
+        ValueShape::Count,
         "N",
         "... so many have to be good, or the server is not asked",
         value!(cache.rules.origin.server.probe.threshold, parse = window, show = u32_text),
     ),
     row(
         "origin-protocol",
-        Shape::Text,
+        ValueShape::Text,
         "PROTOCOL",
         "What is spoken with servers: auto (HTTP/2 where one is asked by https and offers it), http1, or http2 (in the clear, too, \
          where a server has to be known to speak it)",
-        Access {
+        ValueAccess {
             set: |settings, text| {
                 let found = Protocol::ALL.iter().find(|(name, _)| *name == text);
                 let protocol = found.ok_or("the protocols are auto, http1 and http2")?.1;
@@ -152,28 +153,28 @@ pub(crate) const ORIGIN_SETTINGS: &[Setting] = &[
     ),
     row(
         "origin-tls-ca",
-        Shape::Text,
+        ValueShape::Text,
         "FILE",
         "Who vouches for servers that are asked by https (PEM); unset: whom the system trusts",
         optional!(cache.rules.origin.server.tls.ca, parse = parse_path, show = path_text),
     ),
     row(
         "origin-tls-name",
-        Shape::Text,
+        ValueShape::Text,
         "NAME",
         "The name that such a server is asked for (SNI), and that its certificate has; unset: its host",
         optional!(cache.rules.origin.server.tls.name, parse = some_text, show = ToString::to_string),
     ),
     row(
         "origin-tls-cert",
-        Shape::Text,
+        ValueShape::Text,
         "FILE",
         "The certificate that such a server is shown (PEM); goes with origin-tls-key",
         optional!(cache.rules.origin.server.tls.certificate, parse = parse_path, show = path_text),
     ),
     row(
         "origin-tls-key",
-        Shape::Text,
+        ValueShape::Text,
         "FILE",
         "Its private key (PEM)",
         optional!(cache.rules.origin.server.tls.key, parse = parse_path, show = path_text),

@@ -9,8 +9,8 @@ use crate::{
     admin::read_token,
     failure::Fault,
     settings::{
-        Access, Section, Setting, Shape, list, one_or_more, optional, parse_address, parse_path, path_text,
-        plain, some_time, units::duration_text, value,
+        Section, Setting, ValueAccess, ValueShape, list, one_or_more, optional, parse_address, parse_path,
+        path_text, plain, some_time, units::duration_text, value,
     },
 };
 
@@ -24,7 +24,7 @@ const NAME_CHARS_MAX: usize = 64;
 
 /// What was said of them.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PeersSaid {
+pub(crate) struct PeersSettings {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) address: Option<String>,
     pub(crate) members: Vec<PeerAt>,
@@ -34,7 +34,7 @@ pub(crate) struct PeersSaid {
     pub(crate) requests_max: usize,
 }
 
-impl Default for PeersSaid {
+impl Default for PeersSettings {
     fn default() -> Self {
         Self {
             listen: None,
@@ -48,7 +48,7 @@ impl Default for PeersSaid {
     }
 }
 
-impl PeersSaid {
+impl PeersSettings {
     /// Where others are told that they find this one; empty: there can be none.
     pub(crate) fn told_address(&self) -> String {
         let of_listen = || self.listen.map(|listen| listen.to_string()).unwrap_or_default();
@@ -118,7 +118,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-listen",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: PEERS,
         value_name: "ADDRESS",
         help: "Where the other accelerators ask this one for what is its own, before they ask the origin: an address of a \
@@ -128,7 +128,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-address",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: PEERS,
         value_name: "HOST:PORT",
         help: "Address announced to peers; unset: peers-listen",
@@ -137,11 +137,11 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-members",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: PEERS,
         value_name: "NAME=ADDRESS,…",
         help: "All of them, this one too, where there is no cluster that says who is there",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.peers.members = members(text)?;
                 Ok(())
@@ -156,7 +156,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-secret",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: PEERS,
         value_name: "FILE",
         help: "File with the secret of the peers, the same on each",
@@ -165,7 +165,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-patience",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: PEERS,
         value_name: "TIME",
         help: "For how long one may say nothing (while it waits for the origin it says so ten times a second) before the \
@@ -175,7 +175,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-connections-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: PEERS,
         value_name: "COUNT",
         help: "Connections of a core to each peer; beyond that the origin is asked",
@@ -184,7 +184,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-requests-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: PEERS,
         value_name: "COUNT",
         help: "Requests of peers served at once; beyond that they are sent to the origin",

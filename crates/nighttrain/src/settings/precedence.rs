@@ -39,7 +39,7 @@ impl fmt::Display for Source {
 
 /// What is in force and why.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct InForce {
+pub(crate) struct ActiveSettings {
     /// The values.
     pub settings: Settings,
     /// Where each came from, in the order of [`SETTINGS`].
@@ -59,7 +59,7 @@ pub(crate) fn in_force(
     file: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
     flags: &Flags,
-) -> Result<InForce, Vec<Fault>> {
+) -> Result<ActiveSettings, Vec<Fault>> {
     let mut settings = Settings::default();
     let mut sources = vec![Source::Default; SETTINGS.len()];
     let mut faults = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn in_force(
         }
     }
 
-    if faults.is_empty() { Ok(InForce { settings, sources }) } else { Err(faults) }
+    if faults.is_empty() { Ok(ActiveSettings { settings, sources }) } else { Err(faults) }
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! What can be set of how much each client may ask for, and each network.
 
 use crate::settings::{
-    Access, Section, Setting, Shape, any_count, cache_settings::LIMITS, one_or_more, plain, value,
+    Section, Setting, ValueAccess, ValueShape, any_count, cache_settings::LIMITS, one_or_more, plain, value,
 };
 
-const fn row(key: &'static str, help: &'static str, access: Access) -> Setting {
+const fn row(key: &'static str, help: &'static str, access: ValueAccess) -> Setting {
     Setting {
         key,
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help,

@@ -18,7 +18,7 @@ use cache::config::{
 use crate::{
     failure::Fault,
     settings::{
-        Access, SETTINGS, Section, Setting, Settings, Shape, list, optional,
+        SETTINGS, Section, Setting, Settings, ValueAccess, ValueShape, list, optional,
         origin_settings::ORIGINS,
         truth,
         units::{duration_text, parse_duration},
@@ -48,12 +48,12 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "host",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: RULES,
         value_name: "NAME",
         help: "The Host that the origin is sent: keep (the one that visitors ask for), or a name such as app.internal; it \
                is then told theirs in X-Forwarded-Host",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 let name = (text != "keep").then(|| sent_host(text)).transpose();
                 name.map(|name| settings.cache.rules.host = name).map_err(|error| error.to_string())
@@ -64,12 +64,12 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "ignore-query",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: RULES,
         value_name: "LIST",
         help: "Parameters of the query that count for nothing (utm_*,fbclid): they are no part of the key, and are left out \
                of what is fetched for the store",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| members(text).map(|rules| settings.cache.rules.ignore_query = rules),
             text: |settings| shown(&settings.cache.rules.ignore_query),
         },
@@ -77,11 +77,11 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "sort-query",
         section: Section::Cache,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: RULES,
         value_name: "true|false",
         help: "Sorts the parameters of the query by their names, in the key and in what is fetched for the store",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.sort_query = is_so),
             text: |settings| Some(settings.cache.rules.sort_query.to_string()),
         },
@@ -89,11 +89,11 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "methods",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: RULES,
         value_name: "LIST",
         help: "Allowed methods (GET,HEAD,POST); others are answered 405; unset: all",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| methods(text).map(|methods| settings.cache.rules.methods = methods),
             text: |settings| settings.cache.rules.methods.map(methods_text),
         },
@@ -101,12 +101,12 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "bypass-cookies",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: RULES,
         value_name: "LIST",
         help: "Cookies of visitors who are known (session,wordpress_logged_in_*): who has one goes past the store; all other \
                cookies do not count, and the origin is sent none for what is stored. Unset: answers say what cookies mean",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 members(text).map(|cookies| settings.cache.rules.bypass_cookies = Some(cookies))
             },
@@ -118,11 +118,11 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "bypass-headers",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: RULES,
         value_name: "LIST",
         help: "Request header fields that bypass the store (X-Preview)",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 let names = bounded(text, |name| field(name).map_err(|error| error.to_string()));
                 names.map(|names| settings.cache.rules.bypass_headers = names)
@@ -133,12 +133,12 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "remove-set-cookie",
         section: Section::Cache,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: RULES,
         value_name: "true|false",
         help: "Removes Set-Cookie from answers that may be stored but for it, and stores them. Unset: an answer that sets a \
                cookie is for one visitor, and is neither stored nor shared",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.removes_set_cookie = is_so),
             text: |settings| Some(settings.cache.rules.removes_set_cookie.to_string()),
         },
@@ -146,12 +146,12 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "unsafe-invalidates",
         section: Section::Cache,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: RULES,
         value_name: "true|false",
         help: "Drops a page from the store when a POST, PUT, DELETE or the like to its address succeeds, as RFC 9111 asks. \
                false: only purges do, so that no stranger's POST has a page fetched anew",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.invalidates_unsafe = is_so),
             text: |settings| Some(settings.cache.rules.invalidates_unsafe.to_string()),
         },
@@ -159,11 +159,11 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "https-only",
         section: Section::Cache,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: RULES,
         value_name: "true|false",
         help: "Redirects http to https (301; 308 for methods other than GET)",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.https_only = is_so),
             text: |settings| Some(settings.cache.rules.https_only.to_string()),
         },
@@ -171,7 +171,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "hsts",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: RULES,
         value_name: "TIME",
         help: "For how long browsers that came by https come by nothing else (Strict-Transport-Security), such as 365d; unset: \
@@ -185,12 +185,12 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "client-fin",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: RULES,
         value_name: "finish|end",
         help: "What becomes of a request whose client closes its sending half before it is answered: finish answers it, end \
                gives it up at the origin. Event streams, waits and WebSockets always end then",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 let ends = match text {
                     "finish" => false,
@@ -206,7 +206,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "error-page",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: RULES,
         value_name: "FILE",
         help: "HTML that is sent where no answer can be, at most 64KiB, with {{status}}, {{reason}}, {{message}} and \
@@ -266,7 +266,7 @@ pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
 
 /// A `[[cache.site]]` of the file.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SiteSaid {
+pub(crate) struct SiteSettings {
     /// Which hosts it is for.
     pub hosts: Vec<HostPattern>,
     /// What it says for itself: the place in [`SETTINGS`], and the text, which has been found to be right.
@@ -277,7 +277,7 @@ pub(crate) struct SiteSaid {
     pub place: String,
 }
 
-impl SiteSaid {
+impl SiteSettings {
     /// The site, with what `[cache]` says where it says nothing itself. `origin` is the one for all other hosts.
     ///
     /// # Errors
@@ -315,22 +315,25 @@ impl SiteSaid {
     }
 
     /// It as a section of a file: heading, keys and texts.
-    pub(crate) fn rows(&self) -> Vec<(&'static str, String, Shape)> {
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String, ValueShape)> {
         let own = self.own.iter().map(|(setting, text)| {
             let Setting { key, shape, .. } = SETTINGS[*setting];
             (key, text.clone(), shape)
         });
-        [("hosts", shown(&self.hosts).unwrap_or_default(), Shape::Texts)].into_iter().chain(own).collect()
+        [("hosts", shown(&self.hosts).unwrap_or_default(), ValueShape::Texts)]
+            .into_iter()
+            .chain(own)
+            .collect()
     }
 }
 
 /// A rule for a path as rows of a file's section.
-pub(crate) fn rows_of_path(rule: &PathRule) -> Vec<(&'static str, String, Shape)> {
+pub(crate) fn rows_of_path(rule: &PathRule) -> Vec<(&'static str, String, ValueShape)> {
     let PathRule { path, pass, ttl, methods, join } = rule;
-    let mut rows = vec![("path", path.to_string(), Shape::Text)];
-    rows.extend(pass.then(|| ("pass", "true".to_owned(), Shape::Flag)));
-    rows.extend(ttl.map(|ttl: Duration| ("ttl", duration_text(ttl), Shape::Text)));
-    rows.extend(methods.map(|methods| ("methods", methods_text(methods), Shape::Texts)));
-    rows.extend((!join).then(|| ("join", "false".to_owned(), Shape::Flag)));
+    let mut rows = vec![("path", path.to_string(), ValueShape::Text)];
+    rows.extend(pass.then(|| ("pass", "true".to_owned(), ValueShape::Flag)));
+    rows.extend(ttl.map(|ttl: Duration| ("ttl", duration_text(ttl), ValueShape::Text)));
+    rows.extend(methods.map(|methods| ("methods", methods_text(methods), ValueShape::Texts)));
+    rows.extend((!join).then(|| ("join", "false".to_owned(), ValueShape::Flag)));
     rows
 }

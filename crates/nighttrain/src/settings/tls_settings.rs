@@ -6,11 +6,13 @@ use cache::{
     Pair,
     config::{ClientCertificates, client_field},
 };
-use engine::tls::{Shown, certificates::Certificates};
+use engine::tls::{CertificateSource, certificates::Certificates};
 
 use crate::{
     failure::Fault,
-    settings::{Access, Section, Setting, Settings, Shape, optional, parse_address, parse_path, path_text},
+    settings::{
+        Section, Setting, Settings, ValueAccess, ValueShape, optional, parse_address, parse_path, path_text,
+    },
 };
 
 const TLS: &str = "TLS for clients (each site may have its own certificate)";
@@ -20,25 +22,25 @@ const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8443);
 
 /// What was said of TLS.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct TlsSaid {
+pub(crate) struct TlsSettings {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) cert: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) ocsp: Option<PathBuf>,
     pub(crate) client_ca: Option<PathBuf>,
-    pub(crate) client: Option<ClientsShow>,
+    pub(crate) client: Option<ClientCertPolicy>,
     pub(crate) client_header: Option<Box<str>>,
 }
 
 /// Whether clients are asked for a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClientsShow {
+pub(crate) enum ClientCertPolicy {
     Nothing,
     WhatTheyHave,
     ACertificate,
 }
 
-impl ClientsShow {
+impl ClientCertPolicy {
     const NAMES: [(Self, &str); 3] =
         [(Self::Nothing, "none"), (Self::WhatTheyHave, "asked"), (Self::ACertificate, "required")];
 }
@@ -48,7 +50,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-listen",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: TLS,
         value_name: "ADDRESS",
         help: "Where clients connect by https; 127.0.0.1:8443 where only a certificate is given, or one is obtained",
@@ -57,7 +59,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-cert",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: TLS,
         value_name: "FILE",
         help: "Certificates (PEM), the server's own first; that of [cache] is shown for names that no certificate has. It is \
@@ -67,7 +69,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-key",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: TLS,
         value_name: "FILE",
         help: "The private key of the first of them (PEM)",
@@ -76,7 +78,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-ocsp",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: TLS,
         value_name: "FILE",
         help: "OCSP response to staple (DER)",
@@ -85,7 +87,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-client-ca",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: TLS,
         value_name: "FILE",
         help: "Who signs the certificates of clients (PEM): with it, clients are asked for one. It is read again at SIGHUP",
@@ -94,21 +96,21 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-client",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: TLS,
         value_name: "WHAT",
         help: "What clients show where there is a tls-client-ca: required (who has no certificate is refused), asked (who has \
                one shows it), or none; unset: required",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
-                let named = ClientsShow::NAMES.into_iter().find(|(_, name)| *name == text);
+                let named = ClientCertPolicy::NAMES.into_iter().find(|(_, name)| *name == text);
                 let (what, _) = named.ok_or("clients' certificates are required, asked, or none")?;
                 settings.tls.client = Some(what);
                 Ok(())
             },
             text: |settings| {
                 let said = settings.tls.client?;
-                ClientsShow::NAMES
+                ClientCertPolicy::NAMES
                     .into_iter()
                     .find(|(what, _)| *what == said)
                     .map(|(_, name)| name.to_owned())
@@ -118,7 +120,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-client-header",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: TLS,
         value_name: "NAME",
         help: "The field in which origins are told the subject of a client's certificate, and, with -Names and -Fingerprint \
@@ -131,7 +133,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
     },
 ];
 
-impl TlsSaid {
+impl TlsSettings {
     /// The files of the certificate that was named, if one was.
     pub(crate) fn pair(&self) -> Result<Option<Pair>, Fault> {
         let fault = |key: &str, message: &str| Fault { place: key.to_owned(), message: message.to_owned() };
@@ -151,12 +153,12 @@ impl TlsSaid {
     }
 }
 
-impl TlsSaid {
+impl TlsSettings {
     /// Which certificates clients are asked for.
     pub(crate) fn client_certificates(&self) -> Result<Option<ClientCertificates>, Fault> {
         let is_required = match (self.client, &self.client_ca) {
-            (Some(ClientsShow::Nothing), _) | (None, None) => return Ok(None),
-            (Some(what), Some(_)) => what == ClientsShow::ACertificate,
+            (Some(ClientCertPolicy::Nothing), _) | (None, None) => return Ok(None),
+            (Some(what), Some(_)) => what == ClientCertPolicy::ACertificate,
             (None, Some(_)) => true,
             (Some(_), None) => {
                 let message =
@@ -177,14 +179,14 @@ impl TlsSaid {
 /// It is to, and there are none; or it has its own.
 pub(crate) fn shared_or(
     is_shared: bool,
-    of_files: Option<Shown>,
+    of_files: Option<CertificateSource>,
     shared: Option<&Arc<Certificates>>,
-) -> Result<Option<Shown>, Fault> {
+) -> Result<Option<CertificateSource>, Fault> {
     let fault = |message: &str| Err(Fault { place: "tls-shared".to_owned(), message: message.to_owned() });
     match (is_shared, of_files, shared) {
         (false, of_files, _) => Ok(of_files),
         (true, Some(_), _) => fault("and tls-cert: which of the two is to be shown?"),
-        (true, None, Some(table)) => Ok(Some(Shown::Table(Arc::clone(table)))),
+        (true, None, Some(table)) => Ok(Some(CertificateSource::Table(Arc::clone(table)))),
         (true, None, None) => fault(
             "there are no certificates to be shared: `serve` has them, with tls-cert or acme-directory in [cache]",
         ),
@@ -192,14 +194,14 @@ pub(crate) fn shared_or(
 }
 
 /// Where clients come by TLS, and the files of certificates.
-pub(crate) struct TlsFound {
+pub(crate) struct TlsListener {
     pub(crate) listen: SocketAddr,
     pub(crate) pairs: Vec<Pair>,
 }
 
 /// The accelerator's TLS: the certificate of `[cache]` first, then those of the sites. There may be none where certificates are
 /// obtained.
-pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsFound>, Fault> {
+pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsListener>, Fault> {
     let mut pairs = Vec::from_iter(settings.tls.pair()?);
     for site in &settings.sites {
         let pair = site.own(settings)?.tls.pair().map_err(|fault| Fault {
@@ -222,7 +224,7 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsFound>, Fault> {
             Err(Fault { place: "tls-cert".to_owned(), message })
         }
         (false, listen) => {
-            Ok(Some(TlsFound { listen: listen.unwrap_or_else(|| SocketAddr::from(LISTEN)), pairs }))
+            Ok(Some(TlsListener { listen: listen.unwrap_or_else(|| SocketAddr::from(LISTEN)), pairs }))
         }
     }
 }

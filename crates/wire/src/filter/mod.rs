@@ -273,10 +273,10 @@ impl<F> fmt::Display for Test<F> {
         write!(f, "{}{name} ", field.name.trim_end_matches('*'))?;
         match comparison {
             Comparison::Text { equal, text } => {
-                write!(f, "{} {}", if *equal { "==" } else { "!=" }, Quoted(text))
+                write!(f, "{} {}", if *equal { "==" } else { "!=" }, QuotedValue(text))
             }
             Comparison::Pattern { found, pattern } => {
-                write!(f, "{} {}", if *found { "~" } else { "!~" }, Quoted(pattern.text()))
+                write!(f, "{} {}", if *found { "~" } else { "!~" }, QuotedValue(pattern.text()))
             }
             Comparison::Number { order, number } => {
                 write!(f, "{} ", order.symbol)?;
@@ -288,9 +288,9 @@ impl<F> fmt::Display for Test<F> {
 
 /// A value in quotes, for whoever makes an expression of what a request says: nothing in it ends the value.
 #[derive(Debug, Clone, Copy)]
-pub struct Quoted<'a>(pub &'a str);
+pub struct QuotedValue<'a>(pub &'a str);
 
-impl fmt::Display for Quoted<'_> {
+impl fmt::Display for QuotedValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
         for (at, piece) in self.0.split('"').enumerate() {

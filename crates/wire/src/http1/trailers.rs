@@ -8,7 +8,7 @@ use super::{fields::is_hop_by_hop, head::Headers, known::KnownHeader};
 
 /// The trailers that go on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Permitted {
+pub struct PermittedTrailers {
     /// Whole lines, each with its CRLF; empty where there are none. No memory is taken then.
     pub lines: Vec<u8>,
     /// How many were dropped.
@@ -18,8 +18,8 @@ pub struct Permitted {
 /// Of a message's trailers (whole lines, as [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns
 /// them) those that go on: not [`is_forbidden`], and not for this hop alone by the message's `headers` (RFC 9110
 /// §7.6.1).
-pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> Permitted {
-    let mut permitted = Permitted::default();
+pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> PermittedTrailers {
+    let mut permitted = PermittedTrailers::default();
     for line in trailers.split_inclusive(|&b| b == b'\n') {
         let name = line.split(|&b| b == b':').next().and_then(|name| std::str::from_utf8(name).ok());
         if name.is_some_and(|name| !is_forbidden(name) && !is_hop_by_hop(name, headers)) {
@@ -149,8 +149,8 @@ mod tests {
             panic!("a valid head");
         };
         let trailers = b"X-Sum:  1 \r\nset-cookie: a\r\nX-HOP: 1\r\nHost:b\r\nx-sum: 2:3\r\nTE:\r\n";
-        let want = Permitted { lines: b"X-Sum:  1 \r\nx-sum: 2:3\r\n".to_vec(), dropped: 4 };
+        let want = PermittedTrailers { lines: b"X-Sum:  1 \r\nx-sum: 2:3\r\n".to_vec(), dropped: 4 };
         assert_eq!(permitted(trailers, &head.headers), want);
-        assert_eq!(permitted(b"", &head.headers), Permitted::default());
+        assert_eq!(permitted(b"", &head.headers), PermittedTrailers::default());
     }
 }

@@ -15,8 +15,8 @@ use memchr::{memchr2, memmem};
 
 /// Where the decoder is in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum At {
-    /// At the begin of a line.
+enum LinePosition {
+    /// LinePosition the begin of a line.
     #[default]
     Start,
     /// In a line.
@@ -32,13 +32,13 @@ enum At {
 /// Takes the dots off, and finds the end. Any split of the bytes gives the same mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Data {
-    at: At,
+    at: LinePosition,
     bare: bool,
 }
 
 /// What became of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum DataProgress {
     /// All of them, and the mail goes on.
     All,
     /// The mail ended after this many.
@@ -46,7 +46,7 @@ pub enum Taken {
 }
 
 impl Data {
-    /// At the begin of a mail.
+    /// LinePosition the begin of a mail.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -59,34 +59,34 @@ impl Data {
     }
 
     /// Hands the mail's bytes among `bytes` to `sink`, in pieces of any size.
-    pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Taken {
+    pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> DataProgress {
         let mut at = 0;
         while at < bytes.len() {
             let byte = bytes[at];
             match (self.at, byte) {
-                (At::Start, b'.') => {
-                    self.at = At::Dot;
+                (LinePosition::Start, b'.') => {
+                    self.at = LinePosition::Dot;
                     at += 1;
                 }
-                (At::Dot, b'\r') => {
-                    self.at = At::DotCr;
+                (LinePosition::Dot, b'\r') => {
+                    self.at = LinePosition::DotCr;
                     at += 1;
                 }
-                (At::DotCr, b'\n') => return Taken::Ended(at + 1),
-                (At::DotCr, _) => {
+                (LinePosition::DotCr, b'\n') => return DataProgress::Ended(at + 1),
+                (LinePosition::DotCr, _) => {
                     sink(b"\r");
-                    self.at = At::Cr;
+                    self.at = LinePosition::Cr;
                 }
-                (At::Cr, b'\n') => {
+                (LinePosition::Cr, b'\n') => {
                     sink(&bytes[at..=at]);
-                    self.at = At::Start;
+                    self.at = LinePosition::Start;
                     at += 1;
                 }
-                (At::Cr, _) => {
+                (LinePosition::Cr, _) => {
                     self.bare = true;
-                    self.at = At::Text;
+                    self.at = LinePosition::Text;
                 }
-                (At::Start | At::Text | At::Dot, _) => {
+                (LinePosition::Start | LinePosition::Text | LinePosition::Dot, _) => {
                     // The next dot that begins a line is the next byte that is not simply passed on.
                     let text = &bytes[at..];
                     let len = memmem::find(text, b"\r\n.").map_or(text.len(), |crlf| crlf + 2);
@@ -94,15 +94,15 @@ impl Data {
                     self.bare = self.bare || has_bare_line_end(text);
                     sink(text);
                     self.at = match text {
-                        [.., b'\r', b'\n'] => At::Start,
-                        [.., b'\r'] => At::Cr,
-                        _ => At::Text,
+                        [.., b'\r', b'\n'] => LinePosition::Start,
+                        [.., b'\r'] => LinePosition::Cr,
+                        _ => LinePosition::Text,
                     };
                     at += len;
                 }
             }
         }
-        Taken::All
+        DataProgress::All
     }
 }
 
@@ -134,12 +134,12 @@ impl Chunk {
     }
 
     /// Hands what belongs to the chunk to `sink`. A chunk of no bytes has ended after none.
-    pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> Taken {
+    pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> DataProgress {
         let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         if len > 0 {
             sink(&bytes[..len]);
         }
         self.left -= len as u64;
-        if self.left == 0 { Taken::Ended(len) } else { Taken::All }
+        if self.left == 0 { DataProgress::Ended(len) } else { DataProgress::All }
     }
 }

@@ -1,12 +1,12 @@
 //! The order of a session: what may come when, and what is answered.
 //!
 //! The host shows a [`Dialog`] the bytes that it has; the dialog says how many are used up and what is to be done
-//! ([`Ask`]). Mail and recipients are the host's to keep and to judge: it says by [`Dialog::sender_accepted`] and
+//! ([`DialogStep`]). Mail and recipients are the host's to keep and to judge: it says by [`Dialog::sender_accepted`] and
 //! [`Dialog::recipient_accepted`] that it took one; without that, it refused. The dialog counts, and never allocates.
 
 use super::{
     command::{self, Command, Hello, HelloKind, MailFrom, Mechanism},
-    data::{Chunk, Data, Taken},
+    data::{Chunk, Data, DataProgress},
     line::{Line, LineFault, Lines},
     reply::{self, Reply},
 };
@@ -16,7 +16,7 @@ pub const FAULTS_MAX: u16 = 50;
 
 /// What the host is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask<'a> {
+pub enum DialogStep<'a> {
     /// Read more and show it, with what was not used up before it.
     NeedMore,
     /// Nothing: show what is left.
@@ -196,7 +196,7 @@ impl Dialog {
     /// The host took the sender it was asked about.
     ///
     /// # Panics
-    /// If there is one already: [`Ask::Mail`] is not asked then.
+    /// If there is one already: [`DialogStep::Mail`] is not asked then.
     pub fn sender_accepted(&mut self, smtputf8: bool) {
         assert_eq!(self.mail, Mail::None, "a mail has one sender");
         self.mail = Mail::Sender;
@@ -206,7 +206,7 @@ impl Dialog {
     /// The host took the recipient it was asked about.
     ///
     /// # Panics
-    /// If there is no sender: [`Ask::Rcpt`] is not asked then.
+    /// If there is no sender: [`DialogStep::Rcpt`] is not asked then.
     pub fn recipient_accepted(&mut self) {
         assert!(matches!(self.mail, Mail::Sender | Mail::Recipients), "a recipient comes after the sender");
         self.mail = Mail::Recipients;
@@ -239,26 +239,26 @@ impl Dialog {
     }
 
     /// Looks at `bytes`: how many are used up, and what is to be done. A mail's bytes go to `sink`.
-    pub fn step<'a>(&mut self, bytes: &'a [u8], sink: impl FnMut(&[u8])) -> (usize, Ask<'a>) {
+    pub fn step<'a>(&mut self, bytes: &'a [u8], sink: impl FnMut(&[u8])) -> (usize, DialogStep<'a>) {
         match &mut self.expect {
             Expect::Data(data) => match data.take(bytes, sink) {
-                Taken::All => (bytes.len(), Ask::NeedMore),
-                Taken::Ended(used) => {
+                DataProgress::All => (bytes.len(), DialogStep::NeedMore),
+                DataProgress::Ended(used) => {
                     self.bare_line_ends = data.had_bare_line_ends();
-                    (used, Ask::MailEnds)
+                    (used, DialogStep::MailEnds)
                 }
             },
             Expect::Chunk { chunk, last } => match chunk.take(bytes, sink) {
-                Taken::All => (bytes.len(), Ask::NeedMore),
-                Taken::Ended(used) if *last => (used, Ask::MailEnds),
-                Taken::Ended(used) => {
+                DataProgress::All => (bytes.len(), DialogStep::NeedMore),
+                DataProgress::Ended(used) if *last => (used, DialogStep::MailEnds),
+                DataProgress::Ended(used) => {
                     self.expect = Expect::Command;
-                    (used, Ask::ChunkEnds)
+                    (used, DialogStep::ChunkEnds)
                 }
             },
             Expect::RefusedChunk { chunk, reply } => match chunk.take(bytes, |_| ()) {
-                Taken::All => (bytes.len(), Ask::NeedMore),
-                Taken::Ended(used) => {
+                DataProgress::All => (bytes.len(), DialogStep::NeedMore),
+                DataProgress::Ended(used) => {
                     let reply = *reply;
                     self.expect = Expect::Command;
                     (used, self.refuse(reply))
@@ -268,10 +268,10 @@ impl Dialog {
         }
     }
 
-    fn line<'a>(&mut self, bytes: &'a [u8]) -> (usize, Ask<'a>) {
+    fn line<'a>(&mut self, bytes: &'a [u8]) -> (usize, DialogStep<'a>) {
         match self.lines.first(bytes) {
-            Line::NeedMore => (0, Ask::NeedMore),
-            Line::Skipped { bytes } => (bytes, Ask::NeedMore),
+            Line::NeedMore => (0, DialogStep::NeedMore),
+            Line::Skipped { bytes } => (bytes, DialogStep::NeedMore),
             Line::Refused { bytes, fault } => {
                 self.expect = Expect::Command;
                 let ask = self.refuse(match fault {
@@ -289,7 +289,7 @@ impl Dialog {
                     _ => match command::parse(line) {
                         Ok(command) => self.command(command),
                         // What follows would be lines of somebody else's choice.
-                        Err(reply::NOT_HTTP) => Ask::Close(reply::NOT_HTTP),
+                        Err(reply::NOT_HTTP) => DialogStep::Close(reply::NOT_HTTP),
                         Err(reply) => self.refuse(reply),
                     },
                 };
@@ -298,7 +298,7 @@ impl Dialog {
         }
     }
 
-    fn command<'a>(&mut self, command: Command<'a>) -> Ask<'a> {
+    fn command<'a>(&mut self, command: Command<'a>) -> DialogStep<'a> {
         match command {
             Command::Hello(hello) => match (self.lmtp, hello.kind) {
                 (true, HelloKind::Ehlo | HelloKind::Helo) => self.refuse(reply::NOT_SMTP),
@@ -308,22 +308,22 @@ impl Dialog {
                     self.mail_done();
                     self.greeted = true;
                     self.extended = hello.kind != HelloKind::Helo;
-                    Ask::Hello(hello)
+                    DialogStep::Hello(hello)
                 }
             },
-            Command::Noop => Ask::Reply(reply::NOTHING_DONE),
-            Command::Help => Ask::Reply(reply::HELP),
-            Command::Vrfy => Ask::Reply(reply::CANNOT_VERIFY),
+            Command::Noop => DialogStep::Reply(reply::NOTHING_DONE),
+            Command::Help => DialogStep::Reply(reply::HELP),
+            Command::Vrfy => DialogStep::Reply(reply::CANNOT_VERIFY),
             Command::Expn => self.refuse(reply::NO_LISTS),
-            Command::Quit => Ask::Close(reply::BYE),
+            Command::Quit => DialogStep::Close(reply::BYE),
             Command::Rset => {
                 self.mail_done();
-                Ask::Forget(reply::RESET)
+                DialogStep::Forget(reply::RESET)
             }
             Command::Bdat { bytes, last } => self.chunk(bytes, last),
             _ if !self.greeted => self.refuse(if self.lmtp { reply::LHLO_FIRST } else { reply::HELLO_FIRST }),
             Command::Mail(_) if self.mail != Mail::None => self.refuse(reply::NESTED_MAIL),
-            Command::Mail(from) => Ask::Mail(from),
+            Command::Mail(from) => DialogStep::Mail(from),
             Command::Rcpt(to) => match self.mail {
                 Mail::None => self.refuse(reply::MAIL_FIRST),
                 Mail::Chunks => self.refuse(reply::BDAT_BEGUN),
@@ -332,13 +332,13 @@ impl Dialog {
                     if !self.smtputf8 && !to.is_ascii() {
                         return self.refuse(reply::NEEDS_SMTPUTF8);
                     }
-                    Ask::Rcpt(to)
+                    DialogStep::Rcpt(to)
                 }
             },
             Command::Data => match self.mail {
                 Mail::Recipients => {
                     self.expect = Expect::Data(Data::new());
-                    Ask::MailBegins { send_first: Some(reply::GO_AHEAD) }
+                    DialogStep::MailBegins { send_first: Some(reply::GO_AHEAD) }
                 }
                 Mail::Chunks => self.refuse(reply::BDAT_BEGUN),
                 _ => self.refuse(self.no_recipients()),
@@ -346,19 +346,19 @@ impl Dialog {
             Command::StartTls if self.mail != Mail::None => self.refuse(reply::IN_TRANSACTION),
             Command::StartTls if self.tls => self.refuse(reply::TLS_ON),
             Command::StartTls if !self.offers_tls => self.refuse(reply::NO_TLS),
-            Command::StartTls => Ask::StartTls,
+            Command::StartTls => DialogStep::StartTls,
             Command::Auth { .. } if self.authenticated => self.refuse(reply::AUTH_AGAIN),
             Command::Auth { .. } if self.mail != Mail::None => self.refuse(reply::IN_TRANSACTION),
             Command::Auth { mechanism, initial } => match mechanism {
                 None => self.refuse(reply::AUTH_MECHANISM),
                 Some(Mechanism::Plain) if initial.is_empty() => {
                     self.expect = Expect::Credentials { more: 0 };
-                    Ask::Reply(reply::CHALLENGE)
+                    DialogStep::Reply(reply::CHALLENGE)
                 }
                 Some(Mechanism::Plain) => self.credentials(initial, 0),
                 Some(Mechanism::Login) if initial.is_empty() => {
                     self.expect = Expect::Credentials { more: 1 };
-                    Ask::Reply(reply::CHALLENGE_USER)
+                    DialogStep::Reply(reply::CHALLENGE_USER)
                 }
                 Some(Mechanism::Login) => self.credentials(initial, 1),
             },
@@ -366,7 +366,7 @@ impl Dialog {
     }
 
     /// One line of an AUTH exchange. It is looked at, and kept nowhere.
-    fn credentials(&mut self, line: &str, more: u8) -> Ask<'static> {
+    fn credentials(&mut self, line: &str, more: u8) -> DialogStep<'static> {
         self.expect = Expect::Command;
         if line == "*" {
             return self.refuse(reply::AUTH_GIVEN_UP);
@@ -377,31 +377,31 @@ impl Dialog {
         }
         if more > 0 {
             self.expect = Expect::Credentials { more: more - 1 };
-            return Ask::Reply(reply::CHALLENGE_PASSWORD);
+            return DialogStep::Reply(reply::CHALLENGE_PASSWORD);
         }
         self.authenticated = true;
-        Ask::Reply(reply::AUTHENTICATED)
+        DialogStep::Reply(reply::AUTHENTICATED)
     }
 
-    fn chunk(&mut self, bytes: u64, last: bool) -> Ask<'static> {
+    fn chunk(&mut self, bytes: u64, last: bool) -> DialogStep<'static> {
         let chunk = Chunk::new(bytes);
         self.chunk_bytes = self.chunk_bytes.saturating_add(bytes);
         if self.chunk_bytes > self.mail_bytes_max {
             // Its bytes come whatever we answer (RFC 3030, 2): to end here is the only way not to read them.
-            return Ask::Close(reply::TOO_LARGE);
+            return DialogStep::Close(reply::TOO_LARGE);
         }
         match self.mail {
             Mail::Recipients | Mail::Chunks => {
                 let begins = self.mail == Mail::Recipients;
                 self.mail = Mail::Chunks;
                 self.expect = Expect::Chunk { chunk, last };
-                if begins { Ask::MailBegins { send_first: None } } else { Ask::GoOn }
+                if begins { DialogStep::MailBegins { send_first: None } } else { DialogStep::GoOn }
             }
             Mail::None | Mail::Sender => {
                 self.chunk_bytes = 0;
                 let reply = if self.greeted { self.no_recipients() } else { reply::HELLO_FIRST };
                 self.expect = Expect::RefusedChunk { chunk, reply };
-                Ask::GoOn
+                DialogStep::GoOn
             }
         }
     }
@@ -410,7 +410,7 @@ impl Dialog {
         if self.asked_recipient { reply::NO_RECIPIENTS } else { reply::RCPT_FIRST }
     }
 
-    fn refuse(&mut self, reply: Reply) -> Ask<'static> {
-        if self.refused() { Ask::Close(reply::TOO_MANY_FAULTS) } else { Ask::Reply(reply) }
+    fn refuse(&mut self, reply: Reply) -> DialogStep<'static> {
+        if self.refused() { DialogStep::Close(reply::TOO_MANY_FAULTS) } else { DialogStep::Reply(reply) }
     }
 }

@@ -58,7 +58,7 @@ impl Format {
     }
 
     /// Appends a record's line; false: this format does not show records of its kind.
-    pub fn append(&self, record: &Record<'_>, recent: &mut Recent, out: &mut Vec<u8>) -> bool {
+    pub fn append(&self, record: &Record<'_>, recent: &mut LineCache, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Common | Self::Combined if record.kind != Kind::Client => return false,
             Self::Common => common(record, recent, false, out),
@@ -169,7 +169,7 @@ fn value(tag: Tag, value: Option<Value<'_>>, out: &mut Vec<u8>) {
 }
 
 /// Text, escaped; `-` for none.
-fn shown(text: Option<Shown<'_>>, out: &mut Vec<u8>) {
+fn shown(text: Option<FieldText<'_>>, out: &mut Vec<u8>) {
     let Some((text, is_cut)) = text else { return out.push(b'-') };
     escaped(text, out);
     if is_cut {
@@ -204,21 +204,21 @@ fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// What of a client's request web servers log, found in one pass that decodes nothing else.
 #[derive(Default)]
-struct OfClient<'a> {
+struct ClientRequestFields<'a> {
     client: &'a [u8],
-    method: Option<Shown<'a>>,
-    url: Option<Shown<'a>>,
-    protocol: Option<Shown<'a>>,
+    method: Option<FieldText<'a>>,
+    url: Option<FieldText<'a>>,
+    protocol: Option<FieldText<'a>>,
     status: u64,
     bytes: u64,
-    referer: Option<Shown<'a>>,
-    user_agent: Option<Shown<'a>>,
+    referer: Option<FieldText<'a>>,
+    user_agent: Option<FieldText<'a>>,
 }
 
 /// Text, and whether there was more.
-type Shown<'a> = (&'a [u8], bool);
+type FieldText<'a> = (&'a [u8], bool);
 
-impl<'a> OfClient<'a> {
+impl<'a> ClientRequestFields<'a> {
     fn of(record: &Record<'a>) -> Self {
         const METHOD: u8 = Tag::Method as u8 + 1;
         const URL: u8 = Tag::Url as u8 + 1;
@@ -247,8 +247,8 @@ impl<'a> OfClient<'a> {
     }
 }
 
-fn common(record: &Record<'_>, recent: &mut Recent, is_combined: bool, out: &mut Vec<u8>) {
-    let of = OfClient::of(record);
+fn common(record: &Record<'_>, recent: &mut LineCache, is_combined: bool, out: &mut Vec<u8>) {
+    let of = ClientRequestFields::of(record);
     out.extend_from_slice(recent.client(of.client));
     out.extend_from_slice(b" - - [");
     out.extend_from_slice(recent.date(record.began_us / 1_000_000));
@@ -464,14 +464,14 @@ impl Date {
 
 /// What the last record's line had in it, as web servers write it: many are of the same second, and of the same client.
 #[derive(Debug, Default)]
-pub struct Recent {
+pub struct LineCache {
     second: Option<u64>,
     date: Vec<u8>,
     address: Vec<u8>,
     client: Vec<u8>,
 }
 
-impl Recent {
+impl LineCache {
     fn date(&mut self, second: u64) -> &[u8] {
         const MONTHS: [&str; 12] =
             ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

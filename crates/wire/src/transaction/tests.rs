@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{
-    show::{Format, Recent},
+    show::{Format, LineCache},
     *,
 };
 use crate::filter::Expression;
@@ -31,7 +31,7 @@ fn client(url_sent: &[u8], agent: &[u8]) -> Vec<u8> {
 fn shown(format: &str, record: &[u8]) -> String {
     let format = if format == "line" { Format::Line } else { Format::parse(format).expect("a format") };
     let mut out = Vec::new();
-    format.append(&Record::read(record).expect("a record"), &mut Recent::default(), &mut out);
+    format.append(&Record::read(record).expect("a record"), &mut LineCache::default(), &mut out);
     String::from_utf8(out).expect("text")
 }
 
@@ -151,7 +151,7 @@ proptest! {
         if let Some(record) = Record::read(&bytes) {
             for format in [Format::Line, Format::Json, Format::Combined, Format::parse("{to} {mail}").expect("one")] {
                 let mut out = Vec::new();
-                format.append(&record, &mut Recent::default(), &mut out);
+                format.append(&record, &mut LineCache::default(), &mut out);
                 let line = String::from_utf8(out).expect("text");
                 prop_assert!(line.bytes().filter(|byte| *byte == b'\n').count() <= 1);
             }

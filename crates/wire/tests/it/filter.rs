@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use allocations::{Allocations, CountingAllocator};
-use wire::filter::{DEPTH_MAX, EXPRESSION_BYTES_MAX, Expression, Fault, Field, Kind, Quoted, TESTS_MAX};
+use wire::filter::{DEPTH_MAX, EXPRESSION_BYTES_MAX, Expression, Fault, Field, Kind, QuotedValue, TESTS_MAX};
 
 use crate::{
     fuzz_seeds::filter::check,
@@ -87,7 +87,7 @@ fn tests_hold_of_what_they_say() {
 #[test]
 fn what_is_quoted_is_one_value() {
     for text in ["", "a", "\"", "\"\"", "a\" || obj.status ~ \"", " && ", "\\", "\\\"", "a)"] {
-        let expression = parse(&format!("(obj.http.x-tags == {})", Quoted(text)));
+        let expression = parse(&format!("(obj.http.x-tags == {})", QuotedValue(text)));
         let thing = Thing { texts: vec![("obj.http.x-tags".into(), text.into())], ..Thing::default() };
         assert!(expression.matches(&thing) && !expression.matches(&page()), "{text}");
     }

@@ -3,8 +3,8 @@
 use crate::naive::drive;
 use wire::http1::{
     framing::{
-        Answered, BodyDecoder, BodyError, BodyRule, CHUNK_LINE_BYTES_MAX, ChunkedEncoder, Framing,
-        FramingError, StepState, TRAILER_BYTES_MAX, request_framing, response_framing,
+        BodyDecoder, BodyError, BodyRule, CHUNK_LINE_BYTES_MAX, ChunkedEncoder, Framing, FramingError,
+        RequestKind, StepState, TRAILER_BYTES_MAX, request_framing, response_framing,
     },
     head::{HeadLimits, HeaderSlots, Progress, parse_request, parse_response},
 };
@@ -18,7 +18,7 @@ fn of_request(version: &str, headers: &str) -> Result<Framing, FramingError> {
     }
 }
 
-fn of_response(line: &str, headers: &str, answered: Answered) -> Result<Framing, FramingError> {
+fn of_response(line: &str, headers: &str, answered: RequestKind) -> Result<Framing, FramingError> {
     let text = format!("HTTP/{line}\r\n{headers}\r\n");
     let (mut slots, limits) = (HeaderSlots::new(), HeadLimits::default());
     match parse_response(text.as_bytes(), &mut slots, &limits) {
@@ -83,8 +83,8 @@ fn requests_are_framed_by_one_rule_or_refused() {
 
 #[test]
 fn responses_are_framed_by_one_rule_or_refused() {
-    use Answered::{Connect, Head, Other};
     use FramingError as E;
+    use RequestKind::{Connect, Head, Other};
     let (length, chunked, both) = (
         "Content-Length: 5\r\n",
         "Transfer-Encoding: chunked\r\n",
@@ -127,9 +127,9 @@ fn responses_are_framed_by_one_rule_or_refused() {
     ] {
         assert_eq!(of_response(line, headers, answered), framing, "{line} {headers:?} {answered:?}");
     }
-    assert_eq!(Answered::of_method("HEAD"), Head);
-    assert_eq!(Answered::of_method("CONNECT"), Connect);
-    assert_eq!(Answered::of_method("head"), Other);
+    assert_eq!(RequestKind::of_method("HEAD"), Head);
+    assert_eq!(RequestKind::of_method("CONNECT"), Connect);
+    assert_eq!(RequestKind::of_method("head"), Other);
 }
 
 /// The mark `¦` stands before the byte that breaks the rule, and is taken out.
@@ -386,11 +386,11 @@ fn two_equal_codings_of_a_response_are_one() {
         ("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n", Err(FramingError::RepeatedCoding)),
         ("Content-Length: 5\r\nTransfer-Encoding: chunked, chunked\r\n", Err(FramingError::BothLengths)),
     ] {
-        assert_eq!(of_response("1.1 200 OK", headers, Answered::Other), framing, "{headers:?}");
+        assert_eq!(of_response("1.1 200 OK", headers, RequestKind::Other), framing, "{headers:?}");
         let bodiless = framing.map(|_| Framing::None);
-        assert_eq!(of_response("1.1 200 OK", headers, Answered::Head), bodiless, "{headers:?}");
+        assert_eq!(of_response("1.1 200 OK", headers, RequestKind::Head), bodiless, "{headers:?}");
         assert!(of_request("HTTP/1.1", headers).is_err(), "{headers:?}");
     }
-    let old = of_response("1.0 200 OK", "Transfer-Encoding: chunked, chunked\r\n", Answered::Other);
+    let old = of_response("1.0 200 OK", "Transfer-Encoding: chunked, chunked\r\n", RequestKind::Other);
     assert_eq!(old, Err(FramingError::CodingInHttp10));
 }

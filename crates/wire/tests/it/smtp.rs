@@ -6,7 +6,7 @@ use crate::smtp_twin::{Host, decode, twin};
 use proptest::prelude::*;
 use wire::smtp::{
     command::{self, Command, MailFrom, Mechanism},
-    data::{Chunk, Data, Taken},
+    data::{Chunk, Data, DataProgress},
     dialog::{FAULTS_MAX, Terms},
     reply,
 };
@@ -91,15 +91,15 @@ fn a_chunk_is_so_many_bytes() {
         let bytes = b"a\r\n.\r\nNOOP";
         let first = chunk.take(&bytes[..split], |piece| mail.extend_from_slice(piece));
         if split < 5 {
-            assert_eq!(first, Taken::All);
+            assert_eq!(first, DataProgress::All);
             assert_eq!(
                 chunk.take(&bytes[split..], |piece| mail.extend_from_slice(piece)),
-                Taken::Ended(5 - split)
+                DataProgress::Ended(5 - split)
             );
         }
         assert_eq!(mail, b"a\r\n.\r");
     }
-    assert_eq!(Chunk::new(0).take(b"x", |_| ()), Taken::Ended(0));
+    assert_eq!(Chunk::new(0).take(b"x", |_| ()), DataProgress::Ended(0));
 }
 
 fn terms() -> Terms {

@@ -5,7 +5,7 @@
 //! so where a case is refused, nothing after it is read.
 
 use wire::http1::{
-    framing::{Answered, BodyDecoder, StepState, request_framing, response_framing},
+    framing::{BodyDecoder, RequestKind, StepState, request_framing, response_framing},
     head::{HeadLimits, HeaderSlots, Progress, parse_request, parse_response},
 };
 
@@ -144,9 +144,9 @@ fn ambiguous_responses_are_refused() {
             Err(_) => {}
             Ok(Progress::NeedMore) => panic!("{kind}: no end found"),
             Ok(Progress::Complete((head, _))) => {
-                assert!(response_framing(&head, Answered::Other).is_err(), "{kind}: framed");
+                assert!(response_framing(&head, RequestKind::Other).is_err(), "{kind}: framed");
                 assert!(
-                    response_framing(&head, Answered::Head).is_err(),
+                    response_framing(&head, RequestKind::Head).is_err(),
                     "{kind}: framed as an answer to HEAD"
                 );
             }

@@ -1,5 +1,5 @@
-//! Freshness written out: `lifetime 600 s (max-age) - age 42 s (32 s since its Date + 10 s that it had then) = fresh for
-//! 558 s more`.
+//! The freshness calculation in words: `lifetime 600 s (max-age) - age 42 s (32 s since its Date + 10 s that
+//! it had then) = fresh for 558 s more`.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,8 +12,8 @@ use crate::{
     },
 };
 
-/// What says for how long a stored answer is fresh, by its head as it is stored; `None`: another configuration, or
-/// another head, gave it the lifetime that it has.
+/// Finds the rule that gave a stored answer its lifetime, from its stored head. `None` if the lifetime came
+/// from a configuration or a head that has changed since.
 pub(super) fn source(
     facts: &ResponseFacts,
     meta: &StoredMeta,
@@ -23,7 +23,7 @@ pub(super) fn source(
     if facts.directives.no_cache {
         return (meta.lifetime_s == 0).then_some(Source::NoCache);
     }
-    // An operator's lifetime counts from the arrival.
+    // A lifetime set by the operator counts from the answer's arrival.
     let is_of = |ttl_s: u32| ttl_s.saturating_add(u32::from(meta.arrived_age_s)) == meta.lifetime_s;
     if path_ttl_s.is_some_and(is_of) {
         return Some(Source::Path);
@@ -40,7 +40,7 @@ pub(super) fn source(
     found.map(|(_, source)| source)
 }
 
-/// The sum; `meta` is as it was stored, `lifetime_s` what a purge has left of it.
+/// Writes the calculation out. `meta` is as stored; `lifetime_s` is the lifetime that purges have left.
 pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, now_s: u64) -> String {
     let by = match source {
         None => "as it was decided then".to_owned(),
@@ -55,7 +55,8 @@ pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, no
         false => format!(", ended by a purge after {lifetime_s} s"),
     };
     let age_s = meta.age_s(now_s);
-    // Its age was 0 when it was made: before its Date where a cache before us had it, or the origin took long.
+    // The answer's age was 0 at `born_s`. That is before its Date if a cache in front of the origin had
+    // stored it, or the origin was slow.
     let of_it = match (meta.date_s.checked_sub(meta.born_s), now_s.checked_sub(meta.date_s)) {
         (Some(before_s), Some(since_s)) if before_s > 0 => {
             format!(" ({since_s} s since its Date + {before_s} s that it had then)")
@@ -70,7 +71,7 @@ pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, no
     format!("lifetime {} s ({by}){ended} - age {age_s} s{of_it} = {left}", meta.lifetime_s)
 }
 
-/// Until when it may be shown stale, and why; with the section or knob.
+/// Returns until when the object may be served stale, and the directive or the option that allows it.
 pub(super) fn may_be_shown_stale(
     facts: Option<&ResponseFacts>,
     meta: &StoredMeta,
@@ -116,9 +117,9 @@ pub(super) fn may_be_shown_stale(
     }
 }
 
-/// A time as HTTP writes it.
+/// Formats a time as an HTTP date.
 pub(super) fn date(s: u64) -> String {
-    // An HTTP date has a year of four digits.
+    // The year of an HTTP date has four digits.
     const YEAR_9999_END_S: u64 = 253_402_300_799;
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(s.min(YEAR_9999_END_S)))
 }
@@ -187,7 +188,7 @@ mod tests {
             ("Cache-Control: max-age=5, s-maxage=60", 0, Some(Source::SMaxAge)),
             ("CDN-Cache-Control: max-age=60\nCache-Control: no-store", 0, Some(Source::MaxAge)),
             ("", 60, Some(Source::DefaultTtl)),
-            // The knob was another one then.
+            // The option had another value when the answer was stored.
             ("", 10, None),
             ("Cache-Control: max-age=61", 0, None),
             ("Cache-Control: no-cache", 0, None),

@@ -1,4 +1,4 @@
-//! What is said of an object in blocks.
+//! Explanation of an object that is stored in slices.
 
 use engine::store::{Hash, Object, Shard};
 
@@ -9,10 +9,10 @@ use crate::{
     request::key,
 };
 
-/// Blocks that are looked for, 14 GiB: more would take the loop's time.
+/// Slices that are looked up, 14 GiB in all; more would hold up the event loop.
 const LOOKED_FOR_MAX: u32 = 32_768;
 
-/// How many of its blocks are in memory, in words. Runs on the owner's core.
+/// Describes how many of an object's slices are in memory. Runs on the owner's core.
 pub(super) fn in_words(
     core: &Core,
     shard: &Shard,

@@ -1,4 +1,4 @@
-//! In which coding a request gets a stored object, and why not in another.
+//! Explanation of the coding in which a request gets a stored object, and why not in another.
 
 use engine::store::{Hash, Object, Shard};
 use wire::http1::{
@@ -14,7 +14,7 @@ use crate::{
     policy::{LeftAlone, accept::AcceptedCodings, codable},
 };
 
-/// Why an object is left as it is; `None`: by what is set now it would not be.
+/// Returns why an object is not encoded; `None` if the current settings would encode it.
 fn left_alone(core: &Core, object: &Object<'_>, head: &[u8]) -> Option<LeftAlone> {
     let head = [head, b"\r\n"].concat();
     let limits = HeadLimits { line_bytes_max: head.len(), head_bytes_max: head.len() };
@@ -26,7 +26,7 @@ fn left_alone(core: &Core, object: &Object<'_>, head: &[u8]) -> Option<LeftAlone
 
 const NEGOTIATED: &str = "RFC 9110 §12.5.3";
 
-/// What is decided, in words, and where the rule is written.
+/// Returns the decision on the coding, its explanation, and the section of the rule.
 pub(super) fn of_hit(
     core: &Core,
     shard: &Shard,
@@ -79,7 +79,7 @@ pub(super) fn of_hit(
     }
 }
 
-/// The same of what its origin sent in a coding that may be undone.
+/// Does the work of [`of_hit`] for an object that the origin sent in a coding that may be undone.
 fn of_decodable(
     core: &Core,
     shard: &Shard,

@@ -1,16 +1,18 @@
-//! Why a request is, or is not, answered from the store: the walk of [`hit`](crate::states::hit) with words instead of an
-//! answer.
+//! Explanation of why a request is, or is not, answered from the store: the same steps as
+//! [`hit`](crate::states::hit), with words instead of an answer.
 //!
 //! ```text
 //!  admin ─ RequestOf ─▶ Message::Explain ─▶ the core that owns the key: site ▸ recv ▸ key ▸ variant ▸ store ▸ head ▸ purges
 //!        ◀───────────── Explanation ◀─────                             ▸ freshness ▸ stale ▸ coding ▸ note ▸ now
 //! ```
-//! The same pure functions decide, so that what is said is what would be done. It is no visit: nothing is counted,
-//! written, read from the file or fetched. *Bounds:* those of a request's head, and the admin's of questions at once.
+//! The explanation calls the same pure functions as a real request, so its outcome is the outcome of a real
+//! request. No counter changes, and nothing is written, read from the file, or fetched. *Bounds:* those of a
+//! request's head, and the admin server's limit on simultaneous requests.
 
 mod arithmetic;
 mod blocks;
 mod codings;
+mod stored_answer;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,7 +23,7 @@ use engine::{
 use wire::http1::{
     forwarded,
     framing::{Framing, request_framing},
-    head::{HeadLimits, HeaderSlots, Progress, RequestHead, parse_response},
+    head::{HeadLimits, RequestHead},
     known::KnownHeader,
     url::Scheme,
 };
@@ -32,33 +34,30 @@ use crate::{
         last_clients::LastClient,
         operator_port::Outside,
     },
-    body::slice::{NO_RANGES, VERSIONS_DIFFER},
     config::{CookieRule, SiteRules},
     core::{Core, CoreBusy, Message, store_s},
-    fetch::{hit_for_miss, revalidate},
     head::{
         response_head::{Flags, StoredMeta},
         sent_fields::SentFields,
     },
     policy::{
-        self, Recv, RequestFacts, ResponseFacts, Reuse,
+        self, Recv, RequestFacts,
         directives::RequestDirectives,
         vary::{VARY_SPEC_BYTES_MAX, secondary_key},
     },
-    purging::invalidations::Verdict,
     request::{client_ip::Visitor, key, lookup_key::LookupKey},
     site::{SiteId, SiteTable},
-    states::{hit::CLOCK_BACK_S_MAX, pipe},
+    states::pipe,
 };
 
-/// What of a stored head decides what becomes of it.
+/// Fields of a stored head that decide how it may be used.
 const TELLING: [&str; 7] =
     ["cache-control", "cdn-cache-control", "expires", "date", "last-modified", "etag", "vary"];
 
-/// Asks the core that owns the key, from a thread that may wait.
+/// Asks the core that owns the key for an explanation. Runs on a thread that may block.
 ///
 /// # Errors
-/// It is no request that would be taken, or there was no answer.
+/// [`ExplainError`] if the request is invalid or would be refused, or the core did not answer.
 pub(crate) fn ask_from_outside(
     store: &Store,
     cores: usize,
@@ -75,16 +74,16 @@ pub(crate) fn ask_from_outside(
     let explained = outside.ask(owner, question).map_err(|CoreBusy| ExplainError::NoAnswer)?;
     let OwnerExplanation { mut explanation, object } = explained;
     if let Some(hash) = object {
-        // A core that does not answer has noted nothing.
+        // A core that does not answer counts as one without a client for this object.
         let noted = |core| outside.ask(core, |reply| Message::LastClient { hash, reply }).ok().flatten();
         let asked = asked((0..cores).filter_map(noted).max_by_key(|asker| asker.at_s));
-        // The last is the outcome.
+        // The last step must remain the outcome.
         explanation.steps.insert(explanation.steps.len().saturating_sub(1), asked);
     }
     Ok(explanation)
 }
 
-/// Who had it last.
+/// Describes the client that was last answered with the object.
 fn asked(asker: Option<LastClient>) -> Step {
     let (decision, words) = match asker {
         Some(LastClient { at_s, address }) => {
@@ -99,10 +98,10 @@ fn asked(asker: Option<LastClient>) -> Step {
     step
 }
 
-/// Answers a question. Runs on the owner's core.
+/// Answers an explanation request. Runs on the owner's core.
 pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
     if let Ok(explanation) = head.with(&limits, |head| explain(core, head)) {
-        // Who asked may have given up.
+        // The receiver may have given up.
         let _ = reply.send(explanation);
     }
 }
@@ -111,7 +110,8 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> OwnerExplanation {
     let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
     let mut key = Vec::new();
     let site = key::of_request(head, &core.sites.table, &mut key);
-    // Nobody has connected: it is explained as to a client with a certificate, where there can be no other.
+    // No client has connected: where the site requires a client certificate, the explanation assumes a client
+    // that has one.
     let is_known = core.sites.rules(site).client_certificates.as_ref().is_some_and(|asks| asks.is_required);
     let keyed = LookupKey { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, &key);
@@ -128,7 +128,7 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> OwnerExplanation {
     OwnerExplanation { explanation: Explanation { steps: walk.steps }, object: walk.object }
 }
 
-/// What is stored under its key.
+/// The stored answer to the request.
 struct StoredObject<'a> {
     object: Object<'a>,
     meta: StoredMeta,
@@ -136,7 +136,7 @@ struct StoredObject<'a> {
     head: Vec<u8>,
 }
 
-/// A request on its way through the states.
+/// A request on its way through the states, with the steps explained so far.
 struct Walk<'a> {
     core: &'a Core,
     head: &'a RequestHead<'a, 'a>,
@@ -145,7 +145,7 @@ struct Walk<'a> {
     only_if_cached: bool,
     now_s: u64,
     steps: Vec<Step>,
-    /// What is stored for it, in memory.
+    /// Hash of the object stored for the request, if it is in memory.
     object: Option<Hash>,
 }
 
@@ -162,7 +162,7 @@ impl Walk<'_> {
         &mut self.steps[last]
     }
 
-    /// Which site it is for, and which of its rules for paths, where there are any.
+    /// Names the request's site and, if the site has path rules, the rule that applies.
     fn site(&mut self) {
         let (table, site) = (&self.core.sites.table, self.site);
         let names = table.names(site);
@@ -185,7 +185,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether it is looked up.
+    /// Explains the `recv` state and returns whether the request is looked up.
     fn recv(&mut self) -> bool {
         if self.core.sites.rules(self.site).https_only && key::scheme_of(self.head) == Scheme::Http {
             self.say(
@@ -243,7 +243,8 @@ impl Walk<'_> {
         false
     }
 
-    /// What the request shows of its visitor, and of what it wishes, as far as that matters later.
+    /// Explains what the request says about its visitor (credentials, cookies) and its cache directives, as
+    /// far as later steps depend on it.
     fn visitor(&mut self) {
         if RequestDirectives::of(&self.head.headers) != self.facts.directives {
             let words = "what the request says in Cache-Control and Pragma does not count";
@@ -304,7 +305,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Which of the accelerators that share keys has this one.
+    /// Names the peer that owns the key.
     fn owner(&mut self, key: &[u8]) {
         let Some(peers) = &self.core.peers else { return };
         let Some(peer) = peers.owner(key) else { return };
@@ -319,10 +320,10 @@ impl Walk<'_> {
         self.say("owner", decision, words, "").text("name", &*peer.name);
     }
 
-    /// The address, and the variant for this request where it has variants.
+    /// Looks up the address, and the request's variant if the address has variants.
     fn lookup(&mut self, mut key: Vec<u8>) {
         let core = self.core;
-        // Not by `shard_mut`: nothing is changed.
+        // A shared borrow, not `shard_mut`: an explanation changes nothing.
         let shard = core.shard.borrow();
         let address = core.store.hash(&key);
         let primary_bytes = key.len();
@@ -353,7 +354,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Makes `key` that of the variant, as a hit does.
+    /// Extends `key` to the variant's key, as a hit does.
     fn variant(&mut self, spec: &Object<'_>, meta: &StoredMeta, address: Hash, key: &mut Vec<u8>) -> Hash {
         let mut names = vec![0; (meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
         spec.head().slice(0..names.len()).copy_to_slice(&mut names);
@@ -376,8 +377,8 @@ impl Walk<'_> {
         key::hash_of_variant(address, self.core.store.hash(key))
     }
 
-    /// The fields that the origin would be sent. No client has connected: the visitor is the one that the request
-    /// names, or this machine.
+    /// Returns the fields that would be sent to the origin. No client has connected: the visitor is the
+    /// address named by the request, or this machine.
     fn fields(&self) -> SentFields<'_> {
         let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let named = forwarded::client(
@@ -408,237 +409,6 @@ impl Walk<'_> {
         self.missed(shard, primary, None);
     }
 
-    /// What is stored, where, and what its head says.
-    fn stored(
-        &mut self,
-        shard: &Shard,
-        StoredObject { object, meta, hash, head }: &StoredObject<'_>,
-        is_on_file: bool,
-    ) {
-        let bytes = meta.content_bytes(object).unwrap_or(0);
-        let place = match (object.is_in_parts(), is_on_file) {
-            _ if meta.flags.has(Flags::IN_BLOCKS) => {
-                ("blocks", blocks::in_words(self.core, shard, (object, *hash), meta))
-            }
-            (true, _) => ("file-in-parts", "its body on the file, in parts".to_owned()),
-            (false, true) => ("memory-and-file", "in memory and on the file".to_owned()),
-            (false, false) => ("memory", "in memory".to_owned()),
-        };
-        let tags = crate::tags::stored(object.extra()).map_or(0, |tags| tags.len()) as u64;
-        let kept_until = arithmetic::date(u64::from(object.expires_s()));
-        let words = format!(
-            "status {}, {bytes} bytes, {}; {tags} tags; the origin took {} ms; kept until {kept_until}",
-            meta.status, place.1, meta.origin_ms
-        );
-        let step = self.say("store", place.0, words, "");
-        step.number("status", meta.status).number("body_bytes", bytes).number("tags", tags);
-        step.number("origin_ms", meta.origin_ms).number("kept_until_s", object.expires_s());
-        let lines: Vec<_> = head.split(|&b| b == b'\n').filter_map(telling).collect();
-        self.say("head", "says", lines.join("; "), "").text("lines", lines.join("\n"));
-    }
-
-    /// What purges, freshness and the request make of what is stored.
-    fn use_of(&mut self, shard: &Shard, stored: &StoredObject<'_>, (address, primary): (Hash, &[u8])) {
-        let (now_s, config) = (self.now_s, &*self.core.config);
-        let mut meta = stored.meta;
-        let hashes = (stored.hash, address);
-        match self.core.invalidations.judge(
-            &stored.object,
-            &mut meta,
-            hashes,
-            Some(&self.head.headers),
-            now_s,
-        ) {
-            Verdict::Valid => self.say("purges", "valid", "nothing that was purged since is about it", ""),
-            Verdict::Soft(_) => {
-                let since = arithmetic::date(meta.fresh_until_s());
-                self.say(
-                    "purges",
-                    "soft",
-                    format!("purged softly: it is stale, since {since} at the latest"),
-                    "",
-                )
-            }
-            Verdict::Hard => {
-                self.say("purges", "hard", "it was purged since, and counts as not there", "");
-                return self.missed(shard, primary, None);
-            }
-        };
-        let mut head = stored.head.clone();
-        head.extend_from_slice(b"\r\n");
-        let limits = HeadLimits { line_bytes_max: head.len(), head_bytes_max: head.len() };
-        let mut slots = HeaderSlots::new();
-        let facts = match parse_response(&head, &mut slots, &limits) {
-            Ok(Progress::Complete((head, _))) => Some(ResponseFacts::of(&head, config.cdn_cache_control)),
-            Ok(Progress::NeedMore) | Err(_) => None,
-        };
-        let default_ttl_s = store_s(self.core.sites.rules(self.site).default_ttl.as_secs());
-        let path_ttl_s = self.facts.ruled.ttl_s;
-        let source = facts
-            .as_ref()
-            .and_then(|facts| arithmetic::source(facts, &stored.meta, default_ttl_s, path_ttl_s));
-        let words = arithmetic::sum(&stored.meta, source, meta.lifetime_s, now_s);
-        let decision = if meta.fresh_until_s() > now_s { "fresh" } else { "stale" };
-        let section = source.map_or("RFC 9111 §4.2", policy::Source::section);
-        let step = self.say("freshness", decision, words, section);
-        step.number("lifetime_s", meta.lifetime_s).number("age_s", meta.age_s(now_s));
-        step.number("fresh_until_s", meta.fresh_until_s());
-        let (decision, words, section) = arithmetic::may_be_shown_stale(facts.as_ref(), &meta);
-        self.say("stale", decision, words, section);
-        self.outcome(shard, stored, &meta, primary);
-    }
-
-    /// As [`hit`](crate::states::hit) decides; `meta` is what purges have left of the stored one.
-    fn outcome(&mut self, shard: &Shard, stored: &StoredObject<'_>, meta: &StoredMeta, primary: &[u8]) {
-        let core = self.core;
-        let asked = stored.meta.has_validator().then_some(stored);
-        if stored.object.expires_s() <= store_s(self.now_s) {
-            self.say("reuse", "no", "the time that the store keeps it is over", "knob keep");
-            return self.missed(shard, primary, None);
-        }
-        if meta.born_s > self.now_s + CLOCK_BACK_S_MAX {
-            self.say("reuse", "no", "it was stored later than now: the clock was set back", "");
-            return self.missed(shard, primary, asked);
-        }
-        if !core.among.membership.may_serve() {
-            let words = "its origin is asked first: what other accelerators have purged is not known now";
-            self.say("reuse", "no", words, "knob cluster-lease");
-            return self.missed(shard, primary, asked);
-        }
-        if self.facts.certificate && !meta.flags.has(Flags::FOR_ALL) {
-            let words = "it does not say that everybody may have it, and the client has shown a certificate";
-            self.say("reuse", "no", words, "knob tls-client");
-            return self.missed(shard, primary, asked);
-        }
-        if !policy::may_share(!meta.flags.has(Flags::NOT_FOR_COOKIES), self.facts.cookie, core.config.cookies)
-        {
-            let words = "it was stored for visitors without cookies";
-            self.say("reuse", "no", words, "knob cookies");
-            return self.missed(shard, primary, asked);
-        }
-        let now_ms = clock::monotonic_ms();
-        let is_failing =
-            core.lately.has(stored.hash, now_ms) || core.sites.group(self.site).is_failing(now_ms);
-        match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
-            Reuse::Fresh { ttl_s } => {
-                self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
-                self.hit(shard, stored, meta);
-            }
-            Reuse::StaleAccepted { stale_s } => {
-                let words = format!("it is stale for {stale_s} s, and the request accepts that");
-                self.say("reuse", "max-stale", words, "RFC 9111 §5.2.1.2");
-                self.hit(shard, stored, meta);
-            }
-            Reuse::StaleWhileRevalidate { stale_s } => {
-                let words =
-                    format!("it is stale for {stale_s} s, and shown while one request fetches it anew");
-                self.say("reuse", "stale-while-revalidate", words, "RFC 5861 §3");
-                self.hit(shard, stored, meta);
-            }
-            Reuse::StaleIfError { stale_s } if is_failing => {
-                let words = format!("it is stale for {stale_s} s, and shown because the origin fails");
-                self.say("reuse", "stale-if-error", words, "RFC 5861 §4");
-                self.hit(shard, stored, meta);
-            }
-            Reuse::StaleIfError { stale_s } => {
-                let words = format!("it is stale for {stale_s} s, and shown only if the origin fails");
-                self.say("reuse", "no", words, "RFC 5861 §4");
-                self.missed(shard, primary, asked);
-            }
-            Reuse::No(reason) => {
-                self.say("reuse", "no", reason.words(), reason.section()).text("reason", reason.name());
-                self.missed(shard, primary, asked);
-            }
-        }
-    }
-
-    fn hit(
-        &mut self,
-        shard: &Shard,
-        StoredObject { object, hash, head, .. }: &StoredObject<'_>,
-        meta: &StoredMeta,
-    ) {
-        let headers = &self.head.headers;
-        let (decision, words, section) =
-            codings::of_hit(self.core, shard, (object, meta, *hash), head, headers);
-        self.say("coding", decision, words, section);
-        let complete = meta.content_bytes(object);
-        let is_get = self.head.method == "GET";
-        let validators = meta.validators(head);
-        let (words, section) =
-            match policy::evaluate(&self.head.headers, is_get, meta.status, &validators, complete) {
-                policy::Verdict::Whole => ("it is answered from the store".to_owned(), ""),
-                policy::Verdict::NotModified => (
-                    "it is answered from the store with 304: the client has it".to_owned(),
-                    "RFC 9110 §13.2.2",
-                ),
-                policy::Verdict::Partial { first, last, .. } => (
-                    format!("it is answered from the store with 206, bytes {first} to {last}"),
-                    "RFC 9110 §14.2",
-                ),
-                policy::Verdict::Several { .. } => {
-                    ("it is answered from the store with 206, several parts".to_owned(), "RFC 9110 §15.3.7.2")
-                }
-                policy::Verdict::Unsatisfiable { complete } => {
-                    let words = format!("it is answered with 416: there are {complete} bytes");
-                    (words, "RFC 9110 §15.5.17")
-                }
-            };
-        self.say("now", "hit", words, section);
-    }
-
-    /// What becomes of a request that the store does not answer. `asked`: what the origin is asked about.
-    fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&StoredObject<'_>>) {
-        let origin = self.origin();
-        let note = hit_for_miss::peek(self.core, shard, primary, (&self.facts, &self.fields()), self.now_s);
-        if let Some(note) = note {
-            let until = arithmetic::date(note.until_s);
-            let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);
-            let (words, section) = match (why, note.reason) {
-                (Some(why), _) => (why.words(), why.section()),
-                (None, NO_RANGES) => ("The origin does not send parts as it said", "RFC 9110 §14.3"),
-                (None, VERSIONS_DIFFER) => {
-                    ("The servers of the origin have different versions, so that its blocks do not fit", "")
-                }
-                (None, _) => ("The answer is larger than the store takes", "bound"),
-            };
-            let is_waited_for = why == Some(&policy::Why::Expired);
-            let mut words =
-                format!("the last answer was not to be stored, which holds until {until}: {words}");
-            if why == Some(&policy::Why::NoFreshness) {
-                words.push_str(" (default-ttl says how long such answers are)");
-            }
-            let decision = match (is_waited_for, note.is_due) {
-                (true, _) => "expired-on-arrival",
-                (false, true) => "over",
-                (false, false) => "not-stored",
-            };
-            if is_waited_for {
-                words = "the last answer had expired on arrival: it took its origin longer than it is fresh. Those who \
-                         waited got it, and nobody who came later (default-ttl and a path's ttl count from the arrival)"
-                    .to_owned();
-            }
-            let step = self.say("note", decision, words, section);
-            step.text("reason", note.reason).number("until_s", note.until_s);
-            if !note.is_due && !is_waited_for && !self.only_if_cached {
-                let words = format!("it goes to the origin, {origin}, at once and beside all others");
-                self.say("now", "pass", words, section);
-                return;
-            }
-        }
-        if self.only_if_cached {
-            self.say("now", "synth", "it is answered with 504", "RFC 9111 §5.2.1.7").number("status", 504u16);
-        } else if let Some(StoredObject { meta, head, .. }) = asked {
-            let conditions = in_words(&revalidate::conditions(meta, head));
-            let words = format!("the origin, {origin}, is asked whether it is still the same: {conditions}");
-            self.say("now", "revalidate", words, "RFC 9111 §4.3");
-        } else {
-            let words =
-                format!("it is fetched from the origin, {origin}, and stored if its answer allows that");
-            self.say("now", "miss", words, "RFC 9111 §3");
-        }
-    }
-
     fn origin(&self) -> String {
         let config = &self.core.config;
         let origin = match self.site.index().checked_sub(1) {
@@ -649,12 +419,12 @@ impl Walk<'_> {
     }
 }
 
-/// Lines of a head, one behind the other.
+/// Joins the lines of a head with semicolons.
 fn in_words(lines: &[u8]) -> String {
     String::from_utf8_lossy(lines).trim_end().replace("\r\n", "; ")
 }
 
-/// A line of a stored head, if it decides what becomes of it.
+/// Returns a line of a stored head if it decides how the object may be used.
 fn telling(line: &[u8]) -> Option<String> {
     let line = line.trim_ascii();
     let name = &line[..memchr::memchr(b':', line)?];

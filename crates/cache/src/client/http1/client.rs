@@ -1,5 +1,5 @@
-//! A client's connection, as what answers are sent to and bodies come from: the socket, and how long its client is waited
-//! for.
+//! A client's HTTP/1 connection as the target of answers and the source of bodies: its socket and its time
+//! limits.
 
 use std::{
     future::poll_fn,
@@ -29,25 +29,26 @@ use crate::{
     states::pipe::Duplex,
 };
 
-/// Bytes that a client may send ahead while it is answered: its FIN is found behind them. The departure of a client
-/// that sends more is noticed when it resets the connection.
+/// Bytes that a client may send ahead while it is being answered; its FIN is found behind them. The departure
+/// of a client that sends more is noticed only when it resets the connection.
 const AHEAD_BYTES_MAX: usize = 4 << 10;
 
-/// A client's connection.
+/// A client's HTTP/1 connection: its socket, its time limits, and its received bytes.
 pub(in crate::client) struct Client {
     pub(in crate::client) transport: Transport,
     pub(in crate::client) watch: Arc<Watch>,
     pub(in crate::client) send_stall_max: Duration,
-    /// Bytes that the transport took.
+    /// Bytes that the transport has accepted.
     pub(in crate::client) sent_bytes: u64,
     pub(in crate::client) taking: SendRate,
-    /// Bytes received and not answered: the beginning of a head, or requests behind one that is being answered.
+    /// Bytes received and not answered: the beginning of a head, or requests behind the one that is being
+    /// answered.
     pub(in crate::client) pending: Vec<u8>,
-    /// The charge for `pending`, where bytes of it came while an answer was under way.
+    /// Charge for `pending`, if bytes of it arrived while an answer was under way.
     ahead: ClientMemoryGuard,
-    /// The client has said that nothing follows.
+    /// True once the client has closed its sending half.
     is_ended: bool,
-    /// The client's FIN ends the exchange that is under way.
+    /// True if the client's FIN ends the current exchange.
     pub(in crate::client) ends_at_fin: bool,
 }
 
@@ -84,7 +85,7 @@ impl Sink for Client {
         send_within(patience, poll_fn(|cx| self.poll_send(cx, parts))).await
     }
 
-    /// Trailers of HTTP/1 are part of the content in chunks.
+    /// HTTP/1 trailers are sent as part of the chunked content.
     async fn send_trailers(&mut self, _: &[u8]) -> Result<(), SinkError> {
         Ok(())
     }
@@ -133,7 +134,7 @@ impl Sink for Client {
     }
 }
 
-/// A client's connection as one side of a pipe, with what it sent before.
+/// A client's connection as one side of a pipe, with the bytes that it sent before.
 pub(in crate::client) struct PipeEnd<'c>(pub(super) &'c mut Client);
 
 impl Duplex for PipeEnd<'_> {
@@ -161,13 +162,13 @@ impl Duplex for PipeEnd<'_> {
     }
 }
 
-/// The reason why nothing more is read from a client that is being answered.
+/// Reason why nothing more is read from a client that is being answered.
 enum Ahead {
-    /// The client has said that nothing follows.
+    /// The client has closed its sending half.
     End,
-    /// The connection is broken, or there is no memory for the bytes that came.
+    /// The connection is broken, or there is no memory for the received bytes.
     Reset,
-    /// The client has sent as much ahead as is kept ([`AHEAD_BYTES_MAX`]).
+    /// The client has sent as many bytes ahead as are kept ([`AHEAD_BYTES_MAX`]).
     Full,
 }
 
@@ -186,7 +187,8 @@ impl Client {
         }
     }
 
-    /// Reads and keeps the bytes that the client sends while it is answered: its FIN is found behind them.
+    /// Reads and keeps the bytes that the client sends while it is being answered; its FIN is found behind
+    /// them.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Ahead> {
         while self.pending.len() < AHEAD_BYTES_MAX {
             let Self { transport, pending, ahead, .. } = self;
@@ -205,13 +207,13 @@ impl Client {
         Poll::Ready(Ahead::Full)
     }
 
-    /// Ends an exchange: the bytes that came meanwhile are looked at now, and are no longer charged as sent ahead.
+    /// Ends an exchange: the bytes received meanwhile are parsed next and no longer charged as sent ahead.
     pub(in crate::client) fn is_next(&mut self) {
         self.ends_at_fin = false;
         self.ahead.resize(0);
     }
 
-    /// Sends some of `parts`; waits for the client to take at least a byte, for as long as it may need.
+    /// Sends some of `parts`. Waits until the client accepts at least one byte, up to its deadline.
     pub(in crate::client) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -235,7 +237,7 @@ impl Client {
         }
     }
 
-    /// Gives the client so long to read; a caller that asks again does not start its deadline anew.
+    /// Sets the deadline for the client to read; repeated calls do not restart it.
     fn wait_for_reader(&mut self) {
         if self.watch.phase() != Phase::Send {
             let now_ms = clock::monotonic_ms();
@@ -244,7 +246,7 @@ impl Client {
         }
     }
 
-    /// Why it is not waited for any longer.
+    /// Returns the reason why the client is not waited for any longer.
     fn too_slow(&self) -> SinkError {
         if self.taking.is_over(clock::monotonic_ms()) { SinkError::Slow } else { SinkError::Stalled }
     }

@@ -1,6 +1,6 @@
-//! A request's body, read from the connection that it comes on.
+//! Body of a request, read from the HTTP/1 connection on which it arrives.
 //!
-//! How much, and how slowly: [`body_rate`](crate::client::limits::body_rate).
+//! Limits of size and pace: [`body_rate`](crate::client::limits::body_rate).
 
 use std::{
     future::poll_fn,
@@ -33,7 +33,7 @@ pub(super) struct Upload<'c> {
     client: &'c mut Client,
     body: Body,
     wants_continue: bool,
-    /// It speaks HTTP/1.1 (RFC 9110 §15.2).
+    /// True if the client speaks HTTP/1.1, so that it understands 1xx answers (RFC 9110 §15.2).
     knows_interim: bool,
     onward: Option<Box<Onward>>,
 }
@@ -47,18 +47,19 @@ struct Body {
 /// The rest of a request's body when the answer begins.
 pub(super) struct Rest {
     body: Body,
-    /// The way to an origin that takes the rest while it answers.
+    /// Way to an origin that accepts the rest while it answers.
     onward: Option<Box<Onward>>,
 }
 
 impl Rest {
-    /// Whether some of it was not read: nothing behind it can be taken for a request.
+    /// Returns whether some of the body was not read; the bytes behind it must not be parsed as a request
+    /// then.
     pub(super) fn is_unread(&self) -> bool {
         !self.body.decoder.is_done()
     }
 
-    /// Makes the client the sink of an answer while the rest of the request goes on to the origin. `None`: nothing goes
-    /// on.
+    /// Makes the client the sink of an answer while the rest of the request goes on to the origin. Returns
+    /// `None` if nothing goes on.
     pub(super) fn through(self, client: &mut Client) -> Option<Through<'_>> {
         let Self { body, onward } = self;
         Some(Through { client, body, onward: onward? })
@@ -66,7 +67,7 @@ impl Rest {
 }
 
 impl Body {
-    /// Moves what came of the body to `into`; whether there was anything.
+    /// Moves received bytes of the body to `into`. Returns whether there were any.
     fn decode(&mut self, pending: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<bool, BodyError> {
         let (before, mut at) = (into.len(), 0);
         while !self.decoder.is_done() && at < pending.len() && into.len() - before < READ_BYTES {
@@ -101,7 +102,7 @@ impl<'c> Upload<'c> {
         }
     }
 
-    /// Returns the rest of the body, once the answer is there.
+    /// Returns the rest of the body, once the answer has arrived.
     pub(super) fn rest(self) -> Rest {
         let Self { body, onward, .. } = self;
         Rest { body, onward }
@@ -123,9 +124,9 @@ impl Downstream for Upload<'_> {
                 return Ok(false);
             }
             body.pace.check()?;
-            // Straight to where it is wanted, if no byte needs a look.
+            // Reads straight into the target if no byte needs to be parsed.
             let raw = if client.pending.is_empty() { body.decoder.raw_max() } else { 0 };
-            // The pending bytes are at most as many as one read of the connection takes.
+            // The pending bytes are never more than one read of the connection takes.
             let bytes_max = READ_BYTES - client.pending.len().min(READ_BYTES - 1);
             let before = into.len();
             let target = (raw > 0).then_some(&mut *into);
@@ -139,7 +140,7 @@ impl Downstream for Upload<'_> {
                 return Ok(true);
             }
             if raw > 0 {
-                // It goes beyond the body, or the chunk.
+                // The read went beyond the body or the chunk.
                 client.pending.extend_from_slice(&into[before..]);
                 into.truncate(before);
             }
@@ -161,21 +162,21 @@ impl Downstream for Upload<'_> {
     async fn interim(&mut self, head: &[u8]) {
         if self.knows_interim {
             with_core(|core| core.count(Counter::InterimsPassed));
-            // One who is gone is found out when the answer is sent.
+            // The departure of a client is noticed when the answer is sent.
             let _ = self.client.send_all(&[head, b"\r\n"].concat()).await;
         }
     }
 }
 
-/// A client that is answered while the rest of its request goes on to the origin. Whenever the answer waits, for the
-/// client or for the origin, the request goes on.
+/// A client that is answered while the rest of its request goes on to the origin. Whenever the answer waits,
+/// for the client or for the origin, more of the request is sent on.
 pub(super) struct Through<'c> {
     client: &'c mut Client,
     body: Body,
     onward: Box<Onward>,
 }
 
-/// A client and its body, as the source of the bytes that go on to the origin.
+/// A client and the state of its body, as the source of the bytes that are sent on to the origin.
 struct Source<'t> {
     client: &'t mut Client,
     body: &'t mut Body,
@@ -211,7 +212,7 @@ impl Through<'_> {
         !self.body.decoder.is_done()
     }
 
-    /// Sends the body's bytes on as they come; ready when nothing more is to be sent.
+    /// Sends the body's bytes on as they arrive; ready when nothing more is to be sent.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         let Self { client, body, onward } = self;
         onward.poll(cx, &mut Source { client, body }).map_err(|_| SinkError::Closed)

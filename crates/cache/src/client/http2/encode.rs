@@ -1,10 +1,11 @@
-//! An answer's head as a field block (RFC 9113 §8.3.2, RFC 7541), out of the text that HTTP/1 would send.
+//! An answer's head as a field block (RFC 9113 §8.3.2, RFC 7541), encoded from the text that HTTP/1 would
+//! send.
 //!
-//! Without a dynamic table, so that what is encoded depends on nothing that was sent before.
+//! No dynamic table is used, so the encoding does not depend on anything that was sent before.
 
 use wire::http2::hpack::{self, Strings};
 
-/// Appends a head's field block: `text` is a status line and field lines.
+/// Appends the field block of a head. `text` is a status line and field lines.
 pub(super) fn append_head(text: &[u8], out: &mut Vec<u8>) {
     // "HTTP/1.1 200 ..."
     let digit = |at: usize| text.get(at).map_or(0, |byte| u16::from(byte.wrapping_sub(b'0')));
@@ -15,8 +16,8 @@ pub(super) fn append_head(text: &[u8], out: &mut Vec<u8>) {
     append_lines(lines, out);
 }
 
-/// Appends the head that opens a WebSocket: 2xx says what 101 says in HTTP/1, and there is no key that it would be a proof
-/// of (RFC 8441 §5).
+/// Appends the head that opens a WebSocket: 2xx has the meaning of 101 in HTTP/1, and `Sec-WebSocket-Accept`
+/// is dropped because HTTP/2 has no key to prove (RFC 8441 §5).
 pub(super) fn append_opened(text: &[u8], out: &mut Vec<u8>) {
     hpack::status(out, 200);
     let lines = memchr::memchr(b'\n', text).map_or(&[][..], |end| &text[end + 1..]);
@@ -34,7 +35,7 @@ pub(super) fn append_lines(lines: &[u8], out: &mut Vec<u8>) {
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let line = &rest[..end];
         rest = &rest[end + 1..];
-        // A name is short: a look at each byte costs less than a call.
+        // Names are short: checking each byte costs less than a call.
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if is_of_connection(name) {
@@ -48,7 +49,8 @@ pub(super) fn append_lines(lines: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Fields that a response of HTTP/2 may not have (RFC 9113 §8.2.2). Those of origins go no further than us anyway.
+/// Returns whether a field is forbidden in HTTP/2 responses (RFC 9113 §8.2.2). Such fields of origins are
+/// never passed on anyway.
 fn is_of_connection(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     match name.len() {

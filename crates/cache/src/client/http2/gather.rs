@@ -1,4 +1,4 @@
-//! Content as frames, gathered with their headers for one write.
+//! Content cut into DATA frames, gathered with their headers for one write.
 
 use std::ops::Range;
 
@@ -8,12 +8,14 @@ use wire::http2::{
     frame::{self, HEADER_BYTES},
 };
 
-/// Frames that are sent by one write: with their headers, and what waited, they are the parts that a write takes.
+/// Frames that one write sends: their headers, their content and the pending output fill the parts that a
+/// write accepts.
 const FRAMES_AT_ONCE: usize = 7;
-/// Parts that there are at most: those of the caller, cut at the frames' ends, the headers, and what waited.
+/// Maximum number of parts: those of the caller, cut at the frames' ends, the headers, and the pending
+/// output.
 const PARTS_MAX: usize = 1 + 16 + 3 * FRAMES_AT_ONCE;
 
-/// How content is cut into frames.
+/// Division of content into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frames {
     lengths: [usize; FRAMES_AT_ONCE],
@@ -21,13 +23,14 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Cuts so many bytes, the window's or the content's end: as many of them as one write takes.
+    /// Divides `bytes`, up to the end of the window or of the content, into as many frames as one write
+    /// takes.
     pub(super) fn of(bytes: usize, frame_bytes: usize) -> Self {
         let mut frames = Self { lengths: [0; FRAMES_AT_ONCE], count: 0 };
         let mut left = bytes;
         while left > 0 && frames.count < FRAMES_AT_ONCE {
             let mut length = left.min(frame_bytes);
-            // No crumb is left that would be a frame of its own.
+            // Avoids a tiny last frame.
             if (1..SMALL_BYTES).contains(&(left - length)) {
                 length -= SMALL_BYTES;
             }
@@ -38,17 +41,17 @@ impl Frames {
         frames
     }
 
-    /// Bytes of content in each.
+    /// Returns the bytes of content in each frame.
     pub(super) fn lengths(&self) -> &[usize] {
         &self.lengths[..self.count]
     }
 
-    /// Bytes of content in all.
+    /// Returns the bytes of content in all frames.
     pub(super) fn bytes(&self) -> usize {
         self.lengths().iter().sum()
     }
 
-    /// Those of which the first `sent` bytes, headers among them, hold something.
+    /// Returns the frames that have begun within the first `sent` bytes, headers included.
     pub(super) fn begun(&self, sent: usize) -> Self {
         let mut starts = self.lengths().iter().scan(0, |at, length| {
             let start = *at;
@@ -59,17 +62,17 @@ impl Frames {
         Self { count, ..*self }
     }
 
-    /// The same with one more, if there is one.
+    /// Returns these frames and the next of `of`, if there is one.
     pub(super) fn and_next(&self, of: &Self) -> Self {
         Self { count: (self.count + 1).min(of.count), ..*of }
     }
 
-    /// Bytes of all frames, headers among them.
+    /// Returns the bytes of all frames, headers included.
     pub(super) fn framed_bytes(&self) -> usize {
         self.bytes() + self.count * HEADER_BYTES
     }
 
-    /// Their headers; `ends`: nothing follows the last of them.
+    /// Returns the frames' headers. `ends`: the last frame ends the stream.
     pub(super) fn headers(&self, stream: u32, ends: bool) -> [[u8; HEADER_BYTES]; FRAMES_AT_ONCE] {
         let mut headers = [[0; HEADER_BYTES]; FRAMES_AT_ONCE];
         for (place, (header, length)) in headers.iter_mut().zip(self.lengths()).enumerate() {
@@ -79,14 +82,14 @@ impl Frames {
     }
 }
 
-/// What one write is made of.
+/// List of the parts of one write.
 pub(super) struct List<'p> {
     parts: [Part<'p>; PARTS_MAX],
     used: usize,
 }
 
 impl<'p> List<'p> {
-    /// What waited, and behind it frames: each header, and its bytes of `content`.
+    /// Lists the pending output and then the frames: each header, and its bytes of `content`.
     pub(super) fn new(
         waited: &'p [u8],
         headers: &'p [[u8; HEADER_BYTES]],
@@ -125,7 +128,7 @@ impl<'p> List<'p> {
         &self.parts[..self.used]
     }
 
-    /// A copy of these bytes of it.
+    /// Copies a range of the bytes.
     pub(super) fn copy(&self, range: Range<usize>) -> Vec<u8> {
         let mut copy = Vec::with_capacity(range.len());
         let mut at = 0;
@@ -194,7 +197,8 @@ mod tests {
             let sent = sent.min(whole.len());
             let begun = frames.begun(sent.saturating_sub(waited.len()));
             let end = waited.len() + begun.framed_bytes();
-            // All of what was sent belongs to what waited or to frames that have begun, the last of which alone is not over.
+            // All sent bytes belong to the pending output or to frames that have begun, and at most the last
+            // of these is unfinished.
             prop_assert!(end >= sent);
             prop_assert!(end - sent <= FRAME_BYTES + HEADER_BYTES || sent <= waited.len());
             prop_assert_eq!(&list.copy(sent..end)[..], &whole[sent..end]);

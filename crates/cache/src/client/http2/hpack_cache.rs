@@ -1,23 +1,24 @@
-//! Field blocks of what is sent, and those of the heads that were sent lately.
+//! Field blocks of answers, with a cache of recently encoded heads.
 //!
-//! A head differs from the last one of the same object by its age, in seconds. So an object that is asked for a thousand
-//! times a second is encoded once in it, and not a thousand times: a third of what a hit costs otherwise
-//! (`docs/decisions/047-edge-figures.md`). The encoding depends on nothing but the text, so the text is the key.
+//! Two heads of the same object differ only by their age, in seconds. So a head that is requested a thousand
+//! times a second is encoded once a second instead of a thousand times, which would be a third of a hit's
+//! cost (`docs/decisions/047-edge-figures.md`). The encoding depends only on the text, so the text is the
+//! key.
 //!
-//! *Where it lives:* in the thread's scratch, [`PLACES`] of a kilobyte. Whoever comes last has a place. *Twin:*
-//! [`encode::append_head`], which the tests compare it with.
+//! *Memory:* [`PLACES`] slots of about a kilobyte in the thread's scratch; a new head replaces the one in its
+//! slot. *Twin:* [`encode::append_head`], with which the tests compare the cache.
 
 use engine::store::Hash;
 
 use super::encode;
 
-/// Heads that are remembered: few, so that they stay in the processor's cache.
+/// Slots of the cache: few, so that they stay in the processor's cache.
 const PLACES: usize = 64;
-/// The longest text, and the longest block of one, that is remembered.
+/// Maximum length of a text that is cached; the next constant is that of its field block.
 const TEXT_BYTES_MAX: usize = 640;
 const BLOCK_BYTES_MAX: usize = 512;
 
-/// Makes field blocks, each of which is there until the next is made.
+/// Encoder of field blocks. Each block is valid until the next is made.
 pub(super) struct HpackBlockCache {
     block: Vec<u8>,
     lately: Box<[RecentBlocks]>,
@@ -38,7 +39,7 @@ impl RecentBlocks {
         &self.text[..self.text_bytes]
     }
 
-    /// Remembers a head, if it is not too long.
+    /// Caches a head, if it is not too long.
     fn remember(&mut self, text: &[u8], block: &[u8]) {
         if let (Some(text_room), Some(block_room)) =
             (self.text.get_mut(..text.len()), self.block.get_mut(..block.len()))
@@ -56,12 +57,12 @@ impl HpackBlockCache {
         Self { block: Vec::with_capacity(4096), lately }
     }
 
-    /// Of a head: `text` is a status line and field lines.
+    /// Returns the field block of a head. `text` is a status line and field lines.
     pub(super) fn of_head(&mut self, text: &[u8]) -> &[u8] {
-        // Who makes two heads share a place gains nothing by it: they are encoded as they would be without.
+        // A client that makes two heads share a slot gains nothing: they are encoded as without the cache.
         let place = Hash::seeded(text, 0).word() as usize % PLACES;
         let lately = &mut self.lately[place];
-        // No block is empty, so a place without one is empty.
+        // No field block is empty, so an empty block marks an empty slot.
         if lately.block_bytes == 0 || lately.text() != text {
             self.block.clear();
             encode::append_head(text, &mut self.block);
@@ -71,14 +72,14 @@ impl HpackBlockCache {
         &lately.block[..lately.block_bytes]
     }
 
-    /// Of the head that opens a WebSocket.
+    /// Returns the field block of the head that opens a WebSocket.
     pub(super) fn of_opened(&mut self, text: &[u8]) -> &[u8] {
         self.block.clear();
         encode::append_opened(text, &mut self.block);
         &self.block
     }
 
-    /// Of trailers.
+    /// Returns the field block of trailers.
     pub(super) fn of_lines(&mut self, lines: &[u8]) -> &[u8] {
         self.block.clear();
         encode::append_lines(lines, &mut self.block);
@@ -99,14 +100,14 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was asked before, and whichever place it has, a block is what the encoder says.
+        /// A field block from the cache equals the encoder's, whatever heads and slots came before.
         #[test]
         fn what_is_remembered_is_what_is_encoded(
             asked in prop::collection::vec((0_usize..90, 0_usize..4), 1..300),
         ) {
             let mut blocks = HpackBlockCache::new();
             for (object, age) in asked {
-                // Some are too long to be remembered, as text or as a block.
+                // Some heads are too long for the cache, as text or as field block.
                 let value = "v".repeat(object * 11);
                 let text = format!("HTTP/1.1 200 OK\r\nETag: \"{object}\"\r\nX-Long: {value}\r\nAge: {age}\r\n");
                 prop_assert_eq!(blocks.of_head(text.as_bytes()), encoded(text.as_bytes()));

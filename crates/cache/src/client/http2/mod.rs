@@ -6,11 +6,11 @@
 //!   (multiplex) │     ▼
 //!               └ stream ── a task: respond (the states), with upload as the request's body; deliver::finish
 //! ```
-//! The socket, what waits to be written to it, and the streams of a connection are its [`Multiplex`], which lies in the
-//! core's memory and is found by number: the connection's task reads and writes, the streams' tasks send through it.
-//! Frames, windows and what a client may make us do are [`wire::http2`]'s (docs/decisions/036-http2.md); a request is
-//! rendered as a head of HTTP/1 and goes the way of all requests, an answer's head is encoded here ([`encode`], and
-//! [`blocks`] for what was encoded a moment ago).
+//! The socket, its pending output and the streams of a connection form its [`Multiplex`], which is in the
+//! core's memory and found by number: the connection's task reads and writes, the streams' tasks send through
+//! it. Frames, windows and the limits on a client's demands are in [`wire::http2`]
+//! (docs/decisions/036-http2.md). A request is rendered as an HTTP/1 head and handled like all requests; an
+//! answer's head is encoded here ([`encode`], with [`hpack_cache`] for recently encoded heads).
 
 mod connection;
 mod encode;

@@ -1,4 +1,5 @@
-//! One client's connection of HTTP/2, as its streams share it: the socket, what waits to be written, who waits for whom.
+//! A client's HTTP/2 connection as its streams share it: the socket, the pending output, and the streams'
+//! wakers.
 //!
 //! ```text
 //!   a stream's task ── send_content ─▶ frames ─▶ socket            took part of a frame: the rest waits in `out`
@@ -6,12 +7,13 @@
 //!                         ▼
 //!                   its waker is kept ◀── the connection's task: the socket has room, a window has opened
 //! ```
-//! One stream is woken at a time, the most urgent of those that have something to send and a window for it (RFC 9218);
-//! whoever has sent something, or cannot, wakes the next.
+//! One stream is woken at a time: the most urgent that has something to send and a window for it (RFC 9218).
+//! A stream that has sent something, or cannot, wakes the next.
 //!
-//! *Bounds:* `out` holds what one turn answers and what is left of a frame; while something waits in it, nothing is
-//! read and nobody sends. It counts among what clients make us [hold](crate::client::limits::client_budget), as content of requests does that
-//! waits for its origin, of which a connection has its window.
+//! *Bounds:* `out` holds the answers of one turn and the rest of a frame; while it is not empty, nothing is
+//! read and no stream sends. Its bytes count towards the [budget](crate::client::limits::client_budget) for
+//! memory held for clients, and so do the bytes of request bodies that wait for their origin, at most a
+//! window for each connection.
 
 use std::{io, task::Waker};
 
@@ -21,7 +23,7 @@ use tokio::task::AbortHandle;
 use wire::{
     http1::head::HEADERS_MAX,
     http2::{
-        connection::{Connection, Ended},
+        connection::{Connection, ConnectionError},
         error::ErrorCode,
         frame::HEADER_BYTES,
         hpack::FieldSection,
@@ -44,24 +46,24 @@ use crate::{
     deliver::sink::SinkError,
 };
 
-/// Content of one frame at most: what every client takes (RFC 9113 §4.2).
+/// Maximum content of one frame: the size that every client accepts (RFC 9113 §4.2).
 const FRAME_BYTES: usize = 16 << 10;
-/// The same under TLS: with its header it is one record.
+/// Maximum content of one frame under TLS: with its header it is one record.
 const FRAME_BYTES_SECURED: usize = RECORD_CONTENT_BYTES_MAX - HEADER_BYTES;
-/// The least that a section of fields may be bounded by: what a table holds.
+/// Minimum for the bound on a field section's size: the size of a dynamic table.
 const SECTION_BYTES_MIN: usize = 4096;
 
-/// Buffers of the thread for HTTP/2.
+/// Buffers of a thread for HTTP/2.
 pub(crate) struct Scratch {
-    /// The fields of the request that is read.
+    /// Fields of the request that is being read.
     pub(super) section: FieldSection,
-    /// The same as a head of HTTP/1.
+    /// The request's fields as an HTTP/1 head.
     pub(super) head: HeadRoom,
     /// An answer's head as text, and its content if it is small.
     pub(super) text: Vec<u8>,
-    /// Heads as field blocks.
+    /// Encoder and cache of field blocks.
     pub(super) blocks: HpackBlockCache,
-    /// What a turn has to write.
+    /// Output of a turn.
     pub(super) out: Vec<u8>,
 }
 
@@ -78,14 +80,15 @@ impl Scratch {
     }
 }
 
-/// All connections of HTTP/2 of one core.
+/// All HTTP/2 connections of one core.
 #[derive(Default)]
 pub(crate) struct Multiplexes {
     places: Slab<Multiplex>,
     serial: u64,
 }
 
-/// Which connection; one that is gone is not mistaken for the next in its place.
+/// Number of a connection. The serial prevents a closed connection from being mistaken for the next one in
+/// its slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number {
     place: usize,
@@ -93,7 +96,7 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// A number that no other connection of this core has had.
+    /// Returns a number that no other connection of this core has had.
     pub(super) const fn serial(self) -> u64 {
         self.serial
     }
@@ -122,7 +125,7 @@ impl Multiplexes {
     }
 }
 
-/// Runs `with` on a connection of this core; `None` if it is gone.
+/// Runs `with` on a connection of this core; returns `None` if the connection is gone.
 pub(super) fn with<R>(number: Number, with: impl FnOnce(&Core, &mut Multiplex) -> R) -> Option<R> {
     with_core(|core| core.multiplexes.borrow_mut().get(number).map(|multiplex| with(core, multiplex)))
 }
@@ -131,50 +134,51 @@ pub(super) fn with<R>(number: Number, with: impl FnOnce(&Core, &mut Multiplex) -
 pub(super) struct Stream {
     pub(super) id: u32,
     pub(super) task: AbortHandle,
-    /// It has something to send, and waits for a window or the socket.
+    /// Set while the stream has something to send and waits for a window or the socket.
     pub(super) sending: Option<Waker>,
-    /// It waits for content of its request.
+    /// Set while the stream waits for content of its request.
     pub(super) receiving: Option<Waker>,
-    /// Content that came and was not asked for yet.
+    /// Content that has arrived and was not yet read by the task.
     pub(super) content: Vec<u8>,
-    /// Nothing follows it.
+    /// True once the request's content is complete.
     pub(super) is_whole: bool,
-    /// Trailer lines.
+    /// Trailer lines of the request.
     pub(super) trailers: Vec<u8>,
 }
 
-/// One connection.
+/// State of one HTTP/2 connection.
 pub(super) struct Multiplex {
     serial: u64,
     pub(super) wire: Connection,
     pub(super) transport: Transport,
-    /// Frames to be written, and how much of them was.
+    /// Frames to be written; the first `out_at` bytes are already written.
     pub(super) out: Vec<u8>,
     out_at: usize,
     held: ClientMemoryGuard,
-    /// The socket has not taken all that it was given.
+    /// True if the socket has not accepted all of its input.
     is_blocked: bool,
-    /// Since when nothing of what waits could be written, by the monotonic clock.
+    /// Time since which none of the pending output could be written, by the monotonic clock.
     pub(super) stuck_since_ms: Option<u64>,
-    /// How slowly its client takes what waits.
+    /// Rate at which the client accepts the output.
     pub(super) taking: SendRate,
-    /// Requests that it has brought.
+    /// Number of requests on this connection so far.
     pub(super) requests: usize,
-    /// In order of their numbers.
+    /// Streams in order of their numbers.
     pub(super) streams: Vec<Stream>,
-    /// Content of requests that waits, of all streams.
+    /// Bytes of request content that wait, of all streams.
     pub(super) content_bytes: usize,
-    /// Received, and not whole frames.
+    /// Received bytes that do not form whole frames.
     pub(super) pending: Vec<u8>,
-    /// It may be.
+    /// True if `pending` may hold whole frames after all.
     pub(super) unexamined: bool,
-    /// When the frame or field block that is under way began, in milliseconds of the monotonic clock.
+    /// Time at which the frame or field block that is under way began, in milliseconds of the monotonic
+    /// clock.
     pub(super) frame_since_ms: Option<u64>,
-    /// The connection's task.
+    /// Waker of the connection's task.
     pub(super) waker: Option<Waker>,
-    /// What the client has done that ends the connection.
-    pub(super) ended: Option<Ended>,
-    /// The client has been told that the connection will end.
+    /// Fault of the client that ends the connection.
+    pub(super) ended: Option<ConnectionError>,
+    /// True once a GOAWAY has told the client that the connection will end.
     pub(super) is_draining: bool,
 }
 
@@ -208,12 +212,12 @@ impl Multiplex {
         }
     }
 
-    /// Keeps what is left of a turn's frames.
+    /// Keeps the rest of a turn's frames.
     pub(super) fn keep(&mut self, rest: Vec<u8>) {
         (self.out, self.out_at) = (rest, 0);
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(super) fn rest(&mut self) {
         self.wire.rest();
         (self.out, self.out_at, self.pending) = (Vec::new(), 0, Vec::new());
@@ -225,34 +229,34 @@ impl Multiplex {
         Some(&mut self.streams[place])
     }
 
-    /// Forgets a stream; its task is the caller's to end.
+    /// Removes a stream; the caller must end its task.
     pub(super) fn leave(&mut self, id: u32) -> Option<Stream> {
         let place = self.streams.binary_search_by_key(&id, |stream| stream.id).ok()?;
         let stream = self.streams.remove(place);
         self.content_bytes -= stream.content.len();
-        // Nobody takes what came: it is the connection's window again.
+        // Content that is no longer read is returned to the connection's window.
         self.wire.release(id, stream.content.len(), &mut self.out);
         Some(stream)
     }
 
-    /// Has the connection's task look at what there is to do.
+    /// Wakes the connection's task.
     pub(super) fn wake(&self) {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
     }
 
-    /// Whether nothing waits for the socket.
+    /// Returns whether no output is pending.
     pub(super) fn is_flushed(&self) -> bool {
         !self.is_blocked
     }
 
-    /// Bytes that wait to be written.
+    /// Returns the number of pending output bytes.
     pub(super) fn unwritten(&self) -> usize {
         self.out.len() - self.out_at
     }
 
-    /// Writes what waits, as far as the socket takes it; whether nothing is left.
+    /// Writes pending output as far as the socket accepts it. Returns whether all was written.
     pub(super) fn flush(&mut self) -> Result<bool, SinkError> {
         while self.out_at < self.out.len() {
             match self.transport.try_send(&[Part::Plain(&self.out[self.out_at..])]) {
@@ -278,13 +282,13 @@ impl Multiplex {
         with_core(|core| core.add(Counter::BytesSent, bytes as u64));
     }
 
-    /// Counts what the client makes us hold.
+    /// Updates the count of memory held for the client.
     pub(super) fn hold(&mut self) -> Result<(), SinkError> {
         let bytes = self.unwritten() + self.content_bytes + self.pending.len();
         if self.held.resize(bytes) { Ok(()) } else { Err(SinkError::Closed) }
     }
 
-    /// Wakes the stream that is to send next, if the socket has room for it.
+    /// Wakes the stream that sends next, if the socket has room for it.
     pub(super) fn pass_on(&mut self) {
         if !self.is_flushed() {
             return;
@@ -300,8 +304,8 @@ impl Multiplex {
         }
     }
 
-    /// Sends on a stream what its windows and the socket take now of `parts`; how many bytes. `is_last`: the stream's
-    /// content ends with them.
+    /// Sends as much of `parts` on a stream as its windows and the socket accept now. Returns the number of
+    /// bytes. `is_last`: the stream's content ends with them.
     pub(super) fn send_content(
         &mut self,
         stream: u32,
@@ -339,17 +343,17 @@ impl Multiplex {
         let mut begun = frames.begun(sent.saturating_sub(waited.len()));
         let is_between = waited.len() + begun.framed_bytes() == sent;
         if is_between && begun != frames && self.transport.is_flushed() {
-            // The socket is waited for with the next frame in hand.
+            // The next frame is included, so that the connection waits for the socket with output at hand.
             begun = begun.and_next(&frames);
         }
         for (place, bytes) in begun.lengths().iter().enumerate() {
             let is_end = ends && place + 1 == frames.lengths().len();
             self.wire.sends_data(stream, *bytes, is_end);
         }
-        // A frame that has begun must come to its end before any other, so what the socket left of it is ours.
+        // A frame that has begun must end before any other, so the rest of it is kept here.
         let rest = list.copy(sent..waited.len() + begun.framed_bytes());
         self.is_blocked = !rest.is_empty() || !self.transport.is_flushed();
-        // Within a turn it is the thread's buffer.
+        // Within a turn `out` is the thread's buffer.
         out.clear();
         out.extend_from_slice(&rest);
         (self.out, self.out_at) = (out, 0);
@@ -366,7 +370,7 @@ impl Multiplex {
     }
 }
 
-/// Ends a stream with an error, if it is there.
+/// Resets a stream with an error code, if the stream exists.
 pub(super) fn reset(multiplex: &mut Multiplex, stream: u32, code: ErrorCode) {
     multiplex.wire.reset(stream, code, &mut multiplex.out);
 }

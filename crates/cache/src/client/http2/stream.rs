@@ -1,12 +1,13 @@
-//! One request on a stream of HTTP/2, and its answer: within the turn from the store's memory, else by a task of its own.
+//! A request on an HTTP/2 stream, and its answer: from the store's memory within the turn, otherwise by a
+//! task of its own.
 //!
 //! ```text
 //!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that does not leave at once ─▶ task: finish
 //!      └── not a hit ─▶ task: respond (the states) ─▶ begin ─▶ finish
 //! ```
-//! *Bounds:* the tasks of a core (as many as it may have connections) and the bytes of the heads that they keep, both
-//! in the account of each [client](crate::client::limits::request_tasks). A stream beyond them is refused, and its client may ask
-//! again.
+//! *Bounds:* the tasks of a core (as many as it may have connections) and the bytes of the heads that they
+//! keep, both charged to each [client](crate::client::limits::request_tasks). A stream beyond them is
+//! refused, and its client may retry.
 
 use std::{
     future::poll_fn,
@@ -15,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{accounts::ClientKey, cores::clock, store::Turn, sys::span::Part};
+use engine::{accounts::ClientKey, cores::clock, store::EpochGuard, sys::span::Part};
 use wire::{
     http1::{
         framing::{Framing, request_framing},
@@ -60,15 +61,15 @@ use crate::{
     },
 };
 
-/// Who asks, on which stream.
+/// Connection, stream and peer of a request.
 #[derive(Clone, Copy)]
 pub(super) struct StreamContext {
     pub(super) number: Number,
     pub(super) stream: u32,
     pub(super) peer: Peer,
-    /// Nothing follows the request's head.
+    /// True if the request ends with its head.
     pub(super) is_whole: bool,
-    /// It asks for another protocol on the stream (RFC 8441): 2xx would say that it is spoken.
+    /// True for an extended CONNECT (RFC 8441), for which 2xx would mean that the other protocol is spoken.
     pub(super) is_connect: bool,
 }
 
@@ -78,7 +79,7 @@ impl StreamContext {
     }
 }
 
-/// The thread's buffers that a request needs.
+/// Buffers of the thread for one request.
 pub(super) struct Buffers<'s> {
     pub(super) stored_head: &'s mut Vec<u8>,
     pub(super) key: &'s mut Vec<u8>,
@@ -86,11 +87,11 @@ pub(super) struct Buffers<'s> {
     pub(super) blocks: &'s mut HpackBlockCache,
 }
 
-/// Answers a request, which is a head of HTTP/1 by now, from memory, or has a task do it; the request, where its answer is to
-/// be fetched anew beside.
+/// Answers a request, already rendered as an HTTP/1 head, from memory, or spawns a task for it. Returns the
+/// request if its answer is to be refreshed in the background.
 pub(super) fn answer(
     core: &Core,
-    turn: &Turn<'_>,
+    turn: &EpochGuard<'_>,
     multiplex: &mut Multiplex,
     (asker, read): (StreamContext, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
     buffers: Buffers<'_>,
@@ -129,8 +130,8 @@ pub(super) fn answer(
     if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
         return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
     }
-    // A stream that has ended with its head has no content. `Content-Length: 0` goes on to the origin all the same:
-    // some origins answer 411 to a POST without it.
+    // A stream that ended with its head has no content. `Content-Length: 0` is passed to the origin
+    // nevertheless: some origins answer 411 to a POST without it.
     let framing = if asker.is_whole && framing != Framing::Length(0) { Framing::None } else { framing };
     let asked = hit::LookupRequest {
         head: &head,
@@ -145,7 +146,7 @@ pub(super) fn answer(
         Ok(answer) => {
             let refresh = answer.refresh.map(|keyed| (keyed, multiplex.transport.came().clone()));
             let asked = AnswerContext::on_stream(&head);
-            // A hit that is fetched anew beside is named by that fetch.
+            // The log record of the background refresh names this hit.
             let trace = refresh.as_ref().and_then(|_| draft.trace());
             let begun = begin(core, multiplex, asker.stream, answer, (asked, draft), (text, blocks), now_ms)?;
             if let Some(unsent) = begun {
@@ -174,7 +175,7 @@ pub(super) fn answer(
     }
 }
 
-/// Why a request is not answered, whatever it asks for.
+/// Returns the fault for which a request is refused before any lookup.
 fn forbidden(
     core: &Core,
     multiplex: &Multiplex,
@@ -192,7 +193,7 @@ fn forbidden(
     (asker.is_connect && !pipe::is_asked_for(head)).then_some(Fault::MethodNotImplemented)
 }
 
-/// Says what is wrong with a request.
+/// Answers a request with an error page.
 pub(super) fn refuse(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -214,19 +215,20 @@ pub(super) fn refuse(
     Ok(())
 }
 
-/// What of an answer has not left.
+/// Part of an answer that has not been sent.
 struct Unsent {
-    /// Content that comes first.
+    /// Content that is sent first.
     prefix: Vec<u8>,
     rest: Rest,
-    /// Bytes of content that are left, where that is known.
+    /// Remaining bytes of content, if known.
     left: Option<u64>,
-    /// Bytes of head and content that have left.
+    /// Bytes of head and content that have been sent.
     sent_bytes: u64,
     draft: Draft,
 }
 
-/// Writes an answer's head, and its content as far as windows and the socket let it leave; what is left.
+/// Writes an answer's head, and as much content as the windows and the socket accept. Returns the unsent
+/// rest.
 fn begin(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -304,7 +306,7 @@ fn sendable(multiplex: &mut Multiplex, stream: u32, want: usize, now_ms: u64) ->
     })
 }
 
-/// A stream within a turn.
+/// Sink of a stream within a turn.
 struct Direct<'m> {
     multiplex: &'m mut Multiplex,
     stream: u32,
@@ -324,8 +326,8 @@ impl TrySend for Direct<'_> {
     }
 }
 
-/// Spawns the task that answers a stream, or refuses the stream if its client may have no more tasks beside other
-/// clients. `is_whole`: nothing follows the request's head. `head_bytes`: the size of a head that is kept meanwhile.
+/// Spawns the task that answers a stream, or refuses the stream if its client may have no more tasks.
+/// `is_whole`: the request ends with its head. `head_bytes`: the size of a head that is kept meanwhile.
 fn spawn(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -356,7 +358,8 @@ fn spawn(
     });
 }
 
-/// Resets a stream because its client has more of them than other clients, who need room. The client may ask again.
+/// Resets a stream because its client has more streams than other clients, which need room. The client may
+/// retry.
 fn give_way(number: Number, stream: u32) {
     with(number, |core, multiplex| {
         core.count(Counter::StreamsRefused);
@@ -373,12 +376,12 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
     let mut upload = Upload::new(number, stream, &request);
     let answer = match respond(&request, state, fwd, &mut upload).await {
         None => return leave(number, stream, false),
-        // The origin has answered the request, and not opened what was asked for.
+        // The origin has answered the CONNECT request normally without opening the WebSocket.
         Some(Response::Answer(answer)) if asker.is_connect && answer.is_successful() => {
             origin_failed(&request, &OriginError::NotSwitched)
         }
         Some(Response::Answer(answer)) => *answer,
-        // On the heap: every stream would be larger by it.
+        // Boxed, because a pipe is rare and would make every stream larger.
         Some(Response::Pipe(pipe)) => return Box::pin(piped(number, stream, *pipe, draft)).await,
     };
     let asked = AnswerContext::on_stream(&request.head());
@@ -396,7 +399,7 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
     }
 }
 
-/// Opens a WebSocket on a stream, and passes on what both sides say until one ends.
+/// Opens a WebSocket on a stream, and passes on bytes in both directions until one side ends.
 async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
     draft.opened(200, 0, 0);
     let begun = with(number, |core, multiplex| {
@@ -441,20 +444,19 @@ impl Duplex for StreamBody {
         }
     }
 
-    /// What a stream has sent is the connection's to write.
+    /// The connection's task writes what a stream has sent, so there is nothing to flush here.
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         Poll::Ready(Ok(()))
     }
 }
 
-/// Takes the rest of a request that goes on to an origin which answers already. The rest is on the heap, because it is
-/// rare.
+/// Takes the way to the origin for the rest of a request whose answer has begun. Boxed, because this is rare.
 fn through(mut upload: Upload) -> Option<Box<(Upload, Box<Onward>)>> {
     let onward = upload.onward.take()?;
     Some(Box::new((upload, onward)))
 }
 
-/// Sends what is left of an answer, while the rest of the request goes on.
+/// Sends the rest of an answer, while the rest of the request goes on.
 async fn finish(number: Number, stream: u32, unsent: Unsent, through: Option<Box<(Upload, Box<Onward>)>>) {
     let Unsent { prefix, rest, left, sent_bytes, draft } = unsent;
     let mut sending = StreamBody { number, stream, left, sent_bytes, through };
@@ -463,7 +465,8 @@ async fn finish(number: Number, stream: u32, unsent: Unsent, through: Option<Box
     leave(number, stream, is_sent);
 }
 
-/// Ends a stream: behind its content, or, if that `is_sent` only in part, with an error.
+/// Ends a stream: after its content, or with an error if the answer was sent only in part (`is_sent` is
+/// false).
 fn leave(number: Number, stream: u32, is_sent: bool) {
     with(number, |_, multiplex| {
         if !is_sent {
@@ -472,7 +475,7 @@ fn leave(number: Number, stream: u32, is_sent: bool) {
             let header = multiplex.wire.data_header(stream, 0, true);
             multiplex.out.extend_from_slice(&header);
         }
-        // Content of the request that nobody reads any more need not be sent (RFC 9113 §8.1).
+        // The client need not send content of the request that is no longer read (RFC 9113 §8.1).
         if multiplex.stream(stream).is_some_and(|stream| !stream.is_whole) {
             multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
         }
@@ -482,20 +485,20 @@ fn leave(number: Number, stream: u32, is_sent: bool) {
     });
 }
 
-/// A stream's content on its way.
+/// Sink of a stream's content, used by its task.
 struct StreamBody {
     number: Number,
     stream: u32,
-    /// Bytes of content that are left, where that is known and nothing follows them.
+    /// Remaining bytes of content, if known and if nothing follows them.
     left: Option<u64>,
-    /// Bytes of head and content that have left.
+    /// Bytes of head and content that have been sent.
     sent_bytes: u64,
-    /// The rest of the request, which goes on to the origin whenever the answer waits.
+    /// The rest of the request, which is sent to the origin whenever the answer waits.
     through: Option<Box<(Upload, Box<Onward>)>>,
 }
 
 impl StreamBody {
-    /// Sends the request's bytes on as they come; ready when nothing more is to be sent.
+    /// Sends the request's bytes on as they arrive; ready when nothing more is to be sent.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         match self.through.as_deref_mut() {
             Some((upload, onward)) => onward.poll(cx, upload).map_err(|_| SinkError::Closed),
@@ -503,7 +506,7 @@ impl StreamBody {
         }
     }
 
-    /// Is woken when there may be room.
+    /// Registers the task to be woken when there may be room.
     fn wait_for_room(&self, cx: &Context<'_>) -> Poll<Result<usize, SinkError>> {
         let waiting = with(self.number, |_, multiplex| {
             multiplex.stream(self.stream)?.sending = Some(cx.waker().clone());
@@ -564,14 +567,14 @@ impl Sink for StreamBody {
         if sent == Some(true) { Ok(()) } else { Err(SinkError::Closed) }
     }
 
-    /// What a stream has sent is the connection's to write.
+    /// The connection's task writes what a stream has sent, so there is nothing to flush here.
     async fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
     async fn gone(&mut self) -> SinkError {
         match poll_fn(|cx| self.poll_onward(cx)).await {
-            // The task itself is ended when the client gives the stream up or the connection ends.
+            // The task itself is aborted when the client gives the stream up or the connection ends.
             Ok(()) => std::future::pending().await,
             Err(gone) => gone,
         }

@@ -1,5 +1,5 @@
-//! The content of a request on a stream of HTTP/2: what came and was not asked for yet waits in the connection's memory,
-//! at most a window of it; what is asked for opens the window again.
+//! Content of a request on an HTTP/2 stream. Content that arrives before the task reads it waits in the
+//! connection's memory, at most a window of it; reading opens the window again.
 
 use std::{
     future::poll_fn,
@@ -16,7 +16,7 @@ use crate::{
     states::full_duplex::{BodySource, Onward},
 };
 
-/// Bytes of the longest frame that is accepted (RFC 9113 §4.2).
+/// Bytes of the longest accepted frame (RFC 9113 §4.2).
 pub(super) const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// The content of a request that is being answered.
@@ -26,7 +26,7 @@ pub(super) struct Upload {
     pace: BodyRate,
     wants_continue: bool,
     trailers: Vec<u8>,
-    /// The way to the origin for the content that is left when the answer has begun.
+    /// Way to the origin for the content that is left when the answer has begun.
     pub(super) onward: Option<Box<Onward>>,
 }
 
@@ -47,7 +47,7 @@ impl Upload {
         BodyError::Gone
     }
 
-    /// Takes what has come; `None`: it must be waited for.
+    /// Takes the content that has arrived; returns `None` if it must be waited for.
     fn take(&mut self, into: &mut Vec<u8>) -> Option<Result<bool, BodyError>> {
         let taken = with(self.number, |_, multiplex| {
             let stream = multiplex.stream(self.stream)?;
@@ -131,7 +131,7 @@ impl Downstream for Upload {
         &self.trailers
     }
 
-    /// Never returns: the task itself is ended when the client gives the stream up or the connection ends.
+    /// Never returns: the task itself is aborted when the client gives the stream up or the connection ends.
     async fn gone(&mut self) {
         std::future::pending().await
     }
@@ -142,7 +142,7 @@ impl Downstream for Upload {
 
     async fn interim(&mut self, head: &[u8]) {
         with_core(|core| core.count(Counter::InterimsPassed));
-        // One who is gone is found out when the answer is sent.
+        // The departure of a client is noticed when the answer is sent.
         with(self.number, |core, multiplex| {
             let blocks = &mut core.http2.borrow_mut().blocks;
             let block = blocks.of_head(head);

@@ -1,8 +1,8 @@
-//! How much of a request's body may come, and how slowly.
+//! Limits on the size and pace of a request's body.
 //!
-//! Bounds: `request_body_bytes_max` in size, by site; a pause of `request_head_time_max` between two bytes; and in all no slower
-//! than `request_body_rate_min` bytes a second once `request_body_time_grace` has passed: a byte now and then holds a connection to the
-//! origin for ever.
+//! Bounds: `request_body_bytes_max` bytes, by site; a pause of `request_head_time_max` between two bytes; and
+//! an average of at least `request_body_rate_min` bytes a second once `request_body_time_grace` has passed.
+//! Without the last, a byte now and then would hold a connection to the origin for ever.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use crate::{
     request::Request,
 };
 
-/// Bytes a second at which a frame must come at least, where bodies may be slower: a frame is looked at when it is
-/// whole.
+/// Minimum rate of a frame, in bytes a second, even if bodies may be slower: a frame is processed only when
+/// it is complete.
 const FRAME_RATE_MIN: u64 = 128;
 
-/// The pace of one body.
+/// Size and pace of one body.
 pub(crate) struct BodyRate {
     bytes: u64,
     bytes_max: u64,
@@ -45,17 +45,17 @@ impl BodyRate {
         })
     }
 
-    /// How long the next byte may take.
+    /// Returns the maximum time until the next byte.
     pub(crate) fn pause_max(&self) -> Duration {
         self.pause_max
     }
 
-    /// How long the next frame of `bytes` bytes may take, which is looked at when it is whole.
+    /// Returns the maximum time for the next frame of `bytes` bytes, which is processed when it is complete.
     pub(crate) fn frame_pause_max(&self, bytes: usize) -> Duration {
         frame_time_max(self.pause_max, self.rate_min, bytes)
     }
 
-    /// Counts bytes of the body that have come.
+    /// Counts received bytes of the body.
     pub(crate) fn count(&mut self, bytes: usize) -> Result<(), BodyError> {
         self.bytes += bytes as u64;
         if self.bytes > self.bytes_max {
@@ -64,7 +64,7 @@ impl BodyRate {
         Ok(())
     }
 
-    /// Whether it has come fast enough so far.
+    /// Checks that the body has arrived fast enough so far.
     pub(crate) fn check(&self) -> Result<(), BodyError> {
         let time = clock::now().duration_since(self.since);
         if time > self.grace && self.bytes < self.rate_min * time.as_secs() {
@@ -74,12 +74,13 @@ impl BodyRate {
     }
 }
 
-/// How long a frame with `bytes` bytes of a body may take: the time of the slowest body that is accepted, and a pause.
+/// Returns the maximum time for a frame with `bytes` bytes of a body: the time of the slowest accepted body,
+/// and a pause.
 pub(crate) fn frame_time_max(pause_max: Duration, rate_min: u64, bytes: usize) -> Duration {
     pause_max + Duration::from_secs(bytes as u64 / rate_min.max(FRAME_RATE_MIN))
 }
 
-/// Counts a body that is refused.
+/// Counts a refused body and returns the error.
 pub(crate) fn refused(fault: Fault) -> BodyError {
     with_core(|core| {
         core.count(match fault {

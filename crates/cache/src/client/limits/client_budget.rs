@@ -1,22 +1,22 @@
-//! What clients make the cores hold outside of the store, in sum: answers that they do not read, requests that they send
-//! ahead.
+//! Budget for the memory that cores hold for clients outside of the store: answers that they do not read, and
+//! requests that they send ahead.
 //!
-//! Each connection's part is bounded by the buffers; ten thousand of them are gigabytes all the same. What a core may hold is
-//! its [share](engine::share) of `client_bytes_max`. Beyond it a connection that would hold more is closed, and counted; one
-//! that holds nothing goes on.
+//! Each connection's part is bounded by its buffers, but ten thousand connections still add up to gigabytes.
+//! A core may hold its [share](engine::share) of `client_bytes_max`. Beyond that a connection that would hold
+//! more is closed and counted; a connection that holds nothing goes on.
 
 use crate::{core::with_core, counters::Counter};
 
-/// Bytes that are counted while this is held.
+/// Bytes that are counted while this guard is held.
 pub(crate) struct ClientMemoryGuard(usize);
 
 impl ClientMemoryGuard {
-    /// Counts nothing yet.
+    /// Creates a guard that counts nothing yet.
     pub(crate) const fn nothing() -> Self {
         Self(0)
     }
 
-    /// Counts so many bytes from now on; false, and as many as before, if there is no room for them.
+    /// Changes the count to `bytes`. Returns false, and keeps the old count, if there is no room for them.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         if bytes <= self.0 {
             if bytes < self.0 {
@@ -30,7 +30,7 @@ impl ClientMemoryGuard {
         true
     }
 
-    /// Counts so many bytes; `None` if there is no room for them.
+    /// Counts `bytes` bytes; returns `None` if there is no room for them.
     pub(crate) fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {
             if !core.held.take(bytes) {

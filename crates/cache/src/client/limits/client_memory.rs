@@ -1,43 +1,45 @@
-//! Memory that clients take on all cores, by kind, and each core's part of it: answers that are not read
-//! ([`client_budget`](crate::client::limits::client_budget)), connections ([`accept`](crate::client::accept)), requests' heads ([`request_tasks`](crate::client::limits::request_tasks)).
+//! Memory held for clients on all cores, by kind, and each core's part of it: answers that are not read
+//! ([`client_budget`](crate::client::limits::client_budget)), connections
+//! ([`accept`](crate::client::accept)), requests' heads
+//! ([`request_tasks`](crate::client::limits::request_tasks)).
 
 use std::sync::Arc;
 
 use engine::{
     accounts::Limit,
     holding::ClientMemoryBudget,
-    share::{ClientBudget, Common},
+    share::{ClientBudget, CommonPart},
 };
 
 use crate::config::Limits;
 
-/// The common parts of the kinds of memory that clients take on all cores.
+/// Common parts of the memory held for clients on all cores, by kind.
 pub(crate) struct ClientMemory {
-    answers: Arc<Common>,
-    connections: Arc<Common>,
-    heads: Arc<Common>,
+    answers: Arc<CommonPart>,
+    connections: Arc<CommonPart>,
+    heads: Arc<CommonPart>,
     cores: usize,
 }
 
 impl ClientMemory {
-    /// Creates the common parts, with nothing taken.
+    /// Creates the common parts, with nothing used.
     pub(crate) fn new(budget: Option<&Arc<ClientBudget>>, cores: usize) -> Self {
-        let common = || Common::within(budget);
+        let common = || CommonPart::within(budget);
         Self { answers: common(), connections: common(), heads: common(), cores }
     }
 
-    /// A core's part of answers that clients do not read.
+    /// Returns a core's budget for answers that clients do not read.
     pub(crate) fn answers(&self, limits: &Limits) -> ClientMemoryBudget {
         ClientMemoryBudget::new(Arc::clone(&self.answers), limits.client_bytes_max, self.cores)
     }
 
-    /// A core's part of connections.
+    /// Returns a core's budget for connections.
     pub(crate) fn connections(&self, limits: &Limits) -> ClientMemoryBudget {
         let total = limits.connection_bytes_max.saturating_mul(self.cores);
         ClientMemoryBudget::new(Arc::clone(&self.connections), total, self.cores)
     }
 
-    /// A core's part of requests' heads.
+    /// Returns a core's limit for requests' heads.
     pub(crate) fn heads(&self, limits: &Limits) -> Limit {
         Limit::of_cores(Arc::clone(&self.heads), limits.client_bytes_max, self.cores)
     }

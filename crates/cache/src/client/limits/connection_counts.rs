@@ -1,8 +1,9 @@
-//! How many connections each client address holds, and each network, over all cores.
+//! Number of connections of each client address, and of each network, over all cores.
 //!
-//! Written when a connection comes and goes, not on a request's path; only where a limit is set at all. The counts
-//! are in a fixed table of atomics, a hash of the address choosing the place: two addresses that share one share
-//! their limit, which errs on the safe side and needs neither a lock nor memory that a client can make grow.
+//! The counts change when a connection opens and closes, not for a request, and only if a limit is set. They
+//! are in a fixed table of atomics, with the slot chosen by a hash of the address. Two addresses in one slot
+//! share their limit, which errs on the safe side and needs neither a lock nor memory that a client can make
+//! grow.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,21 +19,21 @@ use crate::{
     config::Limits,
 };
 
-/// Places in the table; with 10,000 addresses about one in seven shares its place.
+/// Slots of the table; with 10,000 addresses about one in seven shares its slot.
 const PLACES: usize = 64 * 1024;
 
-/// Connections by client.
+/// Numbers of connections, by address and by network.
 #[derive(Debug)]
 pub(crate) struct ConnectionCounts {
     of_addresses: Counts,
     of_networks: Counts,
 }
 
-/// One connection of a client; its places are given back when it is dropped.
+/// A counted connection of a client; its counts are released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     clients: Arc<ConnectionCounts>,
-    /// `None`: there is no limit, and nothing is counted.
+    /// Slot in the table; `None` if there is no limit and nothing is counted.
     of_address: Option<usize>,
     of_network: Option<usize>,
 }
@@ -45,13 +46,13 @@ impl ConnectionCounts {
         })
     }
 
-    /// Whether these limits are the same for it.
+    /// Returns whether two configurations have the same connection limits.
     pub(crate) fn is_same(one: &Limits, other: &Limits) -> bool {
         let of = |limits: &Limits| (limits.connections_per_client_max, limits.connections_per_network_max);
         of(one) == of(other)
     }
 
-    /// Takes a place for one more connection; `Err`: the client, or its network, has its share already.
+    /// Counts one more connection. Returns an error if the client, or its network, already has its share.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<ConnectionSlot, TooMany> {
         let of_address = self.of_addresses.take(client).map_err(|()| TooMany::Address)?;
         let mut held = ConnectionSlot { clients: Arc::clone(self), of_address, of_network: None };
@@ -67,18 +68,18 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Connections by what they are counted by.
+/// Numbers of connections in a hash table.
 #[derive(Debug)]
 struct Counts {
-    /// Empty: there is no limit.
+    /// Counts by slot; empty if there is no limit.
     counts: Box<[AtomicU32]>,
-    /// Seeded, so that no client can aim at another's place.
+    /// Seeded, so that no client can aim at another's slot.
     seed: RandomState,
     most: u32,
 }
 
 impl Counts {
-    /// 0: no limit.
+    /// Creates the table for a limit of `most` connections; 0 means no limit.
     fn new(most: usize) -> Self {
         let places = if most == 0 { 0 } else { PLACES };
         Self {
@@ -139,7 +140,7 @@ mod tests {
         let first = clients.admit(address(1, 1)).expect("first");
         let _second = clients.admit(address(1, 2)).expect("second");
         assert_eq!(clients.admit(address(1, 3)).err(), Some(TooMany::Network));
-        // What was refused for its network holds no place of its address.
+        // A connection that was refused for its network does not count for its address.
         drop(first);
         let _third = clients.admit(address(1, 3)).expect("there is room again");
         assert_eq!(clients.admit(address(1, 1)).err(), Some(TooMany::Network));

@@ -1,8 +1,10 @@
-//! Whose requests may cost an origin work: crawlers' and strangers' up to a budget, all others'.
+//! Budgets for the requests of crawlers and strangers that cost an origin; visitors' requests are not
+//! limited.
 //!
-//! A hit costs nothing and is not looked at here. What is not stored is work for the origin: a crawl from thousands of
-//! addresses, of which none asks too often, is too much of it all the same. So those who look like crawlers share one budget, and
-//! those who show no cookie another; beyond it they get what is stored, stale if that is allowed, or 429.
+//! A hit costs the origin nothing and is not counted here. A request that is not stored does cost it, and a
+//! crawl from thousands of addresses overloads it even if no single address asks too often. So requests that
+//! look like a crawler's share one budget, and requests without a cookie share another. Beyond the budget
+//! they get a stored answer, stale if that is allowed, or 429.
 
 use std::{
     net::IpAddr,
@@ -16,14 +18,14 @@ use crate::{
     counters::Counter,
 };
 
-/// What all cores share of the budgets.
+/// Spent budgets, shared by all cores.
 #[derive(Debug)]
 pub(crate) struct Work {
     of_crawlers: Spent,
     of_strangers: Spent,
 }
 
-/// Who asks.
+/// Class of a request's sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Crawler,
@@ -36,7 +38,8 @@ impl Work {
         Self { of_crawlers: Spent::new(rules.budget), of_strangers: Spent::new(rules.strangers) }
     }
 
-    /// Counts a request that would cost its origin work; `Err`: its class has had its share, and what counts that.
+    /// Counts a request that would cost its origin. If the budget of its class is spent, returns the counter
+    /// for the refusal as the error.
     pub(crate) fn admit(
         &self,
         rules: &CrawlerRules,
@@ -68,9 +71,9 @@ fn class(rules: &CrawlerRules, head: &RequestHead<'_, '_>, address: IpAddr) -> C
     if head.headers.has(KnownHeader::Cookie) { Class::Visitor } else { Class::Stranger }
 }
 
-/// Whether an agent is a crawler's: it is named like one, or has no name.
+/// Returns whether a `User-Agent` is a crawler's: it contains a known name, or is empty.
 fn is_crawlers(agent: &[u8], agents: &[Box<str>]) -> bool {
-    // No name is that long; and what is compared is bounded by it.
+    // No real name is longer; the bound limits the cost of the comparison.
     let agent = &agent[..agent.len().min(512)];
     let has = |part: &str| {
         agent.windows(part.len().max(1)).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
@@ -78,15 +81,16 @@ fn is_crawlers(agent: &[u8], agents: &[Box<str>]) -> bool {
     agent.is_empty() || agents.iter().any(|part| has(part))
 }
 
-/// The spent part of a budget: the time at which all of it would have been due (see [`rates`](crate::client::limits::rates)).
+/// Spent part of a budget: the time at which all admitted requests would have been due (see
+/// [`rates`](crate::client::limits::rates)).
 #[derive(Debug)]
 struct Spent {
     due_us: AtomicU64,
-    /// Between two requests; `None`: there are none.
+    /// Time between two requests; `None` if none are allowed.
     each_us: Option<u64>,
 }
 
-/// A budget's requests of so much time may come at once.
+/// Burst: the requests of this much time may come at once.
 const BURST_US: u64 = 1_000_000;
 
 impl Spent {

@@ -1,4 +1,4 @@
-//! Limits of one client: connections, requests, bytes, memory, turns of the loop.
+//! Limits for one client: connections, requests, bytes, memory, turns of the event loop.
 
 pub(crate) mod body_rate;
 pub(crate) mod client_budget;

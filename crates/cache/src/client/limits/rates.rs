@@ -1,16 +1,16 @@
-//! How many requests an address, and its network, may make in a second: over all cores and connections, and only where a
-//! limit is set.
+//! Request rates of each address and each network, over all cores and connections, if a limit is set.
 //!
 //! ```text
 //!  address ─hash─▶ four words of the table ─▶ its own (by 16 bits of the hash), or the one that is out of date
-//!                                                └ the time at which all that it has asked for would have been due
+//!                                                └ the time at which all requests of the address would have been due
 //! ```
-//! The generic cell rate algorithm (ITU-T I.371): each request moves that time on by one over the rate; who is further ahead of
-//! the clock than its burst is told to wait. One word for each address, and no lock. *Bounds:* the table has a fixed size;
-//! where four addresses that are busy share a place, a fifth takes the place of the one that has asked for least, so that a flood
-//! from everywhere makes the limit of an address weaker, and hardly ever refuses who has not asked (who has the place and the
-//! mark of another: one in eight thousand, while its place is full). That is what the limit of networks is for: IPv4 by 24
-//! bits, IPv6 by 64.
+//! The generic cell rate algorithm (ITU-T I.371): each request moves that time forward by the inverse of the
+//! rate, and an address whose time is ahead of the clock by more than its burst is refused. Each address has
+//! one word, and there is no lock. *Bounds:* the table has a fixed size. Where four busy addresses share a
+//! group, a fifth replaces the one with the fewest requests. So a flood from everywhere weakens the limit by
+//! address, and hardly ever refuses an address without requests (only one with the group and the tag of
+//! another: one in eight thousand, while its group is full). The limit by network is for that case: 24 bits
+//! of IPv4, 64 of IPv6.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -23,18 +23,18 @@ use crate::config::Limits;
 /// Groups of four words: half a mebibyte.
 const GROUPS: usize = 16 * 1024;
 const WAYS: usize = 4;
-/// Of a word: microseconds, 8.9 years of them; above it the address's mark.
+/// Low bits of a word: microseconds, for 8.9 years. The high bits are the address's tag.
 const TIME_BITS: u32 = 48;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// The rates of addresses and of networks.
+/// Request rates of addresses and of networks.
 #[derive(Debug)]
 pub(crate) struct Rates {
     of_addresses: Option<Rate>,
     of_networks: Option<Rate>,
 }
 
-/// Who has asked too often.
+/// Limit that a request exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TooMany {
     Address,
@@ -50,7 +50,7 @@ impl Rates {
         }
     }
 
-    /// Whether these limits are the same for it.
+    /// Returns whether two configurations have the same rate limits.
     pub(crate) fn is_same(one: &Limits, other: &Limits) -> bool {
         let of = |limits: &Limits| {
             (
@@ -61,7 +61,7 @@ impl Rates {
         of(one) == of(other)
     }
 
-    /// Counts a request; `Err`: there were too many.
+    /// Counts a request; returns an error if there were too many.
     #[inline]
     pub(crate) fn admit(&self, address: IpAddr, now_ms: u64) -> Result<(), TooMany> {
         if self.of_addresses.is_none() && self.of_networks.is_none() {
@@ -83,7 +83,7 @@ impl Rates {
     }
 }
 
-/// The network that an address stands for where many may be one's: 24 bits of IPv4, 64 of IPv6.
+/// Returns the network of an address, for clients that may have many addresses: 24 bits of IPv4, 64 of IPv6.
 pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !0xff).into(),
@@ -94,11 +94,11 @@ pub(crate) fn network_of(address: IpAddr) -> IpAddr {
 #[derive(Debug)]
 struct Rate {
     words: Box<[AtomicU64]>,
-    /// Seeded, so that no client can aim at another's place.
+    /// Seeded, so that no client can aim at another's group.
     seed: RandomState,
-    /// Between two requests, at the rate.
+    /// Time between two requests at the full rate.
     each_us: u64,
-    /// How far ahead one may be.
+    /// Maximum time that an address may be ahead of the clock.
     burst_us: u64,
 }
 
@@ -115,7 +115,7 @@ impl Rate {
 
     fn admit(&self, whom: IpAddr, now_us: u64) -> bool {
         let hash = self.seed.hash_one(whom);
-        // Never 0: an empty word is nobody's.
+        // The tag is never 0, which stands for an empty word.
         let mark = hash >> TIME_BITS | 1;
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits choose the group")]
         let group = hash as usize % GROUPS * WAYS;
@@ -130,7 +130,7 @@ impl Rate {
             let next = due + self.each_us;
             (next - now_us <= self.burst_us).then_some(mark << TIME_BITS | next & TIME_MASK)
         };
-        // Of two at the same time on two cores, each counts.
+        // Two simultaneous requests on two cores are both counted.
         word.fetch_update(Relaxed, Relaxed, next).is_ok()
     }
 }
@@ -188,13 +188,13 @@ mod tests {
         for number in 0..400_000 {
             rate.admit(address(number), 1_000_000);
         }
-        // One of eight thousand has another's place and mark.
+        // About one address in 8000 has the group and the tag of another.
         let admitted = (500_000..501_000).filter(|number| rate.admit(address(*number), 1_000_000)).count();
         assert!(admitted >= 990, "{admitted}");
     }
 
     proptest! {
-        /// A bucket that leaks, one for each address.
+        /// The rates admit the same requests as a leaky bucket for each address.
         #[test]
         fn it_admits_what_a_bucket_admits(asked in prop::collection::vec((0_u32..3, 0_u64..400), 1..200)) {
             let rate = Rate::new(10, 3);

@@ -1,34 +1,34 @@
-//! Each client's share of a core's connections and request tasks, of the memory for their heads, and of the memory for
-//! parts of large objects that are read from the file.
+//! Each client's share of a core's connections and request tasks, of the memory for their heads, and of the
+//! memory for parts of large objects that are read from the file.
 //!
-//! A sum without shares belongs to the first client that uses it up: a hundred connections with a hundred slow streams
-//! each refused everybody's misses. In an [account](engine::accounts) a client alone has all but a sixteenth, and the one
-//! with most gives way when others ask.
+//! A sum without shares belongs to the first client that uses it up: a hundred connections with a hundred
+//! slow streams each would refuse every other client's misses. In an [account](engine::accounts) a client
+//! alone may use all but a sixteenth, and the client with most gives way when others need room.
 
 use engine::accounts::{Accounts, Category, Charge, ClientKey, Limit, Refusal};
 
 use crate::{body::growing::PASSING_BYTES_MIN, client::limits::client_memory::ClientMemory, config::Limits};
 
-/// Streams of HTTP/2 that a task answers, of a core.
+/// HTTP/2 streams of a core that are answered by a task.
 const STREAM_TASKS: Category = Category(0);
-/// Bytes of requests' heads that are kept while they are answered, of all cores.
+/// Bytes of requests' heads that are kept while the requests are answered, over all cores.
 const REQUEST_HEADS: Category = Category(1);
-/// Parts of large objects that are in memory, or being read into it, for a client, of a core.
+/// Parts of large objects that a core has in memory, or is reading into it, for a client.
 const PARTS: Category = Category(2);
 /// Connections of a core.
 pub(crate) const CONNECTIONS: Category = Category(3);
-/// Memory of a request beside its head: the places of its fields, its key, the task's state, and the least that an answer
-/// which is passed on keeps.
+/// Memory of a request beside its head: the slots of its fields, its key, the task's state, and the minimum
+/// that a passed-on answer keeps.
 const REQUEST_BYTES: usize = (2 << 10) + PASSING_BYTES_MIN;
 
-/// The accounts of one core, which holds at most so many parts of objects on the file in memory.
+/// Creates the accounts of one core, which holds at most `parts_max` parts of objects on the file in memory.
 pub(crate) fn accounts(limits: &Limits, memory: &ClientMemory, parts_max: usize) -> Accounts {
     let parts = Limit::of_core(parts_max);
     let connections = || Limit::of_core(limits.connections_max);
     Accounts::new(vec![connections(), memory.heads(limits), parts, connections()])
 }
 
-/// Waits until one of the charges has to give way to others.
+/// Waits until one of the charges has to give way to other clients.
 async fn first_cut(charge: &Charge, other: Option<&Charge>) {
     match other {
         None => charge.cut().await,
@@ -39,31 +39,32 @@ async fn first_cut(charge: &Charge, other: Option<&Charge>) {
     }
 }
 
-/// A request's head that is kept.
+/// Charge for the head of a request that is being answered.
 pub(crate) struct KeptHead(Charge);
 
 impl KeptHead {
-    /// Charges a head; `None` where the client has most, or nothing is left.
+    /// Charges a head. Returns `None` if the client has most, or no memory is left.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: usize) -> Option<Self> {
-        // The head as it came, and as its origin gets it.
+        // The head is kept twice: as received, and as sent to the origin.
         let bytes = 2 * head_bytes + REQUEST_BYTES;
         accounts.charge(client, REQUEST_HEADS, bytes).ok().map(Self)
     }
 
-    /// Waits until it has to give way to others.
+    /// Waits until the request has to give way to other clients.
     pub(crate) async fn cut(&self) {
         self.0.cut().await;
     }
 }
 
-/// A stream of HTTP/2 that a task answers.
+/// Charges for an HTTP/2 stream that a task answers.
 pub(crate) struct StreamTask {
     task: Charge,
     head: Option<KeptHead>,
 }
 
 impl StreamTask {
-    /// Charges a stream whose request has a head of so many bytes; `None`: only the rest of an answer.
+    /// Charges a stream whose request has a head of `head_bytes` bytes. `None`: only the rest of an answer is
+    /// sent, without a head to keep.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: Option<usize>) -> Option<Self> {
         let task = accounts.charge(client, STREAM_TASKS, 1).ok()?;
         let head = match head_bytes {
@@ -73,13 +74,14 @@ impl StreamTask {
         Some(Self { task, head })
     }
 
-    /// Waits until it has to give way to others.
+    /// Waits until the stream has to give way to other clients.
     pub(crate) async fn cut(&self) {
         first_cut(&self.task, self.head.as_ref().map(|head| &head.0)).await;
     }
 }
 
-/// Room in memory for the parts of one answer: the part that is sent, and as a rule the one that is read meanwhile.
+/// Room in memory for the parts of one answer: the part that is being sent, and usually the part that is read
+/// meanwhile.
 #[derive(Debug)]
 pub(crate) struct PartsRoom {
     sent: Charge,
@@ -89,11 +91,12 @@ pub(crate) struct PartsRoom {
 impl PartsRoom {
     /// Charges the parts of an answer, in a core that holds at most `parts_max`.
     ///
-    /// A part is read ahead only while less than half of all room is taken: nobody gives way for that.
+    /// A part is read ahead only while less than half of all room is used, because other clients do not give
+    /// way for read-ahead.
     ///
     /// # Errors
-    /// [`Refusal::OverShare`]: the client has most. [`Refusal::Full`]: another client's answer gives way, or there is
-    /// no room for anybody.
+    /// [`Refusal::OverShare`] if the client has most. [`Refusal::Full`] if another client's answer has to
+    /// give way first, or there is no room at all.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, parts_max: usize) -> Result<Self, Refusal> {
         let client = accounts.client(client);
         let sent = client.charge(PARTS, 1)?;
@@ -102,7 +105,7 @@ impl PartsRoom {
         Ok(Self { sent, ahead })
     }
 
-    /// Returns whether there is room for the part behind the one that is sent.
+    /// Returns whether there is room for the part after the one that is being sent.
     pub(crate) fn is_for_two(&self) -> bool {
         self.ahead.is_some()
     }
@@ -112,8 +115,8 @@ impl PartsRoom {
         first_cut(&self.sent, self.ahead.as_ref()).await;
     }
 
-    /// Gives up the part that is read ahead, because the answer was [cut](Self::cut). Returns whether room for the part
-    /// that is sent is left.
+    /// Gives up the part that is read ahead, because the answer was [cut](Self::cut). Returns whether room
+    /// for the current part is left.
     pub(crate) fn narrow(&mut self) -> bool {
         match self.ahead.take() {
             Some(ahead) if !ahead.is_cut() => self.sent = ahead,
@@ -144,7 +147,8 @@ mod tests {
         room.sent.is_cut() || room.ahead.as_ref().is_some_and(Charge::is_cut)
     }
 
-    /// Lets each answer that was cut give way; answers that ended, and answers that go on without reading ahead.
+    /// Lets each answer that was cut give way. Returns the number of answers that ended, and of those that go
+    /// on without reading ahead.
     fn give_way(rooms: &mut Vec<PartsRoom>) -> (usize, usize) {
         let (mut ended, mut slowed) = (0, 0);
         rooms.retain_mut(|room| {

@@ -1,23 +1,24 @@
-//! How slowly a client may take what waits for it.
+//! Minimum rate at which a client must read its answers.
 //!
 //! ```text
 //!  credit: at first, and at most, send_rate_grace      waiting for the client: a second costs a second
-//!                                                      each byte that it takes gives 1 / send_rate_min of a second
+//!                                                      each byte that it reads earns 1 / send_rate_min of a second
 //! ```
-//! So who takes less than the rate lives on its credit, and is cut when that is used up; who had it fast for a while has no
-//! more than the grace for that. Time in which nothing waits for the client is not its own.
+//! A client that reads more slowly than the rate uses up its credit and is then cut; a client that was fast
+//! for a while never has more credit than the grace. Time in which nothing waits for the client costs it
+//! nothing.
 
 use std::time::Duration;
 
 use crate::config::Limits;
 
-/// One connection's credit.
+/// Credit of one connection.
 pub(crate) struct SendRate {
-    /// Bytes a second; 0: no limit.
+    /// Minimum rate in bytes a second; 0: no limit.
     rate_min: u64,
     grace_ms: u64,
     credit_ms: u64,
-    /// It is waited for.
+    /// Time since which the client is waited for.
     since_ms: Option<u64>,
 }
 
@@ -27,7 +28,7 @@ impl SendRate {
         Self { rate_min: limits.send_rate_min, grace_ms, credit_ms: grace_ms, since_ms: None }
     }
 
-    /// The client is waited for; how long that may last if it takes nothing.
+    /// Begins to wait for the client. Returns the time that it may take without reading anything.
     pub(crate) fn wait(&mut self, now_ms: u64) -> Duration {
         let since_ms = *self.since_ms.get_or_insert(now_ms);
         if self.rate_min == 0 {
@@ -36,13 +37,13 @@ impl SendRate {
         Duration::from_millis(self.credit_ms.saturating_sub(now_ms.saturating_sub(since_ms)))
     }
 
-    /// Whether it is waited for longer than it may.
+    /// Returns whether the client has used up its credit.
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
         let waited_ms = self.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
         self.rate_min > 0 && waited_ms >= self.credit_ms
     }
 
-    /// It has taken so many bytes.
+    /// Records that the client has read `bytes` bytes.
     #[inline]
     pub(crate) fn took(&mut self, bytes: usize, now_ms: impl FnOnce() -> u64) {
         if self.since_ms.is_some() || self.credit_ms < self.grace_ms {
@@ -75,7 +76,7 @@ mod tests {
         })
     }
 
-    /// How long a client is served that takes so many bytes each second; it is given up after an hour.
+    /// Returns for how many seconds a client is served that reads `bytes` bytes each second; at most an hour.
     fn seconds_of(bytes: usize, rate_min: u64) -> u64 {
         let mut taking = taking(rate_min);
         for second in 0..3600 {

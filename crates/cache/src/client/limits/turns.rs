@@ -1,11 +1,11 @@
-//! Turns of a connection that has much to do ([`engine::cores::fair`]).
+//! Turns of a connection with much to do ([`engine::cores::fair`]).
 //!
 //! ```text
-//!   nobody of another address is here ─▶ long turns, one after the other
-//!   somebody is ─▶ a short one as it comes ─▶ then one in each round of the loop for all of its address
-//!                   └ its address has had two of these in this tick of the clock ─▶ a few requests
+//!   no client of another address is active ─▶ long turns, one after the other
+//!   another address is active ─▶ a short turn at once ─▶ then one in each round of the loop for all of its address
+//!                                 └ its address has had two of these in this tick of the clock ─▶ a few requests
 //! ```
-//! Who asks one thing at a time never waits, however many it has connections.
+//! A client that sends one request at a time never waits, however many connections it has.
 
 use std::{future::poll_fn, task::Poll};
 
@@ -13,25 +13,25 @@ use engine::cores::fair::{Member, Turn};
 
 use crate::{core::with_core, counters::Counter};
 
-/// The turns of one connection, whatever it speaks.
+/// The turns of one connection, whatever its protocol.
 pub(crate) struct Turns<'m> {
     member: &'m Member,
-    /// The one that it has waited for.
+    /// Turn that the connection has waited for.
     own: Option<Turn<'m>>,
 }
 
-/// How much a connection may do in one turn.
+/// Amount of requests that a connection may process in one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// Nobody of another address is here.
+    /// No client of another address is active.
     Long,
-    /// Others are.
+    /// Clients of other addresses are active.
     Short,
-    /// Others are, and those of its address have had their part.
+    /// Other addresses are active, and this address has used its share of the round.
     Little,
 }
 
-/// One look at the socket, with which the turn ends.
+/// A poll of the socket; the turn ends when it is dropped.
 pub(crate) struct Look<'m> {
     member: &'m Member,
     own: Option<Turn<'m>>,
@@ -39,7 +39,7 @@ pub(crate) struct Look<'m> {
 }
 
 impl Look<'_> {
-    /// It was more than a little that was done.
+    /// Records that more than a few requests were processed.
     pub(crate) fn was_much(&self) {
         if self.length == Length::Short && self.own.is_none() {
             self.member.had_unasked();
@@ -52,7 +52,7 @@ impl<'m> Turns<'m> {
         Self { member, own: None }
     }
 
-    /// Begins to look at the socket.
+    /// Begins a poll of the socket.
     #[inline]
     pub(crate) fn look(&mut self) -> Look<'m> {
         let own = self.own.take();
@@ -66,8 +66,8 @@ impl<'m> Turns<'m> {
         Look { member: self.member, own, length }
     }
 
-    /// Waits for a turn, because there is more to do: in the next round of the loop, or in a later one if others of the address
-    /// have much to do as well.
+    /// Waits for a turn because there is more to do: in the next round of the event loop, or in a later round
+    /// if other connections of the address also have much to do.
     pub(crate) async fn wait(&mut self) {
         if self.member.is_alone() {
             after_the_others().await;
@@ -80,9 +80,9 @@ impl<'m> Turns<'m> {
     }
 }
 
-/// Lets all tasks run that are ready by now. Hits go first, and what goes to the origin leaves in one piece of time: an
-/// origin beside us is woken for several requests and not for each. Not `yield_now`: that one looks at the sockets before,
-/// a system call for each miss.
+/// Lets all tasks run that are ready by now. Hits go first, and requests to an origin leave together: a local
+/// origin is then woken once for several requests and not for each. `yield_now` is not used because it polls
+/// the sockets before, a system call for each miss.
 pub(crate) async fn after_the_others() {
     let mut is_queued = false;
     poll_fn(|cx| {

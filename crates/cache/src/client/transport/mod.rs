@@ -1,13 +1,14 @@
-//! A client's socket, plain or under TLS: what the protocols above read from and write to.
+//! A client's socket, plain or under TLS, from which the protocols above read and to which they write.
 //!
 //! ```text
 //!   plain   socket ────────────────────────────▶ room of the caller        parts ─▶ socket
 //!   TLS     socket ─▶ scratch ─ Session::receive ─▶ room of the caller     parts ─▶ scratch ─ Session::seal ─▶ socket
 //!                       │ less than a record: kept                                      │ not taken: kept, counted
 //! ```
-//! Where the data lives: in the scratch of the thread while a call lasts. A connection under TLS keeps the beginning of a
-//! record that has not come to its end, and what the socket did not take of what was sealed, which counts among what
-//! clients make us [hold](crate::client::limits::client_budget); an idle one keeps its keys.
+//! Where the data is: in the thread's scratch during a call. A TLS connection keeps the beginning of an
+//! incomplete record, and sealed bytes that the socket did not accept, which count towards the
+//! [budget](crate::client::limits::client_budget) for memory held for clients. An idle TLS connection keeps
+//! only its keys.
 
 mod secured;
 
@@ -48,24 +49,24 @@ impl Transport {
         Self { stream, secured: None }
     }
 
-    /// What was agreed upon with a client under TLS.
+    /// Returns the TLS session; `None` for a plain connection.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.secured.as_deref().map(TlsStream::session)
     }
 
-    /// How its client has come, and what it has shown of itself.
+    /// Returns how the client has authenticated itself.
     pub(crate) fn came(&self) -> &ClientAuth {
         const PLAIN: &ClientAuth = &ClientAuth::Plain;
         self.secured.as_deref().map_or(PLAIN, TlsStream::came)
     }
 
-    /// Whether pages of the store may be lent to it.
+    /// Returns whether pages of the store may be lent to the kernel for this socket (plain connections only).
     pub(crate) fn lends(&self) -> bool {
         self.secured.is_none()
     }
 
-    /// Reads once into `room`, at most `bytes_max`; 0: nothing follows. Under TLS a longer record is read to its end
-    /// all the same, so `room` takes a whole record ([`RECORD_BYTES_MAX`]).
+    /// Reads once into `room`, at most `bytes_max`; 0 is the end of the stream. Under TLS a longer record is
+    /// still read to its end, so `room` must hold a whole record ([`RECORD_BYTES_MAX`]).
     #[inline]
     pub(crate) fn poll_read(
         &mut self,
@@ -91,7 +92,8 @@ impl Transport {
         }
     }
 
-    /// Reads once and appends to `into`, at most `bytes_max` or, under TLS, one longer record; 0: nothing follows.
+    /// Reads once and appends to `into`, at most `bytes_max` or, under TLS, one longer record; 0 is the end
+    /// of the stream.
     pub(crate) fn poll_append(
         &mut self,
         cx: &mut Context<'_>,
@@ -110,7 +112,8 @@ impl Transport {
         }
     }
 
-    /// Tries once, without waiting; how many bytes of `parts` it took, not all of which may be on their way.
+    /// Sends once, without waiting. Returns the number of accepted bytes of `parts`, some of which may still
+    /// be buffered here.
     pub(crate) fn try_send(&mut self, parts: &[Part<'_>]) -> io::Result<usize> {
         let stream = &self.stream;
         if let Some(secured) = &mut self.secured {
@@ -128,12 +131,12 @@ impl Transport {
         stream.try_io(Interest::WRITABLE, send)
     }
 
-    /// Whether all that it took is on its way.
+    /// Returns whether the kernel has all accepted bytes.
     pub(crate) fn is_flushed(&self) -> bool {
         self.secured.as_deref().is_none_or(TlsStream::is_flushed)
     }
 
-    /// Writes what is left of what it took, without waiting; whether nothing is.
+    /// Writes buffered bytes without waiting. Returns whether none are left.
     pub(crate) fn try_flush(&mut self) -> io::Result<bool> {
         match &mut self.secured {
             None => Ok(true),
@@ -141,7 +144,7 @@ impl Transport {
         }
     }
 
-    /// Writes what is left of what it took; waits for the client.
+    /// Writes buffered bytes, waiting for the socket.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.secured {
             None => Poll::Ready(Ok(())),
@@ -154,8 +157,8 @@ impl Transport {
         self.stream.poll_write_ready(cx)
     }
 
-    /// Waits until the client has reset the connection, or has closed both directions and answered our bytes with a
-    /// reset. Reads nothing.
+    /// Waits until the client has reset the connection, or has closed both directions and answered our bytes
+    /// with a reset. No bytes are read.
     pub(crate) async fn reset(&self) {
         while let Ok(ready) = self.stream.ready(Interest::ERROR).await {
             if ready.is_error() || ready.is_write_closed() {
@@ -164,7 +167,7 @@ impl Transport {
         }
     }
 
-    /// Says that nothing follows.
+    /// Closes the sending half.
     pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
         if let Some(secured) = &mut self.secured {
             secured.say_goodbye(&self.stream);
@@ -172,11 +175,11 @@ impl Transport {
         self.stream.shutdown().await
     }
 
-    /// Makes the coming close a reset, which gives up what the kernel has not sent yet. Where a body's end is the end of
-    /// the connection, it is the only way to say that this was not all (RFC 9112 §9.6 notes what it costs: the client may
-    /// lose what it has not read).
+    /// Makes the coming close a reset, which discards what the kernel has not sent yet. If a body's end is
+    /// the end of the connection, a reset is the only way to say that the body is incomplete (RFC 9112 §9.6
+    /// names the price: the client may lose bytes that it has not read).
     pub(crate) fn reset_on_close(&mut self) {
-        // A socket that cannot be told so is gone already.
+        // If the option cannot be set, the socket is already gone.
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         self.secured = None;
     }
@@ -190,7 +193,7 @@ impl Drop for Transport {
     }
 }
 
-/// Notes who waits, and whether the wait has ended.
+/// Registers the task with the watch and returns whether its deadline has passed.
 pub(crate) fn is_over(watch: &Watch, cx: &Context<'_>) -> bool {
     watch.task(cx.waker());
     watch.expired()

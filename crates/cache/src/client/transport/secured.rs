@@ -1,4 +1,4 @@
-//! The socket of a client under TLS.
+//! A client's socket under TLS.
 
 use std::{
     future::poll_fn,
@@ -12,7 +12,7 @@ use engine::{
     cores::{clock, watch::Watch},
     sys::span::Part,
     tls::session::{
-        Broken, HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, Session, Terms,
+        HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, Session, SessionError, Terms,
         read_bytes_max,
     },
 };
@@ -28,19 +28,19 @@ use crate::{
     request::client_auth::ClientAuth,
 };
 
-/// Records that are sealed before they are written: few calls, and not more than a socket takes. A page of 64 KiB with its
-/// head is one more than four.
+/// Records that are sealed before a write: few system calls, and not more than a socket accepts. A page of 64
+/// KiB with its head needs one more than four.
 const RECORDS_AT_ONCE: usize = 5;
-/// So often, before it is others' turn.
+/// Writes in one call, before other connections get their turn.
 const WRITES_AT_ONCE: usize = 2;
 
-/// Buffers of the thread for what is not plain.
+/// Buffers of the thread for TLS.
 pub(crate) struct Scratch {
-    /// What came: of a handshake at most [`HANDSHAKE_BYTES_MAX`].
+    /// Received bytes: at most [`HANDSHAKE_BYTES_MAX`] of a handshake.
     incoming: Vec<u8>,
-    /// Content of one record, put together.
+    /// Gathered content of one record.
     plain: Vec<u8>,
-    /// What was sealed.
+    /// Sealed records.
     sealed: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl Scratch {
     }
 }
 
-/// What was sealed and not taken by the socket.
+/// Sealed bytes that the socket has not accepted.
 #[derive(Default)]
 struct Unsent {
     bytes: Vec<u8>,
@@ -67,7 +67,7 @@ impl Unsent {
         self.at == self.bytes.len()
     }
 
-    /// Keeps bytes behind those that wait.
+    /// Appends bytes to those that wait.
     fn keep(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -75,14 +75,14 @@ impl Unsent {
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(bytes);
-        // What was counted goes before what is counted.
+        // The old charge is released before the new one is made.
         self.held = None;
         self.held = ClientMemoryGuard::reserve(self.bytes.len());
-        // The most that a client may make us hold is reached: it goes.
+        // The limit on memory held for clients is reached: the connection is closed.
         if self.held.is_some() { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
-    /// Writes what the socket takes; whether nothing is left.
+    /// Writes as much as the socket accepts. Returns whether nothing is left.
     fn write(&mut self, stream: &TcpStream) -> io::Result<bool> {
         while !self.is_empty() {
             match stream.try_write(&self.bytes[self.at..]) {
@@ -98,15 +98,15 @@ impl Unsent {
     }
 }
 
-/// A client's TLS, and what of it waits.
+/// A client's TLS session with its buffered bytes.
 pub(super) struct TlsStream {
     session: Session,
-    /// What its client has shown, once the handshake is over.
+    /// Authentication of the client, known once the handshake is over.
     came: ClientAuth,
-    /// The beginning of a record, or of a message of the handshake.
+    /// Beginning of a record, or of a handshake message.
     incoming: Vec<u8>,
     unsent: Unsent,
-    /// The client has said that nothing follows.
+    /// True once the client has sent a `close_notify` alert.
     is_closed: bool,
     said_goodbye: bool,
 }
@@ -130,8 +130,8 @@ impl TlsStream {
         self.unsent.is_empty()
     }
 
-    /// Reads once, as much as [`read_bytes_max`] allows beside the bytes that are kept, and hands content to `take`.
-    /// Returns how many bytes came, and how many bytes of content.
+    /// Reads once, as much as [`read_bytes_max`] allows beside the bytes that are kept, and hands content to
+    /// `take`. Returns the number of received bytes, and of content bytes.
     fn poll_receive(
         &mut self,
         stream: &mut TcpStream,
@@ -150,7 +150,8 @@ impl TlsStream {
             ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
             let read = buffer.filled().len();
             if read == 0 || self.said_goodbye {
-                // Nothing that comes after our last words is looked at; who waits for the client's end counts it.
+                // Bytes after our `close_notify` are not decrypted; a caller that waits for the client's end
+                // counts them.
                 return Poll::Ready(Ok((read, read)));
             }
             let incoming = &mut incoming[..have + read];
@@ -168,7 +169,7 @@ impl TlsStream {
             self.is_closed |= received.is_closed;
             let rest = &incoming[received.consumed..];
             if rest.is_empty() {
-                // An idle connection holds no memory for what does not come.
+                // An idle connection keeps no buffer for a record.
                 self.incoming = Vec::new();
             } else {
                 self.incoming.clear();
@@ -178,7 +179,7 @@ impl TlsStream {
         })
     }
 
-    /// Reads content, at most `bytes_max` or one record; 0: nothing follows.
+    /// Reads content, at most `bytes_max` or one record; 0 is the end of the stream.
     pub(super) fn poll_read(
         &mut self,
         stream: &mut TcpStream,
@@ -190,7 +191,8 @@ impl TlsStream {
             if self.is_closed {
                 return Poll::Ready(Ok(0));
             }
-            // Answers to new keys wait for the socket, and not for the next answer.
+            // Handshake messages such as the answer to a key update are flushed now, and not with the next
+            // answer.
             if let Poll::Ready(flushed) = self.poll_flush(stream, cx) {
                 flushed?;
             }
@@ -202,7 +204,7 @@ impl TlsStream {
         }
     }
 
-    /// Seals what is next of `parts`, and writes it as far as the socket takes it.
+    /// Seals the next bytes of `parts`, and writes as much as the socket accepts.
     pub(super) fn try_send(&mut self, stream: &TcpStream, parts: &[Part<'_>]) -> io::Result<usize> {
         if !self.unsent.write(stream)? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -231,7 +233,7 @@ impl TlsStream {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                     Err(error) => return Err(error),
                 };
-                // What is sealed has to leave before anything else is.
+                // Sealed bytes must be sent before anything else is sealed.
                 self.unsent.keep(&sealed[sent..])?;
                 if sent < sealed.len() {
                     break;
@@ -252,33 +254,33 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Says once that nothing follows, if the socket takes it at once.
+    /// Sends `close_notify` once, if the socket accepts it at once.
     pub(super) fn say_goodbye(&mut self, stream: &TcpStream) {
         if std::mem::replace(&mut self.said_goodbye, true) || !self.unsent.is_empty() {
             return;
         }
         let mut goodbye = Vec::new();
         self.session.close(&mut self.incoming, &mut goodbye);
-        // Bytes that come from here on are not looked at, so no record is put together any more.
+        // Bytes received from here on are not decrypted, so no record is assembled any more.
         self.incoming = Vec::new();
-        // Who does not take it sees the end of the connection.
+        // If the socket does not accept it, the client only sees the end of the connection.
         let _ = stream.try_write(&goodbye);
     }
 }
 
-fn of_broken(broken: Broken) -> io::Error {
+fn of_broken(broken: SessionError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }
 
-/// Parts that are taken from the front.
+/// Parts that are consumed from the front.
 struct FrontParts<'p, 'b> {
     parts: &'p [Part<'b>],
-    /// Bytes taken of the first.
+    /// Bytes consumed of the first part.
     at: usize,
 }
 
 impl FrontParts<'_, '_> {
-    /// Appends what is next, so that `out` holds `bytes_max` at most.
+    /// Appends the next bytes, until `out` holds `bytes_max`.
     fn append(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
         while let [part, behind @ ..] = self.parts {
             let bytes = (part.len() - self.at).min(bytes_max - out.len());
@@ -296,10 +298,10 @@ impl FrontParts<'_, '_> {
     }
 }
 
-/// Agrees with a client on its keys; content that came with the last message is appended to `early`.
+/// Makes the TLS handshake with a client; content that arrives with the last message is appended to `early`.
 ///
 /// # Errors
-/// The client went, broke the protocol, or was too slow.
+/// Returns an error if the client left, broke the protocol, or was too slow.
 pub(crate) async fn shake_hands(
     stream: TcpStream,
     terms: Arc<dyn Terms>,

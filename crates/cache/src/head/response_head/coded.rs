@@ -1,25 +1,26 @@
-//! What of a stored head differs where its content is sent in a coding that we have made, or without the one that it came
-//! in: `Content-Encoding`, and an entity tag of its own (RFC 9110 §8.8.3.3). All else is said of either, and is younger
-//! where the stored head is.
+//! Heads of encoded and decoded variants. They differ from the stored head only in `Content-Encoding` and in
+//! an entity tag of their own (RFC 9110 §8.8.3.3). All other fields are the stored head's, and are updated
+//! with it.
 
 use engine::sys::span::Span;
 
 use super::{meta::StoredMeta, origin_head::drop_lines};
 use crate::coding::Coding;
 
-/// What every head says of which there is more than one representation.
+/// Line in the head of every object with more than one representation.
 pub const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
 
-/// How a stored head becomes that of its content in a coding.
+/// Edit that turns a stored head into that of an encoded variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodedHead {
     coding: Coding,
-    /// Where the quote is that ends its entity tag, if it has one.
+    /// Position of the quote that ends the entity tag, if there is a tag.
     quote_at: Option<usize>,
 }
 
 impl CodedHead {
-    /// For what was judged to be [codable or decodable](mod@crate::policy::codable): its tag, if it has one, is one.
+    /// Creates the edit for an object that is [codable or decodable](mod@crate::policy::codable), whose
+    /// entity tag, if present, is therefore valid.
     #[inline]
     pub fn new(coding: Coding, meta: &StoredMeta) -> Self {
         let quote_at = (meta.etag_bytes > 0)
@@ -27,7 +28,8 @@ impl CodedHead {
         Self { coding, quote_at }
     }
 
-    /// Appends the head; by how many bytes its entity tag comes earlier in it than in the stored one.
+    /// Appends the edited head. Returns the number of bytes by which its entity tag comes earlier than in the
+    /// stored head.
     #[inline]
     pub fn append_span(self, stored: Span<'_>, out: &mut Vec<u8>) -> usize {
         let quote_at = self.quote_at.unwrap_or(stored.len()).min(stored.len());
@@ -38,7 +40,7 @@ impl CodedHead {
         self.say_encoding(out, begin, quote_at)
     }
 
-    /// The same, of a head that is not in the store.
+    /// Does the same as [`append_span`](Self::append_span) for a head outside of the store.
     pub fn append(self, stored: &[u8], out: &mut Vec<u8>) -> usize {
         let quote_at = self.quote_at.unwrap_or(stored.len()).min(stored.len());
         let (before, after) = stored.split_at(quote_at);
@@ -56,8 +58,8 @@ impl CodedHead {
         }
     }
 
-    /// Says the coding at the end of the head that begins at `begin`, or that there is none; how many bytes were before
-    /// the tag that are not there any more.
+    /// Adds `Content-Encoding` at the end of the head that begins at `begin`, or removes it. Returns the
+    /// number of removed bytes in front of the tag.
     #[inline]
     fn say_encoding(self, out: &mut Vec<u8>, begin: usize, quote_at: usize) -> usize {
         out.extend_from_slice(match self.coding {
@@ -112,7 +114,7 @@ mod tests {
         let last = "HTTP/1.1 200 OK\r\nContent-Encoding-Not: 1\r\nContent-Encoding:br\r\n";
         let want = "HTTP/1.1 200 OK\r\nContent-Encoding-Not: 1\r\n";
         assert_eq!(coded(Coding::Decoded, last, ""), want);
-        // What is before it in the buffer is another answer's.
+        // The bytes in front of it in the buffer belong to another answer.
         let mut out = head.as_bytes().to_vec();
         CodedHead::new(Coding::Decoded, &BLANK).append(last.as_bytes(), &mut out);
         assert_eq!(String::from_utf8(out).expect("text"), format!("{head}{want}"));

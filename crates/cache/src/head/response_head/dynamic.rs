@@ -1,35 +1,36 @@
-//! The lines that differ each time a response is sent: `Age`, `Via`, `Cache-Status`, connection and framing.
+//! Lines that differ each time a response is sent: `Age`, `Via`, `Cache-Status`, connection and framing.
 //!
-//! They are appended by copying; numbers by `itoa`. Nothing here formats or allocates, as long as the buffer has room
-//! for [`Identity::dynamic_bytes_max`] bytes.
+//! They are appended by copying; numbers by `itoa`. Nothing here formats or allocates, as long as the buffer
+//! has room for [`Identity::dynamic_bytes_max`] bytes.
 
 use wire::http1::head::Version;
 
 use super::coded::VARY;
 
-/// Under which name we sign, ready to be copied.
+/// Name for `Via` and `Cache-Status`, ready to be copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// `Via: 1.1 NAME` CRLF `Cache-Status: NAME`, and the same for what came by HTTP/1.0.
+    /// `Via: 1.1 NAME` CRLF `Cache-Status: NAME`, and the same with 1.0 for responses received by HTTP/1.0.
     signatures: [Box<[u8]>; 2],
 }
 
-/// The name cannot stand in `Via` and `Cache-Status`.
+/// The name is not allowed in `Via` and `Cache-Status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the name must be 1 to {NAME_BYTES_MAX} letters, digits, or any of !#$%&'*+-.^_`|~, and begin with a letter"
 )]
 pub struct InvalidName;
 
-/// Bytes of a name.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 impl Identity {
-    /// Signs as `name`, which must be a pseudonym in `Via` (a token, RFC 9110 §7.6.3) and a token of structured fields
-    /// in `Cache-Status` (RFC 9211 §2, RFC 9651 §3.3.4); so it begins with a letter.
+    /// Creates an identity for `name`, which must be a pseudonym in `Via` (a token, RFC 9110 §7.6.3) and a
+    /// token of structured fields in `Cache-Status` (RFC 9211 §2, RFC 9651 §3.3.4); so it begins with a
+    /// letter.
     ///
     /// # Errors
-    /// If it is not both, or longer than 64 bytes.
+    /// [`InvalidName`] if the name is not both, or longer than 64 bytes.
     pub fn new(name: &str) -> Result<Self, InvalidName> {
         let begins_with_letter = name.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
         let is_token = wire::http1::fields::is_token(name.as_bytes());
@@ -40,41 +41,42 @@ impl Identity {
         Ok(Self { signatures: ["Via: 1.1 ", "Via: 1.0 "].map(signature) })
     }
 
-    /// What we sign with what was received by a version: `Via` says that of the origin, not ours.
+    /// Returns the lines for a response received by this version: `Via` states the origin's version, not
+    /// ours.
     #[inline]
     fn signature(&self, received: Version) -> &[u8] {
         &self.signatures[usize::from(received == Version::Http10)]
     }
 
-    /// The most that [`append_dynamic`] appends, but for the text of `detail`.
+    /// Returns the maximum number of bytes that [`append_dynamic`] appends, without the text of `detail`.
     pub const fn dynamic_bytes_max(&self) -> usize {
         self.signatures[0].len() + 384
     }
 }
 
-/// Why a request was forwarded (RFC 9211 §2.2).
+/// Reason for forwarding a request (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fwd {
-    /// The cache was told not to handle it.
+    /// The cache was configured not to handle the request.
     Bypass,
-    /// The method requires it.
+    /// The method requires forwarding.
     Method,
     /// Nothing is stored for the address.
     UriMiss,
-    /// Something is stored for the address, but not for these headers.
+    /// A response is stored for the address, but not for these request fields.
     VaryMiss,
-    /// Nothing suitable is stored; which of the two it was is not known.
+    /// Nothing suitable is stored; `uri-miss` and `vary-miss` are not distinguished.
     Miss,
-    /// The request's directives do not allow what is stored.
+    /// The request's directives do not allow the stored response.
     Request,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
-    /// What is stored is a part, and lacks what was asked for.
+    /// The stored response is partial, and lacks the requested range.
     Partial,
 }
 
 impl Fwd {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Fwd; 8] = [
         Fwd::Bypass,
         Fwd::Method,
@@ -86,7 +88,7 @@ impl Fwd {
         Fwd::Partial,
     ];
 
-    /// The token of RFC 9211 §2.2.
+    /// Returns the token of RFC 9211 §2.2.
     pub const fn token(self) -> &'static str {
         match self {
             Fwd::Bypass => "bypass",
@@ -101,39 +103,39 @@ impl Fwd {
     }
 }
 
-/// Where a response came from.
+/// Source of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// From the store, without the origin (RFC 9211 §2.1).
+    /// The store, without the origin (RFC 9211 §2.1).
     Hit,
-    /// From the origin (RFC 9211 §2.2).
+    /// The origin (RFC 9211 §2.2).
     Fwd(Fwd),
 }
 
-/// What `Cache-Status` says (RFC 9211 §2).
+/// Contents of `Cache-Status` (RFC 9211 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStatus {
     /// `hit` or `fwd`.
     pub outcome: Outcome,
-    /// `fwd-status`: the status that the origin sent, where it differs from ours (RFC 9211 §2.3).
+    /// `fwd-status`: the status that the origin sent, if it differs from ours (RFC 9211 §2.3).
     pub fwd_status: Option<u16>,
-    /// `ttl`: the freshness left, negative where it is over (RFC 9211 §2.4).
+    /// `ttl`: the remaining freshness, negative once it is over (RFC 9211 §2.4).
     pub ttl_s: Option<i64>,
-    /// `stored`: the response was stored (RFC 9211 §2.5).
+    /// `stored`: true if the response was stored (RFC 9211 §2.5).
     pub stored: bool,
-    /// `collapsed`: the request waited for another one's fetch (RFC 9211 §2.6).
+    /// `collapsed`: true if the request waited for another request's fetch (RFC 9211 §2.6).
     pub collapsed: bool,
-    /// `detail`: a token of ours, such as [`Why::name`](crate::policy::Why::name) (RFC 9211 §2.8).
+    /// `detail`: a token, such as [`Why::name`](crate::policy::Why::name) (RFC 9211 §2.8).
     pub detail: Option<&'static str>,
 }
 
 impl CacheStatus {
-    /// A hit with so much freshness left.
+    /// Creates the status of a hit with this remaining freshness.
     pub const fn hit(ttl_s: i64) -> Self {
         Self { ttl_s: Some(ttl_s), ..Self::of(Outcome::Hit) }
     }
 
-    /// Forwarded for a reason; nothing else said yet.
+    /// Creates the status of a forwarded request, without further parameters.
     pub const fn fwd(fwd: Fwd) -> Self {
         Self::of(Outcome::Fwd(fwd))
     }
@@ -143,58 +145,59 @@ impl CacheStatus {
     }
 }
 
-/// What happens to the connection after the response.
+/// Persistence of the connection after the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// It stays, as HTTP/1.1 implies: nothing is said.
+    /// The connection stays open, as HTTP/1.1 implies: no line is added.
     Implied,
-    /// It stays, and the client is HTTP/1.0: `Connection: keep-alive` (RFC 9112 §9.3, appendix C.2.2).
+    /// The connection stays open, and the client is HTTP/1.0: `Connection: keep-alive` (RFC 9112 §9.3,
+    /// appendix C.2.2).
     KeepAlive,
-    /// It closes: `Connection: close`.
+    /// The connection closes: `Connection: close`.
     Close,
 }
 
-/// How the body is delimited, and which part of the whole it is.
+/// Framing of the body, and the part of the whole that it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyDelimiter {
-    /// No line: there is no body and no length to state (204, 304), or it ends with the connection.
+    /// No line: there is no body and no length to state (204, 304), or the body ends with the connection.
     Unstated,
-    /// `Content-Length`: of the body, or of the one that GET would have got where this answers HEAD.
+    /// `Content-Length`: of the body, or for HEAD of the body that GET would get.
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// Of a 206: `Content-Range` and `Content-Length`.
+    /// `Content-Range` and `Content-Length` of a 206.
     Part {
         /// The first byte.
         first: u64,
         /// The last byte; not below `first`.
         last: u64,
-        /// The length of the whole.
+        /// Length of the whole content.
         complete: u64,
     },
-    /// Of a 416: `Content-Range: bytes */COMPLETE`, and the length of the page that explains it.
+    /// `Content-Range: bytes */COMPLETE` of a 416, and the length of the page that explains it.
     Unsatisfiable {
-        /// The length of the whole.
+        /// Length of the whole content.
         complete: u64,
-        /// The length of the page.
+        /// Length of the page.
         page_bytes: u64,
     },
 }
 
-/// Everything that differs from one sending to the next.
+/// Values of the lines that differ each time a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dynamic {
-    /// `Age` (RFC 9111 §5.1): of what comes from the store; `None` for what comes straight from the origin.
+    /// `Age` (RFC 9111 §5.1) of a response from the store; `None` for a response straight from the origin.
     pub age_s: Option<u64>,
-    /// What `Cache-Status` says; `None` for neither it nor `Via`, where the response is our own page.
+    /// Value of `Cache-Status`; `None` for our own page, which has neither this field nor `Via`.
     pub cache_status: Option<CacheStatus>,
-    /// The version that the origin spoke, for `Via`.
+    /// HTTP version of the origin, for `Via`.
     pub received: Version,
-    /// What happens to the connection.
+    /// Persistence of the connection.
     pub persistence: Persistence,
-    /// How the body is delimited.
+    /// Framing of the body.
     pub framing: BodyDelimiter,
-    /// Others get another coding of it ([`VARY`]).
+    /// True if other clients get another coding of the response ([`VARY`]).
     pub varies: bool,
 }
 
@@ -225,7 +228,7 @@ pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic)
     }
     if let Some(age_s) = dynamic.age_s {
         out.extend_from_slice(b"Age: ");
-        // RFC 9111 §1.2.2: an age beyond 2^31 s is said as 2^31.
+        // RFC 9111 §1.2.2: an age beyond 2^31 s is written as 2^31.
         out.extend_from_slice(number.format(age_s.min(1 << 31)).as_bytes());
         out.extend_from_slice(b"\r\n");
     }
@@ -250,7 +253,7 @@ fn append_length(out: &mut Vec<u8>, bytes: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The parameters and the CRLF, after the name.
+/// Appends the parameters and the CRLF, after the name.
 #[inline]
 fn append_cache_status(out: &mut Vec<u8>, status: &CacheStatus) {
     let mut number = itoa::Buffer::new();
@@ -394,8 +397,8 @@ mod tests {
     }
 
     proptest! {
-        /// A parser of structured fields (RFC 9651) reads in `Cache-Status` what was put into it; every name of ours
-        /// can be a detail; the stated bound holds.
+        /// A parser of structured fields (RFC 9651) reads the values back from `Cache-Status`; every name of
+        /// ours is a valid detail; the stated bound holds.
         #[test]
         fn cache_status_is_a_structured_list(status in cache_status(), age_s in any::<u64>(), bytes in any::<u64>()) {
             let framing = BodyDelimiter::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };

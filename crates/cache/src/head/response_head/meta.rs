@@ -1,5 +1,5 @@
-//! What a hit needs to know of a stored response besides its bytes: eight words, which the store keeps beside each
-//! record, in memory and on the file (`docs/formats/store.md`). What each hit reads is in the first.
+//! Metadata of a stored response: eight words, which the store keeps beside each record, in memory and on the
+//! file (`docs/formats/store.md`). The first words hold what every hit reads.
 //!
 //! | word | bits |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! | 6 | 0–39 `last_modified_s`, or all ones for none; 40–63 `stale_if_error_s` |
 //! | 7 | 0–39 `bans`: number of the youngest purge that was known when its fetch began; 40–63 `member` |
 //!
-//! Until when it is *kept* is the store's own (`expires_s` of its record), so that what is not fresh any more is still
-//! there to be revalidated, or shown while that is done.
+//! The time until which a response is *kept* belongs to the store (`expires_s` of its record), so that a
+//! response that is no longer fresh can still be revalidated, or served while that is done.
 //!
-//! What is zero here a later version may use, and whoever does not know it passes over it, unless one of the flags that
-//! must be known says otherwise.
+//! A later version may use bits that are zero here, and older versions ignore them, unless a flag of the half
+//! that must be known says otherwise.
 
 use engine::store::{META_WORDS, Object};
 use wire::http1::{
@@ -34,80 +34,84 @@ const BITS_24: u64 = (1 << 24) - 1;
 const BITS_48: u64 = (1 << 48) - 1;
 const BITS_40: u64 = (1 << 40) - 1;
 
-/// The longest that an origin is said to have taken, in milliseconds.
+/// Maximum value of `origin_ms`, in milliseconds.
 pub const ORIGIN_MS_MAX: u32 = BITS_24 as u32;
 
-/// The longest that an answer may be shown stale, in seconds: half a year.
+/// Maximum time for which an answer may be served stale, in seconds: half a year.
 pub const STALE_S_MAX: u32 = BITS_24 as u32;
 
-/// Yes-or-no facts of a stored record. Whoever does not know a flag of the low half passes over it (and loses it when it
-/// writes the record anew); a record with an unknown flag of the high half is absent to it.
+/// Flags of a stored record. A version that does not know a flag of the low half ignores it (and loses it
+/// when it rewrites the record); to a version that does not know a flag of the high half the record is
+/// absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u32);
 
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// The origin spoke HTTP/1.0, which `Via` says (RFC 9110 §7.6.3).
+    /// The origin spoke HTTP/1.0, which `Via` states (RFC 9110 §7.6.3).
     pub const HTTP_10: Flags = Flags(1);
-    /// Whoever accepts a coding that we make may get its content in that ([`codable`](mod@crate::policy::codable)).
+    /// Clients that accept a coding made here may get the content in that coding
+    /// ([`codable`](mod@crate::policy::codable)).
     pub const MAY_BE_CODED: Flags = Flags(1 << 1);
-    /// Its head says itself that it varies by `Accept-Encoding`.
+    /// The head itself states that it varies by `Accept-Encoding`.
     pub const SAYS_VARY: Flags = Flags(1 << 2);
-    /// Its origin sent it in a coding ([`StoredMeta::coding`]), which whoever does not accept that may get it without
-    /// ([`decodable`](crate::policy::decodable)).
+    /// The origin sent the content encoded ([`StoredMeta::coding`]); clients that do not accept the coding
+    /// may get the decoded content ([`decodable`](crate::policy::decodable)).
     pub const MAY_BE_DECODED: Flags = Flags(1 << 3);
-    /// It says that everybody may have it (`public`, `s-maxage`): those, too, of whom their origin knows who they are.
+    /// The response states that it is for all clients (`public`, `s-maxage`), including those that the origin
+    /// has identified.
     pub const FOR_ALL: Flags = Flags(1 << 4);
-    /// The head has no `Set-Cookie`. Versions that did not know this flag stored such heads without it.
+    /// The head has no `Set-Cookie`. Older versions, which did not know this flag, stored such heads without
+    /// it.
     pub const NO_SET_COOKIE: Flags = Flags(1 << 5);
-    /// The record is no response but the names in `Vary`, under which the response has to be looked for.
+    /// The record is not a response but holds the names in `Vary`, with which the response must be looked up.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
     /// The origin gave no `Content-Length`.
     pub const LENGTH_UNKNOWN: Flags = Flags(1 << 17);
-    /// May never be served stale (RFC 9111 §4.2.4).
+    /// The response may never be served stale (RFC 9111 §4.2.4).
     pub const MUST_REVALIDATE: Flags = Flags(1 << 18);
-    /// By the rule that was set when it was stored, it is not for visitors with cookies: its freshness was guessed, or
-    /// (`--cookies strict`) nothing says that it is for all.
+    /// The response is not for visitors with cookies, by the rule in effect when it was stored: its freshness
+    /// was heuristic, or (`--cookies strict`) nothing says that it is for all.
     pub const NOT_FOR_COOKIES: Flags = Flags(1 << 19);
-    /// The record is no response but the note that what comes under this key is not to be stored, for as long as the
-    /// note is fresh: who asks for it passes, beside all others.
+    /// The record is not a response but a hit-for-miss note: answers under this key are not stored while the
+    /// note is fresh, so requests are passed side by side.
     pub const NOT_STORED: Flags = Flags(1 << 20);
-    /// The record is a response without its content, which is in blocks of their own (`block`); its length is what the
-    /// origin said.
+    /// The record is a response without its content, which is in slices of its own (`slice`); its length is
+    /// the one stated by the origin.
     pub const IN_BLOCKS: Flags = Flags(1 << 21);
 
     const KNOWN: u32 = 0b11_1111 << 16 | 0b11_1111;
     const MUST_KNOW: u32 = 0xffff_0000;
 
-    /// Whether all of these are set.
+    /// Returns whether all of `flags` are set.
     pub const fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and those.
+    /// Returns these flags and those of `flags`.
     #[must_use]
     pub const fn with(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
     }
 
-    /// These without those.
+    /// Returns these flags without those of `flags`.
     #[must_use]
     pub const fn without(self, flags: Flags) -> Flags {
         Flags(self.0 & !flags.0)
     }
 
-    /// These, and those if the condition holds.
+    /// Returns these flags, and those of `flags` if the condition holds.
     #[must_use]
     pub const fn with_if(self, condition: bool, flags: Flags) -> Flags {
         if condition { self.with(flags) } else { self }
     }
 }
 
-/// Under which schemes a response is found.
+/// Schemes under which a response is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Schemes {
-    /// Under either: its site joins them.
+    /// Both schemes: the site shares its answers between them.
     Both = 0,
     /// `http`.
     #[default]
@@ -122,52 +126,56 @@ impl Schemes {
     }
 }
 
-/// What is known of a stored record. See the module for how it is packed.
+/// Metadata of a stored record. The module's documentation shows how it is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredMeta {
-    /// When its age was 0, in seconds since 1970; at most 2^40 - 1, as all times here.
+    /// Time at which the response's age was 0, in seconds since 1970; at most 2^40 - 1, as all times here.
     pub born_s: u64,
-    /// `Date`, or the time of arrival.
+    /// Time in `Date`, or of the arrival.
     pub date_s: u64,
-    /// The age of the response when it arrived, in seconds; `u16::MAX`: at least so old.
+    /// Age of the response when it arrived, in seconds; `u16::MAX`: at least that old.
     pub arrived_age_s: u16,
-    /// The server of the origin that sent the head of an object in blocks, as 24 bits of a hash of its address; 0: not
-    /// known.
+    /// Server of the origin that sent the head of a sliced object, as 24 bits of a hash of its address; 0:
+    /// unknown.
     pub member: u32,
-    /// How long the origin took to answer, in milliseconds; what each hit saves. At most 2^24 - 1 (4.6 hours).
+    /// Time that the origin took to answer, in milliseconds, which each hit saves. At most 2^24 - 1 (4.6
+    /// hours).
     pub origin_ms: u32,
-    /// `Last-Modified`.
+    /// Time in `Last-Modified`.
     pub last_modified_s: Option<u64>,
-    /// `Content-Length`. `None` where [`Flags::LENGTH_UNKNOWN`] holds.
+    /// `Content-Length`; `None` if [`Flags::LENGTH_UNKNOWN`] is set.
     pub body_bytes: Option<u64>,
     /// Bytes of the head, or of the names in `Vary`; at most [`HEAD_BYTES_CAP`] - 1.
     pub head_bytes: u32,
-    /// Where in the head the value of `ETag` begins.
+    /// Offset of the value of `ETag` in the head.
     pub etag_at: u32,
-    /// How long it is; 0: there is none (or one beyond 64 KiB, which then is no validator).
+    /// Length of the value of `ETag`; 0: none (or one beyond 64 KiB, which is not used as a validator).
     pub etag_bytes: u16,
-    /// The status; 0 for [`Flags::VARY_SPEC`] and [`Flags::NOT_STORED`].
+    /// Status of the response; 0 for [`Flags::VARY_SPEC`] and [`Flags::NOT_STORED`].
     pub status: u16,
-    /// Yes-or-no facts.
+    /// Flags of the record.
     pub flags: Flags,
-    /// For how long it is fresh, from age 0.
+    /// Freshness lifetime in seconds, from age 0.
     pub lifetime_s: u32,
-    /// For how long after that it may be shown while it is revalidated (RFC 5861 §3), at most [`STALE_S_MAX`].
+    /// Seconds after the lifetime for which the response may be served while it is revalidated (RFC 5861 §3),
+    /// at most [`STALE_S_MAX`].
     pub stale_while_revalidate_s: u32,
-    /// For how long after that it may be shown if the origin fails (RFC 5861 §4), at most [`STALE_S_MAX`].
+    /// Seconds after the lifetime for which the response may be served if the origin fails (RFC 5861 §4), at
+    /// most [`STALE_S_MAX`].
     pub stale_if_error_s: u32,
-    /// Number of the youngest purge by tag that was known when its fetch began: those after it may be about it
+    /// Number of the youngest purge that was known when the fetch began: later purges may match the response
     /// (`invalidations`). At most 2^40 - 1.
     pub bans: u64,
-    /// Number of the site that it belongs to.
+    /// Number of the site to which the response belongs.
     pub site: u32,
-    /// Under which schemes it is found.
+    /// Schemes under which the response is found.
     pub schemes: Schemes,
-    /// What we made of its content; of what [may be decoded](Flags::MAY_BE_DECODED), the coding that it came in.
+    /// Coding made here of the content; for a response that [may be decoded](Flags::MAY_BE_DECODED), the
+    /// coding in which it arrived.
     pub coding: Coding,
 }
 
-/// Of a record of which nothing is known.
+/// Metadata of an empty record.
 pub(crate) const BLANK: StoredMeta = StoredMeta {
     born_s: 0,
     date_s: 0,
@@ -191,8 +199,8 @@ pub(crate) const BLANK: StoredMeta = StoredMeta {
 };
 
 impl StoredMeta {
-    /// Of a response that is stored: `outline` is that of its stored head. What is not in the head (`origin_ms`) is
-    /// left at 0.
+    /// Creates the metadata of a response to be stored; `outline` is that of its stored head. `origin_ms`,
+    /// which is not in the head, is left at 0.
     pub fn of_response(
         head: &ResponseHead<'_, '_>,
         outline: &HeadOutline,
@@ -205,7 +213,7 @@ impl StoredMeta {
         let (etag_at, etag_bytes) = etag.unwrap_or_default();
         Self {
             born_s: freshness.born_s(times.response_s).min(BITS_40),
-            // A date 30,000 years from now is no date; it counts as the last one that there is room for.
+            // A date 30,000 years from now is clamped to the largest value that fits.
             date_s: dates.date_s.unwrap_or(times.response_s).min(BITS_40),
             arrived_age_s: u16::try_from(freshness.initial_age_s).unwrap_or(u16::MAX),
             last_modified_s: dates.last_modified_s.filter(|at_s| *at_s < BITS_40),
@@ -228,7 +236,7 @@ impl StoredMeta {
         }
     }
 
-    /// Of a record that holds the names in `Vary`; it lives as long as the response that brought it.
+    /// Creates the metadata of a record that holds the names in `Vary`; it has the lifetime of its response.
     pub fn of_vary_spec(spec_bytes: u32, freshness: &Freshness, times: Times) -> Self {
         Self {
             born_s: freshness.born_s(times.response_s).min(BITS_40),
@@ -240,13 +248,13 @@ impl StoredMeta {
         }
     }
 
-    /// Of a note that for so many seconds nothing is to be stored under its key.
+    /// Creates the metadata of a hit-for-miss note that holds for `for_s` seconds.
     pub fn of_not_stored(now_s: u64, for_s: u32) -> Self {
         let now_s = now_s.min(BITS_40);
         Self { born_s: now_s, date_s: now_s, flags: Flags::NOT_STORED, lifetime_s: for_s, ..BLANK }
     }
 
-    /// The same of what is kept without its content, which is sent as its origin has it.
+    /// Returns the metadata for a sliced object, whose content is sent in the origin's coding.
     #[must_use]
     pub fn in_blocks(self) -> Self {
         let codings = Flags::MAY_BE_CODED.with(Flags::MAY_BE_DECODED);
@@ -258,24 +266,24 @@ impl StoredMeta {
         self.lifetime_s > 0 && u32::from(self.arrived_age_s) >= self.lifetime_s
     }
 
-    /// Until when it is fresh.
+    /// Returns the time until which the response is fresh.
     #[inline]
     pub fn fresh_until_s(&self) -> u64 {
         self.born_s + u64::from(self.lifetime_s)
     }
 
-    /// Whether the words have room for what the origin said. What does not fit is not stored: a head of 16 MiB, a body
-    /// of 2^48 - 1 bytes (the number that means *none*) and more.
+    /// Returns whether the origin's lengths fit into the words. A response that does not fit is not stored: a
+    /// head of 16 MiB, a body of 2^48 - 1 bytes (the number that means *none*) and more.
     #[inline]
     pub fn fits(&self) -> bool {
         (self.head_bytes as usize) < HEAD_BYTES_CAP && self.body_bytes.is_none_or(|bytes| bytes < BITS_48)
     }
 
-    /// The words.
+    /// Packs the metadata into words.
     ///
     /// # Panics
-    /// If an invariant of ours is broken: it does not [`fit`](Self::fits), the entity tag is not in the head, or a time
-    /// is the one that means *none*.
+    /// Panics if an invariant is broken, which is a bug: the metadata does not [fit](Self::fits), the entity
+    /// tag is not in the head, or a time is the value that means *none*.
     #[inline]
     pub fn pack(&self) -> [u64; META_WORDS] {
         assert!(self.fits(), "what is stored was asked whether it fits");
@@ -308,8 +316,9 @@ impl StoredMeta {
         ]
     }
 
-    /// Reads the words back. `None` where they cannot have been packed here: the record is damaged, or of another
-    /// version that says that this one may not show it. It is to be treated as a miss.
+    /// Reads the words back. Returns `None` if they cannot have been packed here, because the record is
+    /// damaged, or was written by another version with a flag that must be known. The record must then be
+    /// treated as a miss.
     #[inline]
     pub fn unpack(words: &[u64; META_WORDS]) -> Option<Self> {
         let &[born, rest, flags, head, body, date, last_modified, bans] = words;
@@ -345,19 +354,19 @@ impl StoredMeta {
         (is_known && status_fits && etag_fits && length_fits && blocks_fit).then_some(meta)
     }
 
-    /// The version that the origin spoke.
+    /// Returns the HTTP version of the origin.
     #[inline]
     pub fn received(&self) -> Version {
         if self.flags.has(Flags::HTTP_10) { Version::Http10 } else { Version::Http11 }
     }
 
-    /// `current_age` (RFC 9111 §4.2.3).
+    /// Returns the `current_age` (RFC 9111 §4.2.3).
     #[inline]
     pub fn age_s(&self, now_s: u64) -> u64 {
         current_age_s(self.born_s, now_s)
     }
 
-    /// As [`may_reuse`](crate::policy::may_reuse) wants it.
+    /// Returns the facts that [`may_reuse`](crate::policy::may_reuse) needs.
     #[inline]
     pub fn stored(&self, now_s: u64) -> StoredResponse {
         StoredResponse {
@@ -365,13 +374,13 @@ impl StoredMeta {
             age_s: self.age_s(now_s),
             must_revalidate: self.flags.has(Flags::MUST_REVALIDATE),
             stale_while_revalidate_s: self.stale_while_revalidate_s,
-            // Older versions may have stored another value for an error.
+            // Older versions may have stored another value for an error response.
             stale_if_error_s: if self.status >= 500 { 0 } else { self.stale_if_error_s },
         }
     }
 
-    /// How long the content of its object is; `None` where that is not in one piece and its length is not known, which
-    /// only a damaged record can say.
+    /// Returns the length of the content; `None` if the content is not in one piece and its length is
+    /// unknown, which only a damaged record can have.
     #[inline]
     pub fn content_bytes(&self, object: &Object<'_>) -> Option<u64> {
         if object.is_in_parts() || self.flags.has(Flags::IN_BLOCKS) {
@@ -381,25 +390,27 @@ impl StoredMeta {
         }
     }
 
-    /// Whether the record is a response, and not what is known of an address besides.
+    /// Returns whether the record is a response, and not a `Vary` record or a note.
     #[inline]
     pub fn is_response(&self) -> bool {
         self.status != 0
     }
 
-    /// Whether who asks gets it in one coding or another.
+    /// Returns whether the coding of the response depends on the client.
     #[inline]
     pub fn is_negotiated(&self) -> bool {
         self.flags.has(Flags::MAY_BE_CODED) || self.flags.has(Flags::MAY_BE_DECODED)
     }
 
-    /// Whether it must be said beside the head that others get another coding of it.
+    /// Returns whether `Vary: Accept-Encoding` must be added to the head because other clients get another
+    /// coding.
     #[inline]
     pub fn varies_unsaid(&self) -> bool {
         self.is_negotiated() && !self.flags.has(Flags::SAYS_VARY)
     }
 
-    /// The same where the entity tag has become longer, and comes by so many bytes earlier.
+    /// Returns the metadata for an entity tag that has become longer by `suffix`, and begins `earlier_bytes`
+    /// earlier.
     #[inline]
     #[must_use]
     pub fn with_tag(mut self, suffix: &str, earlier_bytes: usize) -> Self {
@@ -410,20 +421,20 @@ impl StoredMeta {
         self
     }
 
-    /// Whether the origin can be asked if it is still the same.
+    /// Returns whether the response can be revalidated with the origin.
     #[inline]
     pub fn has_validator(&self) -> bool {
         self.etag_bytes > 0 || self.last_modified_s.is_some()
     }
 
-    /// The value of `ETag` in the stored head, as it came.
+    /// Returns the value of `ETag` in the stored head, as received.
     #[inline]
     pub fn etag_of<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
         let at = self.etag_at as usize;
         head.get(at..at + usize::from(self.etag_bytes)).filter(|etag| !etag.is_empty())
     }
 
-    /// As [`evaluate`](crate::policy::evaluate) wants it; `head` is the stored head.
+    /// Returns the validators that [`evaluate`](crate::policy::evaluate) needs; `head` is the stored head.
     #[inline]
     pub fn validators<'a>(&self, head: &'a [u8]) -> Validators<'a> {
         let etag = self.etag_of(head).and_then(EntityTag::parse);
@@ -437,7 +448,7 @@ mod tests {
 
     use super::*;
 
-    /// Bits that mean nothing yet, in each word.
+    /// Unused bits of each word.
     const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0, 0, 0, 0];
 
     prop_compose! {
@@ -489,7 +500,7 @@ mod tests {
         fn words_come_back(meta in meta(), later in any::<[u64; META_WORDS]>()) {
             let mut words = meta.pack();
             prop_assert_eq!(StoredMeta::unpack(&words), Some(meta));
-            // What a later version writes where there is nothing yet changes nothing.
+            // Unused bits, which a later version may write, change nothing.
             for (word, (later, unused)) in words.iter_mut().zip(later.iter().zip(UNUSED)) {
                 prop_assert_eq!(*word & unused, 0);
                 *word |= later & unused;
@@ -497,8 +508,7 @@ mod tests {
             prop_assert_eq!(StoredMeta::unpack(&words), Some(meta));
         }
 
-        /// Whatever the words are: refused, or they are exactly those that packing gives again, but for what means
-        /// nothing.
+        /// Any words are refused, or packing gives the same words again apart from the unused bits.
         #[test]
         fn any_words_are_refused_or_sound(words in any::<[u64; META_WORDS]>(), status in 200u64..1000, head in 0u64..1 << 24) {
             let mut likely = words;

@@ -1,4 +1,5 @@
-//! The head of a response: what is kept of an origin's, and what is added each time it is sent.
+//! Heads of responses: the part of an origin's head that is kept, and the lines that are added each time it
+//! is sent.
 //!
 //! ```text
 //!  origin's head ──append_origin_head──> head bytes ┐ stored together with the body
@@ -8,11 +9,12 @@
 //!              + append_dynamic: Age · Via · Cache-Status · Connection · Content-Length …  + empty line
 //! ```
 //!
-//! Content that we have coded has no head of its own, but an edit of its object's ([`CodedHead`]).
+//! An encoded variant has no head of its own, but an edit of its object's ([`CodedHead`]).
 //!
-//! Head bytes are a status line and field lines, each with its CRLF, without the empty line at the end. They hold what
-//! is the same for each answer; what differs (`Age`, `Content-Length`, framing, `Via`, `Cache-Status`) is never in
-//! them, so a hit is one copy and a few appended lines: nothing there allocates while the buffer has room.
+//! Head bytes are a status line and field lines, each with its CRLF, without the empty line at the end. They
+//! hold the lines that are the same for each answer; the others (`Age`, `Content-Length`, framing, `Via`,
+//! `Cache-Status`) are never in them. So a hit is one copy and a few appended lines, which do not allocate
+//! while the buffer has room.
 mod coded;
 mod dynamic;
 mod meta;
@@ -30,7 +32,7 @@ pub use origin_head::{
     For, HeadOutline, LeftOut, append_not_modified, append_origin_head, append_partial, append_updated,
 };
 
-/// The values of a field in a stored head. Most lines are told by one byte to be another's.
+/// Returns the values of a field in a stored head. Most other lines are rejected by comparing one byte.
 pub(crate) fn stored_values<'h>(head: &'h [u8], name: &str) -> impl Iterator<Item = &'h [u8]> {
     let mut rest = head;
     let lines = std::iter::from_fn(move || {
@@ -46,7 +48,7 @@ pub(crate) fn stored_values<'h>(head: &'h [u8], name: &str) -> impl Iterator<Ite
     })
 }
 
-/// Statuses that have neither a body nor a length (RFC 9110 §8.6).
+/// Returns whether a status has neither a body nor a length (RFC 9110 §8.6).
 pub const fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 304)
 }

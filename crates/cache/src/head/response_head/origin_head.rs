@@ -1,5 +1,5 @@
-//! From an origin's head to the bytes that are stored or sent on (RFC 9110 §7.6, RFC 9111 §3.1), and from stored bytes
-//! to those of a 304 or 206.
+//! Conversion of an origin's head to the bytes that are stored or passed on (RFC 9110 §7.6, RFC 9111 §3.1),
+//! and of stored bytes to the head of a 304 or 206.
 
 use std::{
     io::Write as _,
@@ -15,43 +15,43 @@ use wire::http1::{
 
 use crate::tags;
 
-/// What a head is made for.
+/// Purpose of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
-    /// To be stored and sent many times: without `Age`, which is counted on (RFC 9111 §5.1), and without what is for
-    /// one proxy only (RFC 9111 §3.1).
+    /// Stored and sent many times: without `Age`, which is computed for each answer (RFC 9111 §5.1), and
+    /// without fields for one proxy only (RFC 9111 §3.1).
     Store,
-    /// To be sent on once (pass): `Age` stays.
+    /// Passed on once: `Age` stays.
     Forward,
 }
 
-/// Fields that are for nobody behind us, besides those that are for one hop.
+/// Fields that are removed, besides the hop-by-hop fields.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LeftOut<'a> {
-    /// In what is stored: names in lower case, from `private="…"` and `no-cache="…"`.
+    /// Fields removed for the store: names in lower case, from `private="…"` and `no-cache="…"`.
     pub omit: &'a [Box<str>],
-    /// In anything: those that carry tags.
+    /// Tag fields, which are always removed.
     pub tags: &'a [Box<str>],
 }
 
-/// What was appended.
+/// Outline of an appended head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadOutline {
-    /// How many bytes.
+    /// Number of bytes.
     pub head_bytes: u32,
-    /// Where in them the value of `ETag` lies, if there is exactly one.
+    /// Range of the value of `ETag` within these bytes, if there is exactly one.
     pub etag: Option<Range<u32>>,
-    /// `Set-Cookie` is among the fields.
+    /// True if `Set-Cookie` is among the fields.
     pub sets_cookie: bool,
 }
 
-/// Appends the head of an origin's response as it is stored or forwarded: the status line and the fields that are for
-/// everyone, in their order and with their bytes, without the empty line at the end.
+/// Appends the head of an origin's response as it is stored or passed on: the status line and the fields for
+/// all clients, in their order and with their bytes, without the empty line at the end.
 ///
-/// Left out: what is for one hop (RFC 9110 §7.6.1), `Content-Length` (framing is chosen for each answer) and, for the
-/// store, `Age` and the fields that are for one proxy; and what is in `left_out`. `Date` is added where there is none
-/// (RFC 9110 §6.6.1), as the time of arrival.
-/// `Via` and `Cache-Status` of those before us stay; ours come after them, each time the head is sent.
+/// Hop-by-hop fields (RFC 9110 §7.6.1) and `Content-Length` (framing is chosen for each answer) are left out,
+/// and so are the fields in `left_out`; for the store also `Age` and the fields for one proxy only. A missing
+/// `Date` is added with the time of arrival (RFC 9110 §6.6.1). `Via` and `Cache-Status` of earlier proxies
+/// stay; our own are added after them each time the head is sent.
 pub fn append_origin_head(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
@@ -60,7 +60,7 @@ pub fn append_origin_head(
     response_s: u64,
 ) -> HeadOutline {
     let start = out.len();
-    // A head is at most HEAD_BYTES_CAP, and nothing here makes it longer by more than the lines that are named.
+    // A head has at most HEAD_BYTES_CAP bytes, and only the lines named above make it longer here.
     let offset = |out: &Vec<u8>| (out.len() - start) as u32;
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(itoa::Buffer::new().format(head.status).as_bytes());
@@ -90,7 +90,7 @@ pub fn append_origin_head(
         is_dated |= known == Some(KnownHeader::Date);
         sets_cookie |= known == Some(KnownHeader::SetCookie);
     }
-    // Connection or `private="date"` could have named Date away; the line is due all the same.
+    // Connection or `private="date"` may have removed Date, which is required in any case.
     if !is_dated {
         append_date(out, response_s);
     }
@@ -99,21 +99,21 @@ pub fn append_origin_head(
 
 /// Appends `Date:` with its CRLF.
 fn append_date(out: &mut Vec<u8>, s: u64) {
-    // An HTTP date has a year of four digits; a clock beyond that says its last second.
+    // The year of an HTTP date has four digits; a later clock is written as the last second of 9999.
     const YEAR_9999_END_S: u64 = 253_402_300_799;
     let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(s.min(YEAR_9999_END_S)));
     // Writing to a vector cannot fail.
     let _ = write!(out, "Date: {date}\r\n");
 }
 
-/// Appends the head of a 304 for a stored head (RFC 9110 §15.4.5): what guides the client's cache, without the metadata
-/// of a body that is not sent.
+/// Appends the head of a 304 for a stored head (RFC 9110 §15.4.5): the fields that guide the client's cache,
+/// without the metadata of a body that is not sent.
 #[inline]
 pub fn append_not_modified(out: &mut Vec<u8>, stored_head: &[u8]) {
     append_lines_but(out, b"HTTP/1.1 304 Not Modified\r\n", stored_head, is_for_body_only);
 }
 
-/// Appends a status line, and the lines of a stored head but for those that are `left_out`.
+/// Appends a status line, and the lines of a stored head except those for which `left_out` returns true.
 #[inline]
 fn append_lines_but(
     out: &mut Vec<u8>,
@@ -124,7 +124,7 @@ fn append_lines_but(
     out.extend_from_slice(status_line);
     let mut kept_from = None;
     let mut at = first_line_bytes(stored_head);
-    // Lines that stay are copied in runs.
+    // Consecutive lines that stay are copied together.
     while at < stored_head.len() {
         let line = line_at(stored_head, at);
         if left_out(line) {
@@ -141,9 +141,9 @@ fn append_lines_but(
     }
 }
 
-/// Appends the head of a 206 for a stored head (RFC 9110 §15.3.7); `Content-Range` comes with
-/// [`append_dynamic`](super::append_dynamic), and one that the origin put on the whole (where it means nothing, RFC 9110
-/// §14.4) goes.
+/// Appends the head of a 206 for a stored head (RFC 9110 §15.3.7). `Content-Range` is added by
+/// [`append_dynamic`](super::append_dynamic); a `Content-Range` that the origin sent with the whole content,
+/// where it has no meaning (RFC 9110 §14.4), is removed.
 #[inline]
 pub fn append_partial(out: &mut Vec<u8>, stored_head: &[u8]) {
     append_lines_but(out, b"HTTP/1.1 206 Partial Content\r\n", stored_head, |line| {
@@ -151,15 +151,16 @@ pub fn append_partial(out: &mut Vec<u8>, stored_head: &[u8]) {
     });
 }
 
-/// Appends a stored head without the lines of a name, in lower case and with its colon.
+/// Appends a stored head without the lines of a field; `name` is in lower case and ends with a colon.
 pub(crate) fn append_but(out: &mut Vec<u8>, stored_head: &[u8], name: &[u8]) {
     let status_line = line_at(stored_head, 0);
     append_lines_but(out, status_line, stored_head, |line| is_named(line, name));
 }
 
-/// Appends a stored head as a 304 updates it (RFC 9111 §3.2): a field that the 304 has takes the place of the stored ones
-/// of its name, but for those that describe the content, which is the stored one. With `Age`, from which the age of what
-/// is stored then counts. `Set-Cookie` of the 304 is added to the stored head only if `takes_cookies`.
+/// Appends a stored head as updated by a 304 (RFC 9111 §3.2): a field of the 304 replaces the stored fields
+/// of that name, except fields that describe the content, which is the stored one. `Age` is included, from
+/// which the age of the stored response then counts. `Set-Cookie` of the 304 is added only if
+/// `takes_cookies`.
 pub fn append_updated(
     out: &mut Vec<u8>,
     stored_head: &[u8],
@@ -191,8 +192,8 @@ pub fn append_updated(
     }
 }
 
-/// Takes the lines of a field (its name in lower case, with the colon) out of a head that begins at `begin`; how many of
-/// their bytes were before `counted_to`.
+/// Removes the lines of a field (its name in lower case, with the colon) from a head that begins at `begin`.
+/// Returns the number of removed bytes in front of `counted_to`.
 pub(super) fn drop_lines(out: &mut Vec<u8>, begin: usize, name: &[u8], counted_to: usize) -> usize {
     let mut dropped = 0;
     let mut at = begin + first_line_bytes(&out[begin..]);
@@ -211,19 +212,19 @@ pub(super) fn drop_lines(out: &mut Vec<u8>, begin: usize, name: &[u8], counted_t
     dropped
 }
 
-/// Length of the status line with its CRLF.
+/// Returns the length of the status line with its CRLF.
 fn first_line_bytes(head: &[u8]) -> usize {
     line_at(head, 0).len()
 }
 
-/// The line that begins at `at`, with its CRLF.
+/// Returns the line that begins at `at`, with its CRLF.
 fn line_at(head: &[u8], at: usize) -> &[u8] {
     let rest = &head[at..];
     &rest[..memchr::memchr(b'\n', rest).map_or(rest.len(), |lf| lf + 1)]
 }
 
-/// Fields that describe a body which a 304 does not have. `Content-Location` guides the cache, and
-/// `Content-Security-Policy` and its like are none of the body's metadata.
+/// Returns whether a field describes a body, which a 304 does not have. `Content-Location` guides the cache,
+/// and `Content-Security-Policy` and similar fields are not metadata of the body.
 fn is_for_body_only(line: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] = [
         b"content-type:",
@@ -235,12 +236,12 @@ fn is_for_body_only(line: &[u8]) -> bool {
         b"accept-ranges:",
         b"trailer:",
     ];
-    // All begin with c, a or t: most lines are dismissed by one byte.
+    // All names begin with c, a or t, so most lines are rejected by one byte.
     matches!(line.first().map(u8::to_ascii_lowercase), Some(b'c' | b'a' | b't'))
         && NAMES.iter().any(|name| is_named(line, name))
 }
 
-/// Whether a line begins with this name and its colon.
+/// Returns whether a line begins with this name and its colon.
 fn is_named(line: &[u8], name: &[u8]) -> bool {
     line.split_at_checked(name.len()).is_some_and(|(begin, _)| begin.eq_ignore_ascii_case(name))
 }

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2 to an origin, as a core's pool holds it; and the task that reads and writes it.
+//! An HTTP/2 connection to an origin, as a core's pool holds it, and the task that reads and writes it.
 
 use std::{
     sync::{
@@ -23,37 +23,37 @@ use super::{
 };
 use crate::config::Limits;
 
-/// Bytes of a request's content that wait in `h2` to be sent, for each stream; beyond, who has them waits.
+/// Bytes of a request's content that may wait in `h2` to be sent, per stream; beyond, the sender waits.
 pub(in crate::origin) const SEND_BYTES_MAX: usize = 32 << 10;
-/// RFC 9113 §6.9.1.
+/// Largest flow-control window (RFC 9113 §6.9.1).
 const WINDOW_MAX: usize = (1 << 31) - 1;
-/// What a connection's window begins with, and cannot be made smaller (RFC 9113 §6.9.2).
+/// Initial window of a connection, which cannot be made smaller (RFC 9113 §6.9.2).
 const WINDOW_MIN: usize = 65_535;
-/// How often an origin is asked whether it is still there (RFC 9113 §6.7).
+/// Interval between two PING frames to an origin (RFC 9113 §6.7).
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// Within what time it has to say so; else the connection ends, and whoever waits for an answer there need not.
+/// Time within which an origin must answer a PING. Otherwise the connection ends, and its requests fail.
 const PONG_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// A connection, as long as requests may begin on it.
+/// A connection on which requests may begin.
 pub(in crate::origin) struct Connection {
     requests: Requests,
     shared: Arc<ConnectionState>,
-    /// Streams at once of ours; the origin may allow fewer.
+    /// Our limit of concurrent streams; the origin may allow fewer.
     streams_max: usize,
     is_secured: bool,
 }
 
-/// What a connection's streams and its task tell the pool.
+/// State of a connection that its streams and its task share with the pool.
 #[derive(Default)]
 struct ConnectionState {
     streams: AtomicUsize,
-    /// When the last stream ended, in milliseconds of the core's clock.
+    /// Time at which the last stream ended, in milliseconds of the core's clock.
     idle_since_ms: AtomicU64,
-    /// It has ended.
+    /// The connection has ended.
     is_over: AtomicBool,
 }
 
-/// A stream's place on a connection, and its leave to keep a window of bytes, while it is held.
+/// A stream's slot on a connection, with its permit to buffer a window of bytes.
 pub(in crate::origin) struct Place {
     pub(super) requests: Requests,
     shared: Arc<ConnectionState>,
@@ -62,7 +62,7 @@ pub(in crate::origin) struct Place {
 }
 
 impl Place {
-    /// The connection is under TLS.
+    /// Returns whether the connection uses TLS.
     pub(super) fn is_secured(&self) -> bool {
         self.is_secured
     }
@@ -76,9 +76,9 @@ impl Drop for Place {
 }
 
 impl Connection {
-    /// Whether another request may begin here now; `None`: never again.
+    /// Returns whether another request may begin on this connection now; `None` if none ever may again.
     pub(in crate::origin) fn has_room(&mut self) -> Option<bool> {
-        // It has ended, or its origin has said that it goes (RFC 9113 §6.8).
+        // The connection has ended, or the origin has sent GOAWAY (RFC 9113 §6.8).
         let is_over = self.shared.is_over.load(Relaxed)
             || matches!(
                 self.requests.poll_ready(&mut Context::from_waker(Waker::noop())),
@@ -88,7 +88,8 @@ impl Connection {
         (!is_over).then(|| streams < self.streams_max.min(self.requests.current_max_send_streams()))
     }
 
-    /// A place for a request, whether there is room or not: where the origin allows no more, it waits for its turn.
+    /// Takes a slot for a request, even if there is no room: while the origin allows no more streams, the
+    /// request waits in line.
     pub(in crate::origin) fn place(&self, leave: StreamLeave) -> Place {
         self.shared.streams.fetch_add(1, Relaxed);
         Place {
@@ -99,22 +100,23 @@ impl Connection {
         }
     }
 
-    /// For how long nobody has had a stream here; `None`: somebody has.
+    /// Returns how long the connection has been without streams; `None` if it has one.
     pub(in crate::origin) fn idle_for(&self) -> Option<Duration> {
         let idle_ms = clock::monotonic_ms().saturating_sub(self.shared.idle_since_ms.load(Relaxed));
         (self.shared.streams.load(Relaxed) == 0).then(|| Duration::from_millis(idle_ms))
     }
 }
 
-/// Begins to speak HTTP/2. A task of its own reads and writes the connection until it ends: by the origin, or because the
-/// pool and all streams have let go.
+/// Starts HTTP/2 on a connection. A task of its own reads and writes the connection until the origin ends it,
+/// or the pool and all streams have dropped it.
 pub(in crate::origin) async fn open(
     line: Line,
     limits: &Limits,
     tell: Tell,
 ) -> Result<Connection, OriginError> {
     let is_secured = matches!(line, Line::Secured(_));
-    // Windows are numbers of 31 bits. That of the connection is never what a stream waits for: it is all of theirs.
+    // Windows are 31-bit numbers. The connection's window is the sum of its streams' windows, so no stream
+    // waits for it.
     let window = limits.origin_stream_bytes_max.clamp(1, WINDOW_MAX);
     let streams_max = limits.origin_streams_max.clamp(1, WINDOW_MAX / window);
     let handshake = Builder::new()
@@ -123,7 +125,7 @@ pub(in crate::origin) async fn open(
         .initial_connection_window_size(u32_of((window * streams_max).max(WINDOW_MIN)))
         .max_header_list_size(u32_of(limits.response_head_bytes_max))
         .max_send_buffer_size(SEND_BYTES_MAX)
-        // Until the origin has said how many.
+        // Applies until the origin has sent its own limit.
         .initial_max_send_streams(streams_max)
         .handshake::<_, Bytes>(line)
         .await;
@@ -158,12 +160,12 @@ async fn drive(mut wire: Wire<Line>, shared: Arc<ConnectionState>, tell: Tell) {
             },
         }
     }
-    // Before those whose streams have failed by it look for another one.
+    // Set before the requests whose streams have failed look for another connection.
     shared.is_over.store(true, Relaxed);
     tell(OriginEvent::Ended);
 }
 
-/// Asks, after a while, whether the origin is still there.
+/// Sends a PING after a while, and returns whether the origin has answered it.
 async fn beat(pings: &mut Option<PingPong>) -> bool {
     sleep(PING_EVERY).await;
     match pings {

@@ -1,4 +1,4 @@
-//! Heads: of HTTP/1 as a request of HTTP/2, and of HTTP/2 as an answer of HTTP/1.
+//! Conversion of heads: from HTTP/1 to an HTTP/2 request, and from an HTTP/2 answer to HTTP/1.
 
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -7,13 +7,13 @@ use http::{
     header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING},
     uri::{Authority, PathAndQuery, Scheme},
 };
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
-/// The requests of a connection.
+/// Handle that sends a connection's requests.
 pub(super) type Requests = SendRequest<Bytes>;
 
-/// A request's head, and whether content follows it; `None` where HTTP/2's types have no word for it (a path with a
-/// backtick in it), and it has to go by HTTP/1.
+/// Converts a request's head, and returns whether content follows it. `None` if the types of the `http` crate
+/// cannot express the head (a path with a backtick in it), so that the request must go over HTTP/1.
 pub(super) fn request(head: &[u8], is_secured: bool) -> Option<(Request<()>, bool)> {
     let mut lines = head.strip_suffix(b"\r\n\r\n")?.split(|&b| b == b'\n').map(|line| line.trim_ascii_end());
     let mut words = lines.next()?.split(|&b| b == b' ');
@@ -31,14 +31,14 @@ pub(super) fn request(head: &[u8], is_secured: bool) -> Option<(Request<()>, boo
                 authority = Some(Authority::try_from(value.as_bytes()).ok()?);
                 continue;
             }
-            // Of the hop (RFC 9113 §8.2.2). Our own are the only ones left by now.
+            // Hop-by-hop field (RFC 9113 §8.2.2). Only our own are left by now.
             CONNECTION => continue,
             TRANSFER_ENCODING => {
                 has_content = true;
                 continue;
             }
             CONTENT_LENGTH => has_content |= value.as_bytes() != b"0",
-            // In nobody's table: visitors share it (RFC 7541 §7.1).
+            // Never indexed, because all visitors share the connection's HPACK table (RFC 7541 §7.1).
             AUTHORIZATION | COOKIE => value.set_sensitive(true),
             _ => {}
         }
@@ -52,12 +52,12 @@ pub(super) fn request(head: &[u8], is_secured: bool) -> Option<(Request<()>, boo
     Some((request, has_content))
 }
 
-/// Appends an answer's head as one of HTTP/1. `is_whole`: no content follows. What has content of no told length is said
-/// to be in chunks: it has an end, as those have.
+/// Appends an answer's head in HTTP/1's form. `is_whole` means that no content follows. Content of unknown
+/// length is declared as chunked, because its end is explicit, as with chunks.
 pub(super) fn answer(
     status: StatusCode,
     fields: &HeaderMap,
-    answered: Answered,
+    answered: RequestKind,
     is_whole: bool,
     out: &mut Vec<u8>,
 ) {
@@ -65,7 +65,7 @@ pub(super) fn answer(
         out.extend_from_slice(part.as_bytes());
     }
     append(fields, out);
-    let has_content = answered == Answered::Other && !matches!(status.as_u16(), ..200 | 204 | 304);
+    let has_content = answered == RequestKind::Other && !matches!(status.as_u16(), ..200 | 204 | 304);
     if has_content && !fields.contains_key(CONTENT_LENGTH) {
         let end: &[u8] = if is_whole { b"content-length: 0\r\n" } else { b"transfer-encoding: chunked\r\n" };
         out.extend_from_slice(end);
@@ -73,7 +73,7 @@ pub(super) fn answer(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends fields as lines.
+/// Appends the fields as lines.
 pub(super) fn append(fields: &HeaderMap, out: &mut Vec<u8>) {
     for (name, value) in fields {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -82,7 +82,7 @@ pub(super) fn append(fields: &HeaderMap, out: &mut Vec<u8>) {
     }
 }
 
-/// Lines of trailers as fields; those that HTTP/2's types have no word for are left out.
+/// Converts trailer lines to fields; lines that the `http` crate's types cannot express are left out.
 pub(in crate::origin) fn trailers(lines: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for line in lines.split(|&b| b == b'\n') {
@@ -90,14 +90,15 @@ pub(in crate::origin) fn trailers(lines: &[u8]) -> HeaderMap {
         let name = HeaderName::from_bytes(&line[..colon]);
         let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
         if let (Ok(name), Ok(value)) = (name, value) {
-            // Beyond 24,576 fields it takes none; trailers are far fewer.
+            // The map takes no more than 24,576 fields; trailers are far fewer.
             let _ = fields.try_append(name, value);
         }
     }
     fields
 }
 
-/// Whether a field is of one hop, and may not be in HTTP/2 (RFC 9113 §8.2.2): as one of HTTP/1 it would mean something.
+/// Returns whether there is a hop-by-hop field, which HTTP/2 forbids (RFC 9113 §8.2.2) and which would have a
+/// meaning in HTTP/1.
 pub(super) fn is_of_connection(fields: &HeaderMap) -> bool {
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"]
         .iter()
@@ -153,14 +154,16 @@ mod tests {
             String::from_utf8(out).expect("text")
         };
         let chunked = "HTTP/1.1 200 OK\r\na: 1\r\na: 2\r\ntransfer-encoding: chunked\r\n\r\n";
-        assert_eq!(text(200, &[("a", "1"), ("a", "2")], Answered::Other, false), chunked);
+        assert_eq!(text(200, &[("a", "1"), ("a", "2")], RequestKind::Other, false), chunked);
         assert_eq!(
-            text(404, &[], Answered::Other, true),
+            text(404, &[], RequestKind::Other, true),
             "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
         );
         let told = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n";
-        assert_eq!(text(200, &[("content-length", "7")], Answered::Other, false), told);
-        for (status, answered) in [(204, Answered::Other), (304, Answered::Other), (200, Answered::Head)] {
+        assert_eq!(text(200, &[("content-length", "7")], RequestKind::Other, false), told);
+        for (status, answered) in
+            [(204, RequestKind::Other), (304, RequestKind::Other), (200, RequestKind::Head)]
+        {
             assert_eq!(text(status, &[], answered, true).lines().count(), 2, "{status}");
         }
     }

@@ -1,4 +1,4 @@
-//! An exchange as a stream of HTTP/2.
+//! An exchange as an HTTP/2 stream.
 
 use std::{
     future::poll_fn,
@@ -11,7 +11,7 @@ use h2::{RecvStream, SendStream, client::ResponseFuture};
 use http::Response;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::{
-    http1::framing::{Answered, Framing, TRAILER_BYTES_MAX, announces_in_vain},
+    http1::framing::{Framing, RequestKind, TRAILER_BYTES_MAX, announces_in_vain},
     http2::error::ErrorCode,
 };
 
@@ -30,28 +30,28 @@ use crate::{
     },
 };
 
-/// A request as a stream.
+/// A request on a stream.
 pub(in crate::origin) struct Talk {
     place: Place,
     sent: Option<OpenStream>,
 }
 
-/// A stream that was opened.
+/// An opened stream.
 struct OpenStream {
-    /// Its request's content goes here. It is kept until the answer is read: `h2` ends a stream whose request nobody
-    /// goes on with.
+    /// Sending side for the request's content. Kept until the answer is read, because `h2` resets a stream
+    /// whose sending side is dropped before its end.
     content: SendStream<Bytes>,
     answer: ResponseFuture,
-    /// The answer, where it came while content was still sent.
+    /// The answer, if it came while content was still being sent.
     early: Option<Result<Response<RecvStream>, OriginError>>,
     /// Bytes of the content that the origin had not taken when it answered.
     unsent: Vec<u8>,
-    /// Nothing more of the content is to be sent, or the origin takes no more.
+    /// No content is left to send, or the origin takes no more.
     has_ended: bool,
 }
 
 impl OpenStream {
-    /// Waits for the answer, past interim ones; it is kept for [`Talk::answer`].
+    /// Waits for the answer, past interim responses, and keeps it for [`Talk::answer`].
     fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.early.is_some() {
             return Poll::Ready(());
@@ -63,7 +63,7 @@ impl OpenStream {
     }
 }
 
-/// Hands content over, as much as the windows let through; `None`: the origin takes no more.
+/// Hands over as much content as the windows allow; `None` if the origin takes no more.
 pub(in crate::origin) fn poll_hand(
     content: &mut SendStream<Bytes>,
     bytes: &mut &[u8],
@@ -71,7 +71,7 @@ pub(in crate::origin) fn poll_hand(
 ) -> Poll<Option<()>> {
     while !bytes.is_empty() {
         content.reserve_capacity(bytes.len());
-        // `poll_capacity` reports new capacity, and not the capacity that is there already.
+        // `poll_capacity` reports only new capacity, not what is already there.
         let mut room = content.capacity();
         while room == 0 {
             let Some(Ok(more)) = ready!(content.poll_capacity(cx)) else {
@@ -93,7 +93,7 @@ impl Talk {
         Self { place, sent: None }
     }
 
-    /// The leave to keep a window of bytes.
+    /// Returns the permit to buffer a window of bytes.
     pub(in crate::origin) fn leave(&mut self) -> &mut StreamLeave {
         &mut self.place.leave
     }
@@ -102,7 +102,7 @@ impl Talk {
     pub(in crate::origin) fn send(&mut self, head: &[u8]) -> Result<(), OriginError> {
         let request = render::request(head, self.place.is_secured());
         let (request, has_content) = request.ok_or(OriginError::Http1Required)?;
-        // Where the connection has ended meanwhile, nothing was sent.
+        // If the connection has ended meanwhile, nothing was sent.
         let opened = self.place.requests.send_request(request, !has_content);
         let (answer, content) = opened.map_err(|_| OriginError::Unprocessed)?;
         self.sent =
@@ -110,7 +110,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Sends part of the request's content, unless the origin answers before it has taken it.
+    /// Sends a part of the request's content, unless the origin answers before it has taken the part.
     pub(in crate::origin) async fn send_body(
         &mut self,
         part: Part<'_>,
@@ -135,7 +135,7 @@ impl Talk {
             if sent.poll_early(cx).is_ready() {
                 return Poll::Ready(SendResult::Answered);
             }
-            // It takes no more: it has answered, or ended the stream, which the answer tells.
+            // The origin takes no more: it has answered, or reset the stream, which the answer then reports.
             match ready!(poll_hand(&mut sent.content, &mut bytes, cx)) {
                 Some(()) => Poll::Ready(SendResult::Over),
                 None => {
@@ -153,7 +153,7 @@ impl Talk {
         }
     }
 
-    /// Waits until the origin answers although it does not have the whole request.
+    /// Waits until the origin answers before it has the whole request.
     pub(in crate::origin) async fn answered_early(&mut self) -> Result<(), OriginError> {
         if let Some(sent) = &mut self.sent {
             poll_fn(|cx| sent.poll_early(cx)).await;
@@ -161,10 +161,10 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for the head of the final answer, or of an interim one that is told on.
+    /// Waits for the head of the final answer, or of an interim response to forward.
     pub(in crate::origin) async fn answer(
         mut self: Box<Self>,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<OriginReply, OriginError> {
@@ -191,7 +191,7 @@ impl Talk {
                     return Ok(OriginReply::Interim(exchange::Talk::Http2(self), told_on));
                 }
                 HeadProgress::Interim { told_on: None, .. } => {}
-                // 101 has no meaning here (RFC 9113 §8.6).
+                // 101 has no meaning in HTTP/2 (RFC 9113 §8.6).
                 _ => return Err(OriginError::Switched),
             }
         }
@@ -219,7 +219,7 @@ impl Talk {
             stream: response.into_body(),
             piece: Bytes::new(),
             left,
-            // To HEAD no content comes, whatever the fields say; should some come, nobody reads it.
+            // An answer to HEAD has no content, whatever the fields say; if some arrives, it is not read.
             ended: is_whole || framing == Framing::None,
             fault: None,
             trailers: Vec::new(),
@@ -237,7 +237,7 @@ impl Talk {
     }
 }
 
-/// `h2` lets no such field pass; were it to, HTTP/1 would read it.
+/// Rejects hop-by-hop fields. `h2` already does; if it did not, HTTP/1's parser would act on them.
 fn check(fields: &http::HeaderMap) -> Result<(), OriginError> {
     if render::is_of_connection(fields) {
         return Err(OriginError::Invalid(Rule::Http2(ErrorCode::PROTOCOL_ERROR)));
@@ -245,27 +245,28 @@ fn check(fields: &http::HeaderMap) -> Result<(), OriginError> {
     Ok(())
 }
 
-/// An answer's content, as it comes in a stream.
+/// Content of an answer on a stream.
 pub(in crate::origin) struct Body {
     stream: RecvStream,
-    /// What came and was not read yet.
+    /// Received bytes that were not read yet.
     piece: Bytes,
-    /// Bytes that are still to be read, where the head says so.
+    /// Bytes that are still to be read, if the head declares a length.
     left: Option<u64>,
-    /// All of it was read, and the stream has ended.
+    /// All content was received, and the stream has ended.
     ended: bool,
-    /// What was wrong with it, once something was.
+    /// Error of the stream, once there is one.
     fault: Option<OriginError>,
     trailers: Vec<u8>,
-    /// The request's content, unless the rest of it goes on. `h2` ends the stream when this is dropped before all
-    /// content was sent.
+    /// Sending side of the request's content, unless the rest of the request is still being sent. `h2` resets
+    /// the stream when this is dropped before all content was sent.
     _content: Option<SendStream<Bytes>>,
     _place: Place,
 }
 
 impl Body {
-    /// Reads into `into`, as much as there is; waits for at least a byte. The last bytes of a told length are told when the
-    /// stream has ended, too: more of them would make the answer invalid, and it must not have been stored by then.
+    /// Reads available bytes into `into`; waits for at least one. The last bytes of a declared length are
+    /// returned only once the stream has ended: more bytes would make the answer invalid, and it must not
+    /// have been stored by then.
     pub(in crate::origin) async fn read(
         &mut self,
         into: Span<'_>,
@@ -284,7 +285,7 @@ impl Body {
         Ok(BodyRead::Bytes(bytes))
     }
 
-    /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
+    /// Reads as [`read`](Self::read) does, but does not wait; `None` if no byte is available yet.
     pub(in crate::origin) fn read_now(&mut self, into: Span<'_>) -> Option<Result<BodyRead, OriginError>> {
         let mut cx = Context::from_waker(Waker::noop());
         if self.piece.is_empty() && !self.ended {
@@ -304,7 +305,7 @@ impl Body {
         Some(Ok(if bytes == 0 { BodyRead::End } else { BodyRead::Bytes(bytes) }))
     }
 
-    /// The whole content, if its length is known and all of it came in one frame.
+    /// Takes the whole content, if its length is known and all of it came in one frame.
     pub(in crate::origin) fn take_whole(&mut self) -> Option<Vec<u8>> {
         let bytes = self.left?;
         let mut cx = Context::from_waker(Waker::noop());
@@ -315,7 +316,7 @@ impl Body {
             return None;
         }
         if !self.ended {
-            // What is wrong is told to who reads it.
+            // An error is reported by the next read.
             self.left = Some(0);
             let ended = self.poll_piece(&mut cx);
             self.left = Some(bytes);
@@ -334,7 +335,7 @@ impl Body {
         &self.trailers
     }
 
-    /// Moves bytes of the piece; how many.
+    /// Moves bytes of the piece into `into`, and returns how many.
     fn take(&mut self, into: Span<'_>) -> usize {
         let bytes = self.piece.len().min(into.len());
         if bytes > 0 {
@@ -344,15 +345,15 @@ impl Body {
         bytes
     }
 
-    /// Bytes were taken out of here: the origin may send as many more.
+    /// Accounts for bytes that were read, and lets the origin send as many more.
     fn took(&mut self, bytes: usize) {
         self.piece.advance(bytes);
         self.left = self.left.map(|left| left.saturating_sub(bytes as u64));
-        // Fails where it was more than has come, which it is not.
+        // Fails only for more bytes than were received, which cannot happen here.
         let _ = self.stream.flow_control().release_capacity(bytes);
     }
 
-    /// Waits for the next piece, or for the end. What is wrong once stays so.
+    /// Waits for the next piece, or for the end. An error is permanent.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), OriginError>> {
         if let Some(fault) = &self.fault {
             return Poll::Ready(Err(fault.clone()));
@@ -366,7 +367,7 @@ impl Body {
         loop {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(piece)) if piece.is_empty() => {}
-                // h2 counts, too.
+                // `h2` checks the length, too.
                 Some(Ok(piece)) if self.left.is_some_and(|left| piece.len() as u64 > left) => {
                     return Poll::Ready(Err(OriginError::Invalid(Rule::Http2(ErrorCode::PROTOCOL_ERROR))));
                 }

@@ -1,13 +1,14 @@
-//! The addresses of origins: looked up by one thread for all of them, when somebody needs them and they are old.
+//! Addresses of origins: one thread resolves all names, when a request needs an address and the known ones
+//! are old.
 //!
 //! ```text
 //!  connect ─▶ addresses known? ─ yes ─▶ used at once; older than their time to live: the name's task is woken
 //!                              └ no ──▶ waits for the task, at most for the time to connect
-//!  thread `resolve`: a task a name ─▶ names.rs: hosts file, DNS ─▶ ResolvedAddresses, which every core reads
+//!  thread `resolve`: a task per name ─▶ names.rs: hosts file, DNS ─▶ ResolvedAddresses, which every core reads
 //! ```
-//! Where a look-up fails, or brings nothing, the last good answer is used on; that is said once, and once more when it is
-//! over. *Bounds:* [`ADDRESSES_MAX`] of one answer, one look-up a name at a time. An origin that is given by its address
-//! needs none of this.
+//! If a lookup fails or returns nothing, the last good answer stays in use. This is logged once, and once
+//! more when lookups succeed again. *Bounds:* [`ADDRESSES_MAX`] addresses of one answer, one lookup per name
+//! at a time. An origin given by its address needs no lookup.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -32,17 +33,19 @@ use super::{
     names::{Answer, LookUps},
 };
 
-/// Addresses are taken for new for so long at least, whatever their time to live says: each use may ask for a look-up.
+/// Shortest time for which addresses count as fresh, whatever their time to live, because each use may start
+/// a lookup.
 const FRESH_MIN: Duration = Duration::from_secs(1);
-/// And for so long at most: those of the hosts file say nothing, and within an answer's time to live no server is asked.
+/// Longest time for which addresses count as fresh. Answers of the hosts file have no time to live. Within a
+/// DNS answer's time to live no server is asked again.
 const FRESH_MAX: Duration = Duration::from_secs(30);
-/// After a failure it is tried again so much later at the earliest.
+/// Shortest time between a failed lookup and the next.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Addresses that are kept of one answer.
 pub(super) const ADDRESSES_MAX: usize = 16;
 
 engine::counters! {
-    /// What is counted of looking names up; one row, of the thread that does it.
+    /// Counters of name lookups; one row, for the thread that does them.
     pub enum NameCounter {
         LookUps => Counter, "cache_origin_lookups", None, "Times that the name of an origin was looked up.";
         Failed => Counter, "cache_origin_lookups_failed", None, "Times that it could not be, or had no address: its last addresses are used on.";
@@ -50,27 +53,27 @@ engine::counters! {
     }
 }
 
-/// What is known of an origin's addresses.
+/// Known addresses of an origin.
 #[derive(Debug, Clone)]
 struct ResolvedAddresses {
     /// The last good answer.
     addresses: Arc<[SocketAddr]>,
-    /// When it is worth while to ask again; `None`: never asked, or never to be asked.
+    /// Time from which a new lookup is worthwhile; `None` before the first lookup, or if no lookup is needed.
     again_at: Option<Instant>,
-    /// Look-ups that have ended.
+    /// Lookups that have ended.
     look_ups: u64,
 }
 
-/// Finds the addresses of one origin, for all cores.
+/// Addresses of one origin, for all cores.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     host: String,
     known: watch::Receiver<ResolvedAddresses>,
-    /// Wakes the name's task; one waiting word is enough.
+    /// Wakes the name's task; one queued message is enough.
     wake: Option<mpsc::Sender<()>>,
 }
 
-/// A name, for the thread that looks it up.
+/// A name, as handed to the thread that resolves it.
 struct Name {
     host: String,
     port: u16,
@@ -78,7 +81,7 @@ struct Name {
     told: watch::Sender<ResolvedAddresses>,
 }
 
-/// What looks names up; a thread, once there is one.
+/// Handle of the thread that resolves names, once it is started.
 pub(crate) struct Names {
     servers: Vec<SocketAddr>,
     counters: Arc<CounterSet<NameCounter>>,
@@ -86,15 +89,15 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Asks these servers of DNS; none: those of the system.
+    /// Creates a handle that uses these DNS servers, or the system's if there are none.
     pub(crate) fn new(servers: &[SocketAddr], counters: Arc<CounterSet<NameCounter>>) -> Self {
         Self { servers: servers.to_vec(), counters, thread: None }
     }
 
-    /// The addresses of a host, which may be one itself.
+    /// Returns a resolver for a host, which may also be given by its address.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// Returns the system's error if the thread cannot be started.
     pub(super) fn resolver(&mut self, host: &str, port: u16) -> std::io::Result<Arc<Resolver>> {
         let none = ResolvedAddresses { addresses: Arc::from([]), again_at: None, look_ups: 0 };
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -105,7 +108,7 @@ impl Names {
         let (told, known) = watch::channel(none);
         let (wake, woken) = mpsc::channel(1);
         let name = Name { host: host.to_owned(), port, woken, told };
-        // It has ended only where it has panicked; then it is as one whose look-ups never end.
+        // The thread has ended only if it has panicked; then lookups never end.
         let _ = self.thread()?.send(name);
         Ok(Arc::new(Resolver { host: host.to_owned(), known, wake: Some(wake) }))
     }
@@ -119,7 +122,7 @@ impl Names {
                 .max_blocking_threads(BLOCKING_MAX)
                 .thread_name("resolve-name")
                 .build()?;
-            // It ends when the last core has let go of the last name.
+            // The thread ends when the last core has dropped the last name.
             thread::Builder::new().name("resolve".to_owned()).spawn(move || {
                 LocalSet::new().block_on(&runtime, keep_all(names, LookUps::new(servers), counters));
             })?;
@@ -133,21 +136,21 @@ impl Names {
 const BLOCKING_MAX: usize = 2;
 
 impl Resolver {
-    /// For what has no name: it has no addresses, and never will.
+    /// Returns a resolver for a server without a name, which has no addresses.
     pub(super) fn of_nobody() -> Arc<Self> {
         let (_, known) =
             watch::channel(ResolvedAddresses { addresses: Arc::from([]), again_at: None, look_ups: 0 });
         Arc::new(Self { host: String::new(), known, wake: None })
     }
 
-    /// Its addresses; at least one.
+    /// Returns the addresses, at least one.
     pub(super) async fn addresses(&self, at_most: Duration) -> Result<Arc<[SocketAddr]>, OriginError> {
         let mut known = self.known.clone();
         let seen = {
             let now = known.borrow_and_update();
             let is_old = now.again_at.is_none_or(|again_at| clock::now() >= again_at);
             if let Some(wake) = self.wake.as_ref().filter(|_| is_old) {
-                // Full: it is awake already.
+                // A full channel means that the task is already awake.
                 let _ = wake.try_send(());
             }
             if !now.addresses.is_empty() {
@@ -167,7 +170,7 @@ impl Resolver {
     }
 }
 
-/// Looks all names up that it is given, whenever somebody wants one.
+/// Runs a task for each name that arrives.
 async fn keep_all(
     mut names: mpsc::UnboundedReceiver<Name>,
     look_ups: LookUps,
@@ -182,7 +185,7 @@ async fn keep_all(
     while all.join_next().await.is_some() {}
 }
 
-/// Looks one name up whenever somebody wants it.
+/// Resolves one name each time that it is woken.
 async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCounter>) {
     let (mut fails, mut has_too_many) = (false, false);
     while name.woken.recv().await.is_some() {
@@ -228,8 +231,8 @@ async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCo
     }
 }
 
-/// The families in turn, in the system's order (RFC 8305 §4): if one of them leads nowhere, the second address that is
-/// tried is of the other.
+/// Interleaves the address families, in the system's order (RFC 8305 §4). If one family has no route, the
+/// second attempt uses the other.
 fn in_turn(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_6 = found.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = found.into_iter().partition(|a| a.is_ipv6() == first_is_6);

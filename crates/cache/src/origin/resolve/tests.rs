@@ -1,4 +1,4 @@
-//! Names by a small server of DNS of the test's own.
+//! Tests of name lookup, with a small DNS server.
 #![allow(clippy::disallowed_types, reason = "a test may lock")]
 
 use std::{
@@ -20,17 +20,17 @@ fn families_take_turns() {
     assert_eq!(in_turn(Vec::new()), []);
 }
 
-/// What a server says to a question for an address of version 4.
+/// Answer of the server to a query for an IPv4 address.
 #[derive(Clone)]
 enum Says {
     Addresses(Vec<Ipv4Addr>, u32),
     /// SERVFAIL.
     Fails,
-    /// A name that has none.
+    /// A name without addresses.
     None,
 }
 
-/// A server of DNS on loopback; its thread ends with the process.
+/// Starts a DNS server on loopback; its thread ends with the process.
 fn dns(says: Arc<Mutex<Says>>) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let at = socket.local_addr().expect("an address");
@@ -44,7 +44,7 @@ fn dns(says: Arc<Mutex<Says>>) -> SocketAddr {
     at
 }
 
-/// RFC 1035 §4: the question once more, and what there is.
+/// Encodes the answer: the question repeated, then the records (RFC 1035 §4).
 fn answer(question: &[u8], says: &Says) -> Vec<u8> {
     let name_bytes = question[12..].iter().position(|&b| b == 0).expect("a name") + 1;
     let asked = &question[12..12 + name_bytes + 4];
@@ -93,7 +93,7 @@ impl Tested {
         Ok(found.iter().map(SocketAddr::ip).collect())
     }
 
-    /// Waits until the addresses are these, which it finds out by using them.
+    /// Waits until the addresses are these; each check is a use of the addresses.
     async fn until(&self, wanted: &[IpAddr]) {
         for _ in 0..400 {
             if self.addresses().await.as_deref() == Ok(wanted) {
@@ -115,7 +115,7 @@ async fn a_name_is_looked_up_again_when_its_time_to_live_is_over() {
     assert_eq!(tested.addresses().await, Ok(vec![ip(1).into()]));
     tested.say(Says::Addresses(vec![ip(2), ip(3)], 3600));
     tested.until(&[ip(2).into(), ip(3).into()]).await;
-    // That holds for an hour.
+    // This answer holds for an hour.
     let asked = tested.counters.total(NameCounter::LookUps);
     tested.say(Says::Addresses(vec![ip(4)], 3600));
     tokio::time::sleep(FRESH_MIN + Duration::from_millis(200)).await;
@@ -144,7 +144,7 @@ async fn what_was_good_is_used_on_while_look_ups_fail_or_bring_nothing() {
 
 #[tokio::test]
 async fn a_name_with_many_addresses_has_a_few() {
-    // As many as fit into a datagram that needs no agreement.
+    // The largest number of addresses that fits into a datagram without EDNS.
     let many = (1..=28).map(ip).collect();
     let tested = Tested::new(Says::Addresses(many, 60));
     assert_eq!(tested.addresses().await.map(|found| found.len()), Ok(ADDRESSES_MAX));

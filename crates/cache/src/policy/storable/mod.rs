@@ -1,7 +1,7 @@
-//! Whether a shared cache may store a response (RFC 9111 §3), and for how long it is then fresh.
+//! Rules on whether a shared cache may store a response (RFC 9111 §3), and for how long it is then fresh.
 //!
-//! What can be used after validation only (`no-cache`, no freshness left) is stored where it has a validator, for else
-//! nothing could come of that.
+//! A response that can be used only after validation (`no-cache`, or no freshness left) is stored if it has a
+//! validator; without one it would be useless.
 
 use wire::http1::{fields::DELTA_SECONDS_MAX, head::ResponseHead, known::KnownHeader};
 
@@ -13,16 +13,16 @@ use super::{
 };
 use crate::config::CookieRule;
 
-/// What policy needs to know of a response, read once.
+/// Properties of a response that the policy needs, read once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseFacts {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// The directives that count: those of `CDN-Cache-Control` where it is valid, else those of `Cache-Control`.
+    /// Directives in effect: those of `CDN-Cache-Control` if it is valid, else those of `Cache-Control`.
     pub directives: ResponseDirectives,
-    /// They come from `CDN-Cache-Control`; then `Expires` does not count (RFC 9213 §2.2).
+    /// The directives come from `CDN-Cache-Control`, so `Expires` does not count (RFC 9213 §2.2).
     pub targeted: bool,
-    /// Dates and age.
+    /// Dates and age stated by the response.
     pub dates: Dates,
     /// `Set-Cookie` occurs.
     pub sets_cookie: bool,
@@ -30,15 +30,15 @@ pub struct ResponseFacts {
     pub stores_cookie: bool,
     /// A field named by `private="…"` or `no-cache="…"` occurs.
     pub omits_fields: bool,
-    /// The origin can be asked whether it is still the same: by an entity tag, or by when it was changed. Of errors and
-    /// redirects it is not asked.
+    /// The response can be revalidated, by its entity tag or its modification time. Errors and redirects are
+    /// never revalidated.
     pub has_validator: bool,
-    /// `Vary`.
+    /// Parsed `Vary`.
     pub vary: Result<Vary, VaryFault>,
 }
 
 impl ResponseFacts {
-    /// Reads them from a head; `for_us`: what it says to caches such as ours alone (RFC 9213) counts.
+    /// Reads the properties of a head. `for_us`: fields targeted at caches such as ours count (RFC 9213).
     pub fn of(head: &ResponseHead<'_, '_>, for_us: bool) -> Self {
         let headers = &head.headers;
         let targeted = if for_us { ResponseDirectives::of_cdn_cache_control(headers) } else { None };
@@ -64,48 +64,48 @@ impl ResponseFacts {
     }
 }
 
-/// The knobs that decide beside the response itself.
+/// Settings that decide together with the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreRules {
-    /// Which responses may be shared although cookies are in play.
+    /// Rule on sharing responses when cookies are involved.
     pub cookies: CookieRule,
-    /// `Set-Cookie` is removed from whatever is stored, so it forbids nothing.
+    /// `Set-Cookie` is removed before a response is stored, so it forbids nothing.
     pub removes_set_cookie: bool,
-    /// Freshness for what states none and allows no heuristic; 0: none.
+    /// Freshness of responses that state none and allow no heuristic; 0 for none.
     pub default_ttl_s: u32,
-    /// For how long what does not say so may be shown stale while it is fetched anew.
+    /// Default time for which a stale response may be served while it is refreshed.
     pub grace_s: u32,
-    /// For how long what does not say so may be shown stale if the origin fails.
+    /// Default time for which a stale response may be served if the origin fails.
     pub stale_if_error_s: u32,
 }
 
-/// Whether a response may be stored.
+/// Decision on storing a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storable {
-    /// It may, and is fresh for so long.
+    /// The response may be stored, with this freshness.
     Yes(Freshness),
-    /// It may not.
+    /// The response may not be stored.
     No(Why),
 }
 
 macro_rules! whys {
     ($($variant:ident $name:literal $section:literal $text:literal,)*) => {
-        /// Why a response is not stored.
+        /// Reason for which a response is not stored.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Why {
             $(#[doc = concat!($text, " (", $section, ").")] $variant,)*
         }
 
         impl Why {
-            /// Every reason.
+            /// All reasons.
             pub const ALL: &[Why] = &[$(Why::$variant,)*];
 
-            /// A stable name: a token, for `detail` in `Cache-Status`, for `explain` and counters.
+            /// Stable name: a token, for `detail` in `Cache-Status`, for `explain` and counters.
             pub const fn name(self) -> &'static str {
                 match self { $(Why::$variant => $name,)* }
             }
 
-            /// Where the rule is written: an RFC's section or a knob.
+            /// Section of the RFC, or the setting, that has the rule.
             pub const fn section(self) -> &'static str {
                 match self { $(Why::$variant => $section,)* }
             }
@@ -152,8 +152,8 @@ whys! {
         "The response had expired on arrival, since the time that it takes counts, and has nothing to validate it by",
 }
 
-/// Decides whether the response to a request may be stored. If several rules forbid it, the one that tells most is
-/// named: a directive of the sender before what follows from it.
+/// Decides whether the response to a request may be stored. If several rules forbid it, the most informative
+/// one is named: a sender's directive rather than a consequence of it.
 pub fn storable(
     request: &RequestFacts,
     response: &ResponseFacts,
@@ -175,13 +175,14 @@ fn judge(
     let directives = &response.directives;
     let refuse_if = |refused: bool, why: Why| if refused { Err(why) } else { Ok(()) };
 
-    // §3: a method that the cache understands. What answers HEAD has no body, so there is nothing to keep.
+    // §3: the cache must understand the method. An answer to HEAD has no body, so there is nothing to store.
     refuse_if(request.method != Method::Get, Why::Method)?;
     refuse_if(request.directives.no_store, Why::RequestNoStore)?;
-    // §3: the status is final; 206 and 304 need understanding, and here they never complete what is stored.
+    // §3: the status must be final. Storing 206 and 304 needs support that we lack: here they never complete
+    // a stored response.
     refuse_if(response.status < 200 || response.status == 304, Why::Status)?;
     refuse_if(response.status == 206, Why::Partial)?;
-    // §5.2.2.3: with must-understand, no-store does not count for those who understand the status.
+    // §5.2.2.3: with must-understand, a cache that understands the status ignores no-store.
     if directives.must_understand {
         refuse_if(!is_understood(response.status), Why::MustUnderstand)?;
     } else {
@@ -195,18 +196,19 @@ fn judge(
         Err(VaryFault::TooLarge) => return Err(Why::VaryTooLarge),
         Err(VaryFault::Malformed) => return Err(Why::VaryMalformed),
     }
-    // §3.5
+    // §3.5: a response to a request with credentials.
     let s_maxage = directives.s_maxage != Seconds::Absent;
     let shared_with_credentials = directives.public || directives.must_revalidate || s_maxage;
     refuse_if(request.authorization && !shared_with_credentials, Why::Authorization)?;
-    // Its origin was told who asks: as for credentials. That it has to be validated says nothing of whose it is.
+    // The origin was told the client's identity, as with credentials. A need for validation does not make the
+    // response shared.
     let for_all = directives.public || s_maxage;
     refuse_if(request.certificate && !for_all, Why::Certificate)?;
     let safe = rules.cookies != CookieRule::Rfc;
     let shared_with_cookie = directives.public || response.targeted;
     refuse_if(sets_cookie(request, response, rules), Why::SetCookie)?;
 
-    // §4.2.2: by status, or where `public` marks it as cacheable.
+    // §4.2.2: the status allows a heuristic, or `public` marks the response as cacheable.
     let heuristic_allowed = is_heuristically_cacheable(response.status) || directives.public;
     let lifetime = lifetime(
         directives,
@@ -220,23 +222,24 @@ fn judge(
     let (lifetime_s, source) = by_path(request, response, rules).or(said).ok_or(Why::NoFreshness)?;
     let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(response, rules);
     let initial_age_s = u32::try_from(initial_age_s(&response.dates, times)).unwrap_or(u32::MAX);
-    // An operator's lifetime counts from the arrival: a page that takes longer than that is stored all the same.
+    // An operator's lifetime counts from the arrival: a page that takes longer than that to arrive is still
+    // stored.
     let before_s = if source.is_operators() { initial_age_s } else { 0 };
     let lifetime_s = lifetime_s.saturating_add(before_s).min(DELTA_SECONDS_MAX);
     let is_fresh = initial_age_s < lifetime_s;
-    // Visitors with cookies share what its origin says is fresh, and what the operator says of its very path, but not
-    // what the operator says of all.
+    // Visitors with cookies share a response whose origin says that it is fresh, or whose path the operator
+    // has a rule for, but not one that is fresh only by a setting for the whole site.
     let is_said_fresh = said.is_some_and(|(s, source)| source.is_explicit() && initial_age_s < s)
         || source == Source::Path && request.ruled.is_ttl_for_cookies;
-    // What only the knob would show if the origin failed is not worth its place.
+    // A response that only the setting `stale-if-error` would ever serve is not worth storing.
     let can_be_used_stale = response.has_validator
         || stale_while_revalidate_s > 0
         || stale_if_error_s > 0 && directives.stale_if_error != Seconds::Absent;
     refuse_if(!(is_fresh || source.is_explicit() && can_be_used_stale), Why::Expired)?;
     let said_for_all =
         shared_with_cookie || s_maxage || response.vary.as_ref().is_ok_and(|vary| vary.names("cookie"));
-    // What is to be asked for again each time is as a rule a page, and a page may be its visitor's: an origin that
-    // compares dates alone would give it to the next.
+    // A response that must be validated each time is usually a page, and may be private to its visitor: an
+    // origin that compares only dates would confirm it for the next visitor.
     let for_cookies = match rules.cookies {
         CookieRule::Safe | CookieRule::Rfc if is_fresh => is_said_fresh,
         CookieRule::Safe | CookieRule::Strict | CookieRule::Rfc => said_for_all,
@@ -257,9 +260,10 @@ fn judge(
     })
 }
 
-/// Returns whether `Set-Cookie` forbids to store a response. A site that removes the field forbids nothing. With `safe`
-/// and `strict` the field forbids it, whatever Cache-Control says: frameworks send `public` with a session's cookie.
-/// With `rfc` the letter holds (RFC 9111 §7.3), unless the operator says which cookies identify visitors.
+/// Returns whether `Set-Cookie` forbids storing a response. On a site that removes the field it forbids
+/// nothing. With `safe` and `strict` it forbids storing, whatever Cache-Control says: frameworks send
+/// `public` with a session's cookie. With `rfc` the letter of RFC 9111 §7.3 holds, unless the operator says
+/// which cookies identify visitors.
 fn sets_cookie(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRules) -> bool {
     if rules.removes_set_cookie {
         return false;
@@ -270,15 +274,16 @@ fn sets_cookie(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRu
     }
 }
 
-/// What the rule for its path says of a good answer's freshness. An answer that is to be validated each time, or sets a
-/// cookie, is its origin's business all the same; and errors are not kept for as long as what is well.
+/// Returns the freshness that a path rule gives to a successful answer. An answer that must be validated each
+/// time, or sets a cookie, is left to its origin; and errors are not kept as long as successful answers.
 fn by_path(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRules) -> Option<(u32, Source)> {
     let is_good = is_heuristically_cacheable(response.status) && response.status < 400;
     let is_for_one = response.directives.no_cache || response.stores_cookie && !rules.removes_set_cookie;
     request.ruled.ttl_s.filter(|_| is_good && !is_for_one).map(|s| (s.min(DELTA_SECONDS_MAX), Source::Path))
 }
 
-/// §4.2.4, §5.2.2.10: `s-maxage` implies `proxy-revalidate`.
+/// Returns whether the response must be revalidated once stale. `s-maxage` implies `proxy-revalidate`
+/// (§4.2.4, §5.2.2.10).
 fn must_revalidate(directives: &ResponseDirectives) -> bool {
     directives.must_revalidate
         || directives.proxy_revalidate
@@ -286,10 +291,10 @@ fn must_revalidate(directives: &ResponseDirectives) -> bool {
         || directives.s_maxage != Seconds::Absent
 }
 
-/// For how long a response may be shown stale while it is fetched anew, and if the origin fails: as the response says
-/// (RFC 5861), else by the knobs. The response's own windows count beside `s-maxage`, although that implies
-/// `proxy-revalidate`: otherwise the response would not have them. An error of the origin is not shown in place of its
-/// next one.
+/// Returns the times for which a response may be served stale while it is refreshed, and if the origin fails:
+/// those of the response (RFC 5861), else those of the settings. The response's own times count even with
+/// `s-maxage`, although that implies `proxy-revalidate`: otherwise the response would not state them. An
+/// origin's error is never served stale in place of its next error.
 fn stale_windows(response: &ResponseFacts, rules: &StoreRules) -> (u32, u32) {
     let directives = &response.directives;
     if directives.must_revalidate || directives.proxy_revalidate || directives.no_cache {
@@ -302,8 +307,8 @@ fn stale_windows(response: &ResponseFacts, rules: &StoreRules) -> (u32, u32) {
     (said(directives.stale_while_revalidate, rules.grace_s), if_error_s)
 }
 
-/// Statuses whose meaning for caching is known here: those of RFC 9110 §15 that are final, but for 206 and 304, and
-/// those of RFC 6585.
+/// Returns whether the meaning of a status for caching is known: the final statuses of RFC 9110 §15, except
+/// 206 and 304, and those of RFC 6585.
 const fn is_understood(status: u16) -> bool {
     matches!(status, 200..=205 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 500..=505 | 511)
 }

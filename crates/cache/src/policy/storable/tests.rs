@@ -21,8 +21,8 @@ const SAFE: StoreRules = StoreRules {
 const RFC: StoreRules = StoreRules { cookies: CookieRule::Rfc, ..SAFE };
 const STRICT: StoreRules = StoreRules { cookies: CookieRule::Strict, ..SAFE };
 
-/// What answers a visitor with a cookie is stored under the strict rule only where it is said to be for all; and what is
-/// stored for others is marked.
+/// Under the strict rule, an answer to a visitor with a cookie is stored only if it says that it is for all;
+/// an answer to other visitors is stored with its own flag for cookies.
 #[test]
 fn the_strict_rule_asks_for_a_word() {
     for (response, is_for_cookies) in [
@@ -53,7 +53,7 @@ fn ask(line: &str, request: &str, status: &str, response: &str, rules: StoreRule
     })
 }
 
-/// The same for a client whose origin is told of its certificate.
+/// Judges the response to a client whose certificate the origin is told about.
 fn ask_known(response: &str) -> Storable {
     with_request("GET /", "", |request| {
         with_response("200 OK", response, |response| {
@@ -64,7 +64,7 @@ fn ask_known(response: &str) -> Storable {
     })
 }
 
-/// What is for one who has shown a certificate is for nobody else, unless its origin says that it is for all.
+/// An answer to a client with a certificate is stored only if its origin says that it is for all.
 #[test]
 fn a12_a_certificates_answer_is_stored_only_if_it_is_for_all() {
     for (response, is_for_all) in [
@@ -79,7 +79,8 @@ fn a12_a_certificates_answer_is_stored_only_if_it_is_for_all() {
     }
 }
 
-/// What a plain GET's response comes to: the source of its freshness and its length, or why not.
+/// Returns the result for a plain GET's response: the source and length of its freshness, or the reason
+/// against storing.
 fn outcome(status: &str, response: &str) -> Result<(Source, u32), Why> {
     match ask("GET /", "", status, response, SAFE) {
         Storable::Yes(freshness) => Ok((freshness.source, freshness.ttl_s())),
@@ -87,7 +88,7 @@ fn outcome(status: &str, response: &str) -> Result<(Source, u32), Why> {
     }
 }
 
-/// A table of exchanges, one line or more for each reason; and none of the reasons is left out.
+/// Every reason occurs in a table of exchanges, at least once.
 #[test]
 fn every_reason_is_reached() {
     let mut reached = HashSet::new();
@@ -154,8 +155,8 @@ fn every_reason_is_reached() {
     }
     assert_eq!(ask_known("Cache-Control: max-age=9, must-revalidate"), Storable::No(Why::Certificate));
     reached.insert(Why::Certificate);
-    // Other modules give these reasons: tags are read where they are hashed, variants and queries are counted where
-    // they are stored, and the sites know which fields carry a client's certificate.
+    // Other modules give these reasons: tags are parsed where they are hashed, variants and queries are
+    // counted where they are stored, and the sites know which fields carry a client's certificate.
     reached.extend([Why::TooManyTags, Why::TooManyVariants, Why::TooManyQueries, Why::VaryCertificate]);
     for &why in Why::ALL {
         assert!(reached.contains(&why), "{why:?} is not reached");
@@ -180,7 +181,7 @@ fn explicit_freshness_makes_any_final_status_storable() {
     }
 }
 
-/// The public suite's `heuristic-*`.
+/// The public test suite's `heuristic-*`.
 #[test]
 fn a_guess_needs_the_status_or_public() {
     let yesterday = format!("Last-Modified: {}\nDate: {}", date(NOW - 86_400), date(NOW));
@@ -240,7 +241,7 @@ fn targeted_directives_take_the_place_of_all_others() {
     assert_eq!(outcome("200 OK", &future), Err(Why::Expired));
 }
 
-/// RFC 9111 §3.5.
+/// A response to a request with credentials is stored only if it allows that (RFC 9111 §3.5).
 #[test]
 fn credentials_need_leave() {
     for (directive, stored) in [
@@ -256,7 +257,7 @@ fn credentials_need_leave() {
     }
 }
 
-/// A35: what the two rules make of each combination of cookies.
+/// The `safe` and `rfc` rules for each combination of cookies.
 #[test]
 fn cookies_are_safe_unless_the_letter_is_asked_for() {
     let heuristic = format!("Last-Modified: {}\nDate: {}", date(NOW - 1000), date(NOW));
@@ -310,7 +311,7 @@ fn flags_of_freshness() {
     assert_eq!((aged.born_s(NOW), aged.stale_at_s(NOW)), (NOW - 4, NOW + 5));
 }
 
-/// RFC 9111 §4.3, RFC 5861: what is kept although it is stale, and for how long.
+/// Stale responses that are kept, and for how long (RFC 9111 §4.3, RFC 5861).
 #[test]
 fn what_can_be_validated_or_shown_stale_is_stored() {
     let modified = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
@@ -343,7 +344,7 @@ fn what_can_be_validated_or_shown_stale_is_stored() {
         let Storable::Yes(got) = ask("GET /", "", "200 OK", response, lenient) else { panic!("{response}") };
         assert_eq!((got.stale_while_revalidate_s, got.stale_if_error_s), windows, "{response}");
     }
-    // Nobody shares by a guess what is asked for anew each time.
+    // A response that must be validated each time is shared with cookies only if it says so.
     let with_cookie = ask("GET /", "Cookie: a=b", "200 OK", "Cache-Control: no-cache\nETag: \"x\"", SAFE);
     assert_eq!(with_cookie, Storable::No(Why::Cookie));
     let said = ask("GET /", "Cookie: a=b", "200 OK", "Cache-Control: no-cache, public\nETag: \"x\"", SAFE);
@@ -351,8 +352,8 @@ fn what_can_be_validated_or_shown_stale_is_stored() {
 }
 
 proptest! {
-    /// The slow obvious twin: RFC 9111 §4.2 computed from the values themselves, in signed numbers without bounds,
-    /// instead of from the bytes on the wire.
+    /// Freshness is that of the slow twin, which computes RFC 9111 §4.2 from the values themselves, in
+    /// unbounded signed numbers, instead of from the bytes on the wire.
     #[test]
     fn freshness_is_that_of_the_twin(
         s_maxage in proptest::option::of(0i64..200),
@@ -394,7 +395,7 @@ proptest! {
         };
         let want = match lifetime {
             None => Err(Why::NoFreshness),
-            // What was last changed at a time that it names can be validated, unless its lifetime was a guess.
+            // A stated modification time allows revalidation, unless the lifetime was a heuristic.
             Some(s) if s <= initial_age && (modified.is_none() || s_maxage.or(max_age).or(expires).is_none()) => {
                 Err(Why::Expired)
             }

@@ -1,19 +1,21 @@
-//! Bans: conditions on what is stored. What one holds of is purged, if its fetch began before.
+//! Bans: conditions on stored objects. Objects that match are purged, if their fetch began before the ban.
 //!
 //! ```text
 //!  req.url ~ ^/news && obj.status == 200 ──parse──▶ Ban, one for all cores ──enter──▶ each core's list, by number
 //!                                                     │ how many cores are done          its own clone
 //!                                                     │
-//!  a look-up ──▶ the bans with a greater number than the answer's, newest first ──▶ hard: not there · soft: stale
-//!  the lurker ──▶ all that is in memory, for some bans at once ──▶ unlinked; after that the ban is *done* here, and
+//!  a lookup ───▶ the bans with a greater number than the answer's, newest first ──▶ hard: a miss · soft: stale
+//!  the lurker ──▶ all objects in memory, for some bans at once ──▶ unlinked; after that the ban is *done* here, and
 //!                 dropped from all lists when it is done on all cores
 //! ```
-//! The language is [`wire::filter`]'s, which is Varnish's and some more (`docs/decisions/032-bans.md`). `req.url` and
-//! `req.http.host` are those of the stored object, out of its key, so that who lurks knows them; other fields of a
-//! request are those of the client that asks, and a ban that names one is asked about at each look-up and never done.
+//! The language is that of [`wire::filter`]: Varnish's, with additions (`docs/decisions/032-bans.md`).
+//! `req.url` and `req.http.host` are those of the stored object, from its key, so that the lurker knows them.
+//! Other fields of a request are those of the requesting client; a ban that names one is evaluated at each
+//! lookup and never done.
 //!
-//! *Where the data live:* plain memory of each core; the compiled patterns are shared and not written. *Bounds:*
-//! [`BANS_MAX`], [`BANS_BYTES_MAX`]. For one more the oldest becomes a purge of everything that is as old.
+//! *Memory:* plain memory of each core; the compiled patterns are shared and never written. *Bounds:*
+//! [`BANS_MAX`], [`BANS_BYTES_MAX`]. When a list is full, its oldest ban becomes a purge of all objects up to
+//! its number.
 
 use std::sync::{
     Arc,
@@ -30,29 +32,30 @@ use crate::{
     request::key,
 };
 
-/// Bans that a core keeps.
+/// Most bans of a core.
 pub(crate) const BANS_MAX: usize = 256;
-/// What they may take together on one core, in bytes: their texts, their patterns, and what these work with.
+/// Most bytes of a core's bans together: their texts, their patterns, and the patterns' working memory.
 pub(crate) const BANS_BYTES_MAX: usize = 4 << 20;
-/// Bans that one walk of the lurker is about.
+/// Most bans in one walk of the lurker.
 const BANS_A_WALK: usize = 16;
-/// How long a walk for a ban waits for the fetches that began before it. What they bring later is not stored.
+/// Seconds for which a walk for a ban waits for the fetches that began before it. Answers that arrive later
+/// are not stored.
 const FETCHES_WAIT_S: u64 = 60;
-/// Microseconds of a number.
+/// Microseconds per unit of a purge's number.
 const NUMBER_US: i64 = 10_000;
 
-/// What purges made of an answer.
+/// Effect of purges on an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// Not purged.
     Valid,
-    /// It is stale since the purge of this number.
+    /// Stale since the purge with this number.
     Soft(u64),
-    /// It is not there.
+    /// Purged: counts as a miss.
     Hard,
 }
 
-/// What a ban can name.
+/// Fields that a ban can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BanField {
     Url,
@@ -71,7 +74,7 @@ const fn field(name: &'static str, id: BanField, kind: Kind) -> Field<BanField> 
 const FIELDS: [Field<BanField>; 8] = [
     field("req.url", BanField::Url, Kind::Text),
     field("req.http.host", BanField::Host, Kind::Text),
-    // As everybody writes it.
+    // The usual spelling.
     field("req.http.Host", BanField::Host, Kind::Text),
     field("req.http.*", BanField::OfRequest, Kind::Text),
     field("obj.status", BanField::Status, Kind::Number),
@@ -80,7 +83,7 @@ const FIELDS: [Field<BanField>; 8] = [
     field("obj.ttl", BanField::Ttl, Kind::Duration),
 ];
 
-/// A condition, as all cores share it.
+/// A condition, shared by all cores.
 #[derive(Debug)]
 pub(crate) struct Ban {
     text: Box<str>,
@@ -88,7 +91,7 @@ pub(crate) struct Ban {
     cores_done: AtomicUsize,
 }
 
-/// Two that are written the same are the same.
+/// Bans with the same text are equal.
 impl PartialEq for Ban {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -98,10 +101,10 @@ impl PartialEq for Ban {
 impl Eq for Ban {}
 
 impl Ban {
-    /// Reads one. `tag_fields` are those that carry tags, of which only hashes are kept.
+    /// Parses a ban. `tag_fields` are the fields that carry tags, of which only hashes are stored.
     ///
     /// # Errors
-    /// Where the mistake is, and what was expected there.
+    /// [`Fault`] says where the mistake is, and what was expected there.
     pub(crate) fn parse(text: &[u8], tag_fields: &[Box<str>]) -> Result<Arc<Self>, Fault> {
         let expression = Expression::parse(text, &FIELDS)?;
         let of_tags = tag_fields.iter().find(|tags| {
@@ -119,17 +122,17 @@ impl Ban {
         Ok(Arc::new(ban))
     }
 
-    /// As it is kept and shown: one way of writing it.
+    /// Returns the text of the ban in its normal form.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it names a field of who asks.
+    /// Returns whether the ban names a field of the requesting client.
     pub(crate) fn is_about_who_asks(&self) -> bool {
         self.expression.needs_request()
     }
 
-    /// Whether it holds of what is stored under a key, were it said now.
+    /// Returns whether a ban made now would match an object with this key.
     pub(crate) fn holds_now(&self, key: &[u8], head: &[u8], meta: &StoredMeta, now_s: u64) -> bool {
         let subject = Subject { key, head, meta, asker: None };
         let at_us = i64::try_from(now_s).unwrap_or(i64::MAX).saturating_mul(1_000_000);
@@ -140,25 +143,25 @@ impl Ban {
         2 * self.text.len() + self.expression.automata_bytes() + self.expression.working_bytes_max()
     }
 
-    /// Whether it depends on when it was said.
+    /// Returns whether the ban depends on the time at which it was made.
     fn is_of_its_time(&self) -> bool {
         self.expression.asks_for(|named, _| matches!(named, BanField::Age | BanField::Ttl))
     }
 }
 
-/// What a ban is asked of.
+/// Object that a ban is evaluated for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    /// Its key, or its address's.
+    /// Key of the object, or of its address.
     pub(crate) key: &'a [u8],
-    /// Its status line and fields.
+    /// Status line and fields of the object.
     pub(crate) head: &'a [u8],
     pub(crate) meta: &'a StoredMeta,
-    /// The fields of who asks for it, where somebody does.
+    /// Fields of the request for the object, if there is one.
     pub(crate) asker: Option<&'a Headers<'a, 'a>>,
 }
 
-/// At the time of a ban.
+/// An object as it was at the time of a ban.
 struct BanTime<'a> {
     subject: &'a Subject<'a>,
     at_us: i64,
@@ -197,10 +200,10 @@ impl Record<BanField> for BanTime<'_> {
     }
 }
 
-/// How far the lurker is with a ban.
+/// State of the lurker's walk for a ban.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Walk {
-    /// It cannot do it: the ban is soft, or about who asks.
+    /// The lurker cannot search for it: the ban is soft, or names a field of the requesting client.
     Never,
     Waiting,
     UnderWay,
@@ -212,7 +215,7 @@ struct BanEntry {
     number: u64,
     is_soft: bool,
     ban: Arc<Ban>,
-    /// A clone of this core's own: its working memory is behind no lock.
+    /// This core's own clone, whose working memory needs no lock.
     expression: Expression<BanField>,
     needs_asker: bool,
     walk: Walk,
@@ -225,16 +228,18 @@ impl BanEntry {
     }
 }
 
-/// A ban as the operator sees it.
+/// A ban, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BanSeen {
-    /// Its number: the time in units of 10 ms since 1970, or one more than that of the purge before.
+    /// Number of the ban: the time in units of 10 ms since 1970, or one more than the number of the purge
+    /// before.
     pub number: u64,
-    /// It makes stale.
+    /// Matching objects become stale, and are not removed.
     pub is_soft: bool,
-    /// The expression.
+    /// Expression of the ban.
     pub text: String,
-    /// How many cores have nothing left in memory that it holds of; `None`: it is not looked for.
+    /// Number of cores that have no matching object left in memory; `None` if the lurker does not search for
+    /// it.
     pub cores_done: Option<usize>,
 }
 
@@ -250,7 +255,7 @@ impl Bans {
         self.list.len()
     }
 
-    /// The greatest number of one that is about who asks; 0: none is.
+    /// Returns the greatest number of a ban that names a field of the requesting client; 0 if there is none.
     pub(crate) fn youngest_of_askers(&self) -> u64 {
         self.list.iter().rev().find(|listed| listed.needs_asker).map_or(0, |listed| listed.number)
     }
@@ -263,7 +268,7 @@ impl Bans {
         self.list.iter().map(|listed| listed.ban.text.len()).sum()
     }
 
-    /// Each with its number, and whether it is soft.
+    /// Returns each ban with its number, and whether it is soft.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, bool, &Arc<Ban>)> {
         self.list.iter().map(|listed| (listed.number, listed.is_soft, &listed.ban))
     }
@@ -278,10 +283,10 @@ impl Bans {
         self.list.iter().map(seen).collect()
     }
 
-    /// Takes in a ban. The answer has those that had to go for it, the oldest, with whether they are soft: what is as
-    /// old is purged from now on.
+    /// Adds a ban. Returns the numbers of the oldest bans that were removed for it, and whether each was
+    /// soft; objects up to those numbers are to be purged.
     pub(crate) fn enter(&mut self, number: u64, is_soft: bool, ban: &Arc<Ban>) -> Vec<(u64, bool)> {
-        // What an equal one was about, a younger one is about, too; unless it is about a time.
+        // A later ban with the same text covers an earlier one, unless it depends on its time.
         let same = |listed: &BanEntry| *listed.ban == **ban && !ban.is_of_its_time();
         if self
             .list
@@ -301,7 +306,7 @@ impl Bans {
         let walk = if is_soft || needs_asker { Walk::Never } else { Walk::Waiting };
         let (expression, ban) = (ban.expression.clone(), Arc::clone(ban));
         self.bytes += ban.bytes();
-        // Cores may hear of neighbours in either order.
+        // Cores may receive neighbouring numbers in either order.
         let place = self.list.partition_point(|listed| listed.number < number);
         self.list.insert(place, BanEntry { number, is_soft, ban, expression, needs_asker, walk });
         gone
@@ -312,14 +317,15 @@ impl Bans {
         self.bytes = self.list.iter().map(|listed| listed.ban.bytes()).sum();
     }
 
-    /// Everything up to these numbers was purged: bans up to there say nothing more.
+    /// Drops the bans up to these numbers, because all objects up to there were purged.
     pub(crate) fn forget_until(&mut self, hard: u64, soft: u64) {
         if self.list.first().is_some_and(|oldest| oldest.number <= hard.max(soft)) {
             self.keep_those(|listed| listed.number > if listed.is_soft { hard.max(soft) } else { hard });
         }
     }
 
-    /// What the bans after `since` make of something: those about who asks, or the others.
+    /// Returns the effect of the bans after `since` on an object: of those that name a field of the
+    /// requesting client, or of the others.
     pub(crate) fn verdict(&self, since: u64, subject: &Subject<'_>, are_about_askers: bool) -> Verdict {
         let mut verdict = Verdict::Valid;
         for listed in self.list.iter().rev().take_while(|listed| listed.number > since) {
@@ -335,13 +341,13 @@ impl Bans {
         verdict
     }
 
-    /// Whether somebody who lurks has something to do now or later.
+    /// Returns whether the lurker has something to do, now or later.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.list.iter().any(|listed| listed.walk != Walk::Never)
     }
 
-    /// Begins a walk for some that wait, the oldest first; the greatest of their numbers, or `None` if there is nothing
-    /// to do. `oldest_fetch`: the least number that a fetch under way has.
+    /// Begins a walk for some of the waiting bans, the oldest first. Returns the greatest of their numbers,
+    /// or `None` if there is nothing to do. `oldest_fetch` is the least number of a fetch under way.
     pub(crate) fn begin_walk(&mut self, oldest_fetch: Option<u64>, now: u64) -> Option<u64> {
         let is_ripe = |number| {
             oldest_fetch.is_none_or(|oldest| oldest >= number)
@@ -357,13 +363,14 @@ impl Bans {
         youngest
     }
 
-    /// Whether one that the walk is about holds of something.
+    /// Returns whether a ban of the walk matches an object.
     pub(crate) fn is_walked_down(&self, since: u64, subject: &Subject<'_>) -> bool {
         let later = self.list.iter().rev().take_while(|listed| listed.number > since);
         later.filter(|listed| listed.walk == Walk::UnderWay).any(|listed| listed.holds_of(subject))
     }
 
-    /// Ends a walk that has seen all that is in this core's memory. `is_all`: and there is nothing elsewhere.
+    /// Ends a walk that has seen all objects in this core's memory. `is_all` means that there are none
+    /// elsewhere.
     pub(crate) fn end_walk(&mut self, is_all: bool) {
         for listed in self.list.iter_mut().filter(|listed| listed.walk == Walk::UnderWay) {
             listed.walk = Walk::Done;
@@ -373,7 +380,7 @@ impl Bans {
         }
     }
 
-    /// Drops those that are done on so many cores; how many.
+    /// Drops the bans that are done on all `cores`, and returns how many.
     pub(crate) fn drop_done(&mut self, cores: usize) -> usize {
         let before = self.list.len();
         if before > 0 {

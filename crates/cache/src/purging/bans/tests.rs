@@ -5,7 +5,8 @@ fn parse(text: &str) -> Arc<Ban> {
     Ban::parse(text.as_bytes(), &["xkey".into()]).unwrap_or_else(|fault| panic!("{fault}"))
 }
 
-/// A page of ten minutes, born at second 1000: what an expression at second 1100 says of it to somebody of the staff.
+/// Evaluates an expression at second 1100 for a page that was born at second 1000 with a lifetime of ten
+/// minutes, requested by a client of the group staff.
 fn holds(text: &str) -> bool {
     let meta = StoredMeta { born_s: 1000, lifetime_s: 600, status: 404, ..BLANK };
     let mut bans = Bans::default();
@@ -46,7 +47,7 @@ fn fields_are_those_of_what_is_stored() {
             assert!(!holds(text), "{text}");
         }
     }
-    // A note says only which address it is about.
+    // A hit-for-miss entry has an address, and nothing else that a ban can match.
     let subject = Subject { key: b"a\0/x\0N0", head: b"private", meta: &BLANK, asker: None };
     for (text, verdict) in [
         ("req.url == /x", Verdict::Hard),
@@ -78,12 +79,12 @@ fn an_equal_one_takes_the_place_of_an_older() {
         (2, false, "obj.age > 1h", &[(1, true), (2, false)]),
         (3, true, "req.url ~  \"a\"", &[(2, false), (3, true)]),
         (5, false, "req.url ~ a", &[(2, false), (5, false)]),
-        // Softly is less than hard, and an older one less than a younger.
+        // A soft ban covers less than a hard one, and an older ban less than a younger one.
         (6, true, "req.url ~ a", &[(2, false), (5, false), (6, true)]),
         (4, true, "req.url ~ a", &[(2, false), (5, false), (6, true)]),
-        // Each of its own time.
+        // A ban with an age depends on its own time, so it replaces none.
         (8, false, "obj.age > 1h", &[(2, false), (5, false), (6, true), (8, false)]),
-        // Cores may hear of neighbours in either order.
+        // Cores may receive neighbouring numbers in either order.
         (7, false, "req.url ~ b", &[(2, false), (5, false), (6, true), (7, false), (8, false)]),
     ] {
         assert!(bans.enter(number, is_soft, &parse(text)).is_empty());
@@ -104,7 +105,7 @@ fn there_are_never_more_nor_larger_ones() {
     assert_eq!(gone, [(1, false), (2, true), (3, false)]);
     assert_eq!(bans.len(), BANS_MAX);
     assert!(bans.bytes < BANS_BYTES_MAX / 2, "so many of the usual size fit: {}", bans.bytes);
-    // Too large for a table from the start: it may grow to a mebibyte.
+    // Too large for a precomputed table: each may grow to a mebibyte.
     for number in 1000..1020 {
         gone.extend(bans.enter(number, false, &parse(&format!("req.url ~ {number}[0-9a-f]{{600}}"))));
         assert!(bans.bytes <= BANS_BYTES_MAX, "{}", bans.bytes);
@@ -120,13 +121,13 @@ fn a_walk_is_for_what_is_ripe() {
     }
     bans.enter(21, true, &parse("req.url ~ soft"));
     bans.enter(22, false, &parse("req.http.cookie ~ who-asks"));
-    // A fetch that knew 2 when it began is older than the rest.
+    // A fetch that began when 2 was the latest number is older than the other bans.
     assert_eq!(bans.begin_walk(Some(2), 100), Some(2));
     bans.end_walk(true);
     assert_eq!(bans.begin_walk(Some(2), 100), None);
     assert_eq!(bans.drop_done(2), 0, "another core is not done");
     assert_eq!(bans.drop_done(1), 2);
-    // It takes too long.
+    // The fetch takes too long, so the walk does not wait for it.
     assert_eq!(bans.begin_walk(Some(2), 6_010), Some(9));
     bans.end_walk(true);
     assert_eq!(bans.begin_walk(None, 100), Some(20), "no more than so many at once");

@@ -1,24 +1,25 @@
-//! What was purged by a tag, softly, or all at once: numbers, which a hit compares with the one that each answer
-//! carries.
+//! Purges by tag, by address, or of everything, hard or soft: each is a number that a hit compares with the
+//! answer's own.
 //!
 //! ```text
 //!  a purge ─▶ number ─▶ each core's table                        an answer
-//!             greater      tag  ─▶ hard 7, soft 9                  bans 8: the youngest number that its owner
+//!             greater      tag  ─▶ hard 7, soft 9                  bans 8: the latest number that its owner
 //!             than all     tag  ─▶ hard 3                                  knew when its fetch began
-//!             before       floors: all, what has tags              tags
+//!             before       floors: all, all with tags              tags
 //!
-//!  bans = the table's youngest? ─ yes ─▶ as it is                      what every hit asks: a load, a comparison
+//!  bans = the table's latest?  ─ yes ─▶ not purged                     what every hit compares: one load
 //!           │ no
-//!  looked at since the last purge? ─ yes ─▶ as it was found            a table of fixed size
+//!  judged since the last purge? ─ yes ─▶ the result of then            a table of fixed size
 //!           │ no
-//!  a greater number under its tags, its address, the floors? ─▶ hard: not there · soft: stale since then
+//!  a greater number under its tags, its address, the floors? ─▶ hard: a miss · soft: stale since then
 //! ```
-//! So a purge costs the same however many answers it is about, and none is touched by it; who is asked for sees it.
-//! *Where the data live:* each core has all of it in plain memory of its own, told by messages
-//! ([`spread`](crate::purging::spread)); nothing here locks, and a hit allocates nothing. *Bound:* [`TAGS_MAX`]; a table that
-//! is full is emptied, and all that has tags counts as purged. *Why numbers do not lie:* one is given out after the
-//! origin's change and before any core knows it. Whoever knows it when a fetch begins has it from then; so the answer
-//! is younger than the change, in whatever order cores hear of two purges.
+//! So a purge costs the same however many answers it affects. It touches none of them; lookups find out.
+//! *Memory:* each core has all of it in plain memory of its own, updated by messages
+//! ([`spread`](crate::purging::spread)); nothing here locks, and a hit allocates nothing. *Bound:*
+//! [`TAGS_MAX`]; a full table is emptied, and everything with tags then counts as purged. *Why the numbers
+//! are right:* a number is given out after the origin's change and before any core knows it. A fetch that
+//! begins with that number begins after the change, so its answer is newer than the change, in whatever order
+//! the cores receive two purges.
 
 use std::{
     cell::{Cell, RefCell},
@@ -42,53 +43,54 @@ use crate::{
     tags,
 };
 
-/// Places of a table's map, which takes seven eighths of them without growing.
+/// Slots of a table's map, of which seven eighths can be used before it grows.
 const PLACES: usize = 1 << 18;
-/// Tags and addresses that a table holds.
+/// Most tags and addresses in a table.
 pub(crate) const TAGS_MAX: usize = PLACES / 8 * 7;
-/// What a table may take, in bytes: 6.5 MB. A place has a byte beside what is in it, and the map some more.
+/// Most bytes of a table: 6.5 MB. A slot has one byte besides its entry, and the map a few more.
 pub(crate) const TABLE_BYTES_MAX: u64 = (PLACES * (size_of::<(u64, Marks)>() + 1) + 64) as u64;
-/// Answers of which a core remembers what it found.
+/// Answers for which a core remembers the result.
 const FOUND: usize = 1024;
-/// A number has 40 bits where it is stored.
+/// Largest number: 40 bits are stored.
 const NUMBER_MAX: u64 = (1 << 40) - 1;
-/// Numbers in a second: they are times of purges, so that those of a later process are greater.
+/// Numbers per second. A number is the time of its purge, so that a later process gives out greater ones.
 const NUMBERS_A_SECOND: u64 = 100;
 
-/// Gives out the numbers, for all cores.
+/// Source of the numbers, for all cores.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(AtomicU64);
 
 impl Numbers {
-    /// Those after this one.
+    /// Creates a source that starts after this number.
     pub(crate) fn after(number: u64) -> Self {
         Self(AtomicU64::new(number))
     }
 
-    /// The next: greater than all before, and no less than the time.
+    /// Returns the next number: greater than all before, and at least the current time.
     pub(crate) fn next(&self, now_ms: u64) -> u64 {
         let now = now_ms / (1000 / NUMBERS_A_SECOND);
         let next = |last: u64| (last + 1).max(now).min(NUMBER_MAX);
-        // Only that each gets another number counts; the message that carries it orders the rest.
+        // Relaxed is enough for distinct numbers; the message that carries a number orders the rest.
         let before = self.0.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
         next(before.unwrap_or_else(|last| last))
     }
 }
 
-/// What is purged.
+/// Objects that a purge is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
-    /// What has one of these tags.
+    /// Objects with one of these tags.
     Tags(Box<[u64]>),
     /// The objects under the address with this hash: the hash of a key, or of a host and path ([`key::place`]).
     Address(u64),
-    /// Everything.
+    /// All objects.
     All,
-    /// What has any tag: what becomes of a table that is full.
+    /// Objects with any tag; a full table is replaced by such a purge.
     Tagged,
-    /// Everything, softly, and it may not be shown stale: what was purged of it, others know.
+    /// All objects, softly, and without serving them stale: the purges that this accelerator missed are
+    /// unknown to it.
     Doubted,
-    /// What a condition holds of.
+    /// Objects that match a ban.
     Ban(Arc<Ban>),
 }
 
@@ -97,11 +99,11 @@ pub(crate) enum What {
 pub(crate) struct Invalidation {
     pub(crate) number: u64,
     pub(crate) what: What,
-    /// It makes stale, so that what is stored may be shown while it is fetched anew, or validated.
+    /// The purge makes objects stale, so that they may be served while they are refreshed, or be revalidated.
     pub(crate) is_soft: bool,
 }
 
-/// The youngest numbers of what was purged, in either way; 0: never.
+/// Latest numbers of a hard and of a soft purge; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Marks {
     hard: u64,
@@ -115,26 +117,26 @@ impl Marks {
     }
 }
 
-/// What had to go for a purge, because there was no room for it.
+/// Purges that were widened to make room for a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Overflow {
-    /// All that has tags counts as purged.
+    /// The table of tags was emptied, and everything with tags counts as purged.
     pub(crate) is_emptied: bool,
-    /// So many bans became purges of everything that is as old.
+    /// Number of bans that became purges of everything up to their number.
     pub(crate) bans: usize,
 }
 
-/// All that was purged, as far as one answer is concerned.
+/// All purges, in the form that a lookup needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     marks: HashMap<u64, Marks, BuildHasherDefault<IdentityHasher>>,
     marks_max: usize,
     all: Marks,
-    /// What has tags and a lesser number was purged.
+    /// Number of the latest purge of everything with tags.
     tagged_hard: u64,
-    /// What has a lesser number is good only if its origin says so.
+    /// Number up to which an answer must be revalidated before it is used.
     doubted: u64,
-    /// The youngest number that an address has here.
+    /// Latest numbers of purges by address.
     address: Marks,
     youngest: u64,
     bans: Bans,
@@ -160,23 +162,23 @@ impl Table {
         }
     }
 
-    /// The greatest number that was given out.
+    /// Returns the greatest number that was given out.
     pub(crate) fn youngest(&self) -> u64 {
         self.youngest
     }
 
-    /// Purges that come to the same table.
+    /// Returns purges that rebuild this table.
     pub(crate) fn purges(&self) -> impl Iterator<Item = Invalidation> {
         let floors = [
             (What::All, self.all.hard, false),
             (What::All, self.all.soft, true),
             (What::Tagged, self.tagged_hard, false),
             (What::Doubted, self.doubted, true),
-            // So that the next number is greater than all.
+            // Makes the next number greater than all.
             (What::Tags([].into()), self.youngest, false),
         ];
-        // Whether a hash is that of a tag or of an address matters when the table is full. It may be that of one if an
-        // address was purged in this way as late.
+        // The kind of a hash, tag or address, matters only when the table is full. A hash may be an address's
+        // if an address was purged in the same way at that number or later.
         let what = |hash, number, addresses| {
             if number <= addresses { What::Address(hash) } else { What::Tags([hash].into()) }
         };
@@ -190,17 +192,17 @@ impl Table {
         all.map(|(what, number, is_soft)| Invalidation { number, what, is_soft })
     }
 
-    /// Tags and addresses that are held.
+    /// Returns the number of tags and addresses in the table.
     pub(crate) fn held(&self) -> usize {
         self.marks.len()
     }
 
-    /// The bans that are kept.
+    /// Returns the active bans.
     pub(crate) fn bans(&self) -> &Bans {
         &self.bans
     }
 
-    /// Takes in a purge; what had to go for it.
+    /// Applies a purge, and returns what had to be widened for it.
     pub(crate) fn apply(&mut self, invalidation: &Invalidation) -> Overflow {
         let mut overflow = Overflow::default();
         let Invalidation { number, what, is_soft } = invalidation;
@@ -239,31 +241,31 @@ impl Table {
             self.empty();
         }
         if self.marks.is_empty() {
-            // All of it at once: to grow later would move what there is, while clients wait.
+            // The full size is allocated at once: growing later would move all entries while clients wait.
             self.marks.reserve(self.marks_max);
         }
         self.marks.entry(hash).or_default().mark(invalidation.number, invalidation.is_soft);
         is_full
     }
 
-    /// Forgets which tags were purged: more is purged by that, never less.
+    /// Forgets which tags were purged. This purges more than before, never less.
     fn empty(&mut self) {
         self.marks.clear();
         self.tagged_hard = self.youngest;
-        // What has no tags may have been purged by its address.
+        // Objects without tags may have been purged by their address.
         let Marks { hard, soft } = std::mem::take(&mut self.address);
         self.mark_all(hard, false);
         self.mark_all(soft, true);
     }
 
-    /// The hashes by which an answer's address may have been purged: that of its own key, and that of its host and path
-    /// under any scheme and port.
+    /// Returns the hashes by which an answer's address may have been purged: that of its own key, and that of
+    /// its host and path under any scheme and port.
     fn addresses(&self, since: u64, address: Hash, key: impl FnOnce() -> Hash) -> [u64; 2] {
         let are_any = self.address.hard.max(self.address.soft) > since;
         [address.word(), if are_any { key().word() } else { address.word() }]
     }
 
-    /// What the purges after `since` made of an answer.
+    /// Returns the effect of the purges after `since` on an answer.
     fn verdict(&self, since: u64, addresses: [u64; 2], tags: impl ExactSizeIterator<Item = u64>) -> Verdict {
         if since >= self.youngest {
             return Verdict::Valid;
@@ -285,40 +287,42 @@ impl Table {
     }
 }
 
-/// What was found of an answer, since the last purge.
+/// Remembered result for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct PurgeState {
     place: u64,
     sequence: u64,
-    /// After so many purges.
+    /// Number of purges that had been applied.
     purges: u64,
-    /// The number by which it is stale; 0: it is not.
+    /// Number of the purge that made the answer stale; 0 if none did.
     soft: u64,
 }
 
-/// What one core knows of purges.
+/// A core's knowledge of purges.
 pub(crate) struct Invalidations {
     table: RefCell<Table>,
-    /// Of the table; beside it, because every hit reads it.
+    /// Copy of the table's value, outside the `RefCell` because every hit reads it.
     youngest: Cell<u64>,
     purges: Cell<u64>,
-    /// That of the table.
+    /// Copy of the table's value.
     doubted: Cell<u64>,
     found: DirectMappedTable<PurgeState>,
-    /// The numbers of the youngest ban, and of the youngest about who asks; 0: none.
+    /// Numbers of the latest ban, and of the latest ban that names a field of the requesting client; 0 for
+    /// none.
     bans: Cell<(u64, u64)>,
-    /// A key and a head, to be looked at by bans.
+    /// Buffers for the key and head that bans are evaluated on.
     scratch: RefCell<(Vec<u8>, Vec<u8>)>,
-    /// How many fetches under way have which number.
+    /// Number of fetches under way for each purge number.
     fetches: RefCell<BTreeMap<u64, usize>>,
-    /// Where the lurker is, while it walks.
+    /// Position of the lurker during a walk.
     walk: Cell<Option<Sweep>>,
-    /// The greatest number of a ban that it has walked for: what is older is not stored any more.
+    /// Greatest number of a ban that the lurker has walked for: answers with a lesser number are not stored
+    /// any more.
     walked: Cell<u64>,
 }
 
 impl Invalidations {
-    /// Of a core that begins with these.
+    /// Creates the state of a core that starts with this table.
     pub(crate) fn new(table: Table) -> Self {
         Self {
             youngest: Cell::new(table.youngest),
@@ -334,18 +338,18 @@ impl Invalidations {
         }
     }
 
-    /// The number that an answer carries whose fetch begins now.
+    /// Returns the number for an answer whose fetch begins now.
     #[inline]
     pub(crate) fn youngest(&self) -> u64 {
         self.youngest.get()
     }
 
-    /// Tags and addresses that are held.
+    /// Returns the number of tags and addresses in the table.
     pub(crate) fn held(&self) -> usize {
         self.table.borrow().held()
     }
 
-    /// Takes in a purge; what had to go for it.
+    /// Applies a purge, and returns what had to be widened for it.
     pub(crate) fn apply(&self, invalidation: &Invalidation) -> Overflow {
         let mut table = self.table.borrow_mut();
         let overflow = table.apply(invalidation);
@@ -360,8 +364,8 @@ impl Invalidations {
         self.bans.set((bans.youngest(), bans.youngest_of_askers()));
     }
 
-    /// What purges made of a stored answer. One that was purged softly has the lifetime that ended with that. The
-    /// names in `Vary` are no answer: what is found by them is asked about by itself.
+    /// Returns the effect of purges on a stored answer, and ends the lifetime of one that was purged softly.
+    /// The stored names of `Vary` are exempt: the variants found by them are judged themselves.
     #[inline]
     pub(crate) fn judge(
         &self,
@@ -377,7 +381,7 @@ impl Invalidations {
         self.judge_older(object, meta, hashes, asker, now_s)
     }
 
-    /// As [`judge`](Self::judge), of an answer whose fetch began before the last purge.
+    /// Judges, as [`judge`](Self::judge) does, an answer whose fetch began before the last purge.
     #[inline(never)]
     fn judge_older(
         &self,
@@ -402,7 +406,7 @@ impl Invalidations {
                     let addresses = table.addresses(meta.bans, address, || self.place_of(object));
                     table.verdict(meta.bans, addresses, tags)
                 }
-                // Nobody can say what it is about.
+                // The tags are unreadable, so any purge may be about the answer.
                 Err(tags::TagsError) => Verdict::Hard,
             };
             let banned = if self.bans.get().0 > meta.bans && verdict != Verdict::Hard {
@@ -418,7 +422,7 @@ impl Invalidations {
             self.found.set(hash, PurgeState { soft, ..found });
             soft
         };
-        // Each who asks may be another.
+        // Evaluated at each lookup, because each client may differ.
         if self.bans.get().1 > meta.bans && asker.is_some() {
             match self.banned(object, meta, asker) {
                 Verdict::Valid => {}
@@ -437,7 +441,7 @@ impl Invalidations {
         Verdict::Soft(soft)
     }
 
-    /// The hash of an object's host and path ([`key::place`]).
+    /// Returns the hash of an object's host and path ([`key::place`]).
     fn place_of(&self, object: &Object<'_>) -> Hash {
         let (key, _) = &mut *self.scratch.borrow_mut();
         key.clear();
@@ -445,7 +449,8 @@ impl Invalidations {
         key::place(key)
     }
 
-    /// What bans made of an object: with who asks those about that, without the others.
+    /// Returns the effect of bans on an object: with `asker`, of the bans that name a field of the requesting
+    /// client, else of the other bans.
     fn banned(&self, object: &Object<'_>, meta: &StoredMeta, asker: Option<&Headers<'_, '_>>) -> Verdict {
         self.with_subject(object, meta, asker, |bans, subject| {
             bans.verdict(meta.bans, subject, asker.is_some())
@@ -468,7 +473,7 @@ impl Invalidations {
         with(&self.table.borrow().bans, &Subject { key, head, meta, asker })
     }
 
-    /// Whether nothing that was purged after an answer's fetch began was about it.
+    /// Returns whether no purge since an answer's fetch began was about the answer.
     pub(crate) fn are_about_others(&self, address: Hash, tags: &[u64], subject: &Subject<'_>) -> bool {
         let (table, since) = (self.table.borrow(), subject.meta.bans);
         let addresses = table.addresses(since, address, || key::place(subject.key));
@@ -480,24 +485,24 @@ impl Invalidations {
                     .all(|of_askers| table.bans.verdict(since, subject, *of_askers) == Verdict::Valid))
     }
 
-    /// The bans that are kept.
+    /// Returns the active bans, for operators.
     pub(crate) fn bans_seen(&self) -> Vec<BanSeen> {
         self.table.borrow().bans.seen()
     }
 
-    /// Bans that are kept.
+    /// Returns the number of active bans.
     pub(crate) fn bans_held(&self) -> usize {
         self.table.borrow().bans.len()
     }
 
-    /// A fetch begins; the answer is its number.
+    /// Notes that a fetch begins, and returns its number.
     pub(crate) fn fetch_begins(&self) -> u64 {
         let number = self.youngest.get();
         *self.fetches.borrow_mut().entry(number).or_default() += 1;
         number
     }
 
-    /// A fetch with this number has ended.
+    /// Notes that a fetch with this number has ended.
     pub(crate) fn fetch_ends(&self, number: u64) {
         let mut fetches = self.fetches.borrow_mut();
         let left = fetches.get_mut(&number).map(|count| {
@@ -509,12 +514,13 @@ impl Invalidations {
         }
     }
 
-    /// Whether the lurker has passed for a ban that may be about an answer of this number: it is not stored any more.
+    /// Returns whether the lurker has already searched for a ban that may match an answer with this number.
+    /// Such an answer is not stored any more.
     pub(crate) fn has_walked_past(&self, number: u64) -> bool {
         number < self.walked.get()
     }
 
-    /// Where the lurker goes on, if it has something to do.
+    /// Returns the position at which the lurker goes on, if it has something to do.
     pub(crate) fn walk(&self, now_ms: u64) -> Option<Sweep> {
         if self.bans.get().0 == 0 {
             return None;
@@ -529,7 +535,7 @@ impl Invalidations {
         self.walk.get()
     }
 
-    /// Whether a ban that the lurker walks for holds of an object.
+    /// Returns whether a ban of the lurker's walk matches an object.
     pub(crate) fn is_walked_down(&self, object: &Object<'_>) -> bool {
         let Some(meta) = StoredMeta::unpack(&object.meta()) else { return false };
         if meta.bans >= self.walked.get() || meta.flags.has(Flags::VARY_SPEC) {
@@ -538,7 +544,7 @@ impl Invalidations {
         self.with_subject(object, &meta, None, |bans, subject| bans.is_walked_down(meta.bans, subject))
     }
 
-    /// The lurker has come so far. `is_all`: what is in memory is all there is.
+    /// Notes the lurker's position. `is_all` means that all objects are in memory.
     pub(crate) fn walked_to(&self, next: Option<Sweep>, is_all: bool) {
         self.walk.set(next);
         if next.is_none() {
@@ -546,7 +552,7 @@ impl Invalidations {
         }
     }
 
-    /// Drops the bans that are done on all of so many cores.
+    /// Drops the bans that are done on all `cores`.
     pub(crate) fn drop_done_bans(&self, cores: usize) {
         if self.bans.get().0 == 0 {
             return;
@@ -557,15 +563,15 @@ impl Invalidations {
         }
     }
 
-    /// Whether there are bans that will be done.
+    /// Returns whether there are bans that the lurker can finish.
     pub(crate) fn has_unfinished_bans(&self) -> bool {
         self.bans.get().0 > 0 && self.table.borrow().bans.is_unfinished()
     }
 }
 
-/// Makes an answer one that is stale since the purge of this number.
+/// Makes an answer stale since the purge with this number.
 fn end_lifetime(meta: &mut StoredMeta, number: u64, now_s: u64) {
-    // Many purges at once have numbers ahead of the time.
+    // After many purges at once, numbers are ahead of the time.
     let purged_s = (number / NUMBERS_A_SECOND).min(now_s);
     let lifetime_s = u32::try_from(purged_s.saturating_sub(meta.born_s)).unwrap_or(u32::MAX);
     meta.lifetime_s = meta.lifetime_s.min(lifetime_s);

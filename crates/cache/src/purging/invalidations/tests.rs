@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::head::response_head::BLANK;
 
-/// What the table is compared with: all purges, one by one.
+/// The slow twin of the table: a list of all purges.
 #[derive(Default)]
 struct Twin(Vec<Invalidation>);
 
@@ -39,7 +39,7 @@ fn tags(tags: &[u64]) -> What {
     What::Tags(tags.into())
 }
 
-/// Addresses and tags have hashes of their own.
+/// Generates purges in which the hashes of addresses and tags never collide.
 fn what() -> impl Strategy<Value = What> {
     prop_oneof![
         6 => proptest::collection::vec(0u64..40, 1..4).prop_map(|list| tags(&list)),
@@ -65,7 +65,7 @@ proptest! {
         let (mut table, mut twin, mut emptied) = (Table::new(marks_max), Twin::default(), false);
         let mut purges: Vec<_> =
             (1..).zip(purges).map(|(number, (what, is_soft))| purge(number, what, is_soft)).collect();
-        // Cores may hear of neighbours in either order.
+        // Cores may receive neighbouring numbers in either order.
         for at in 1..purges.len() {
             if order >> (at % 64) & 1 == 1 {
                 purges.swap(at - 1, at);
@@ -111,7 +111,8 @@ fn a_full_table_purges_what_has_tags_and_nothing_that_came_later() {
     ] {
         assert_eq!(table.verdict(since, [100; 2], tags.iter().copied()), want, "{since} {tags:?}");
     }
-    // An address that was purged softly stays so, and with it all that is as old.
+    // After the table is emptied, an address that was purged softly is still stale, and so is everything up
+    // to that number.
     assert!(!apply(&mut table, purge(6, What::Address(100), true)));
     assert!(apply(&mut table, purge(7, tags(&[1]), true)));
     assert_eq!(table.verdict(5, [100; 2], [].into_iter()), Verdict::Soft(6));
@@ -136,7 +137,7 @@ fn what_is_purged_softly_is_stale_from_then() {
         (105_099, 1100, 50),
         // Purged after it was stale anyway.
         (170_000, 1700, 600),
-        // A number ahead of its time, and an answer of the future.
+        // A number ahead of its time, and an answer from the future.
         (109_900, 1050, 50),
         (90_000, 1050, 0),
     ] {
@@ -147,7 +148,7 @@ fn what_is_purged_softly_is_stale_from_then() {
     }
 }
 
-/// It takes what a start counts for it, and never more.
+/// A full table takes no more memory than [`TABLE_BYTES_MAX`].
 #[test]
 fn a_table_takes_no_more_than_is_said() {
     let mut allocations = Allocations::new().expect("the counting allocator");
@@ -160,6 +161,6 @@ fn a_table_takes_no_more_than_is_said() {
     }
     let counts = allocations.since_mark().expect("this thread");
     assert!(!emptied && table.held() == TAGS_MAX);
-    // One map, and nothing that grew.
+    // A single map that never grew.
     assert!(counts.allocations == 1 && counts.allocated_bytes <= TABLE_BYTES_MAX, "{counts}");
 }

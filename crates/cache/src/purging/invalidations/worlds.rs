@@ -1,5 +1,5 @@
-//! Bans, purges, fetches, a lurker on each of two cores and those who look, in any order; compared with a list of all
-//! that was ever purged, which nobody drops anything from.
+//! Model test: bans, purges, fetches, a lurker on each of two cores and lookups, in any order, compared with
+//! a complete list of all purges.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -11,15 +11,15 @@ use crate::{head::response_head::BLANK, policy::test_heads::with_request};
 
 const CORES: usize = 2;
 const URLS: u8 = 12;
-/// Lurkers go on after a minute.
+/// Seconds per step; after six steps lurkers no longer wait for a fetch.
 const STEP_S: u64 = 11;
 const BEGIN_S: u64 = 1_000_000;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// What, softly, and whether the other core hears of it later.
+    /// A purge: its condition, whether it is soft, and whether the other core receives it later.
     Purge(usize, bool, bool),
-    /// The other core hears of what was kept from it.
+    /// The other core receives the delayed purges.
     Hear,
     Fetch(u8),
     Arrive(u8),
@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is stored, as the list sees it.
+/// A stored page, as the list sees it.
 #[derive(Debug, Clone, Copy)]
 struct Page {
     url: u8,
@@ -46,7 +46,7 @@ struct Page {
     born_s: u64,
 }
 
-/// Expressions, and what they mean of a page, at a time, asked for by staff or not.
+/// Meaning of an expression for a page, at a time, requested by staff or not.
 type Meaning = fn(Page, u64, bool) -> bool;
 const CONDITIONS: [(&str, Meaning); 6] = [
     ("req.url == /1", |page, _, _| page.url == 1),
@@ -61,7 +61,8 @@ struct World {
     shards: Vec<Shard>,
     readers: Vec<Reader>,
     cores: Vec<Invalidations>,
-    /// What each core has heard, with the index of its condition: the tag 1, everything, or one of the conditions.
+    /// Purges that each core has received, with the index of the condition; an index beyond them stands for
+    /// the tag 1, then for everything.
     heard: [Vec<(u64, usize, bool)>; CORES],
     kept_back: Vec<(Invalidation, usize)>,
     numbers: Numbers,
@@ -114,11 +115,11 @@ impl World {
         }
     }
 
-    /// What all that a core has heard makes of a page.
+    /// Returns the effect on a page of all purges that a core has received.
     fn verdict(&self, core: usize, page: Page, is_staff: bool) -> Verdict {
         let is_about = |number: u64, what: usize| match what.checked_sub(CONDITIONS.len()) {
             None => CONDITIONS[what].1(page, number / NUMBERS_A_SECOND, is_staff),
-            // Each third has the tag.
+            // Every third page has the tag.
             Some(0) => page.url.is_multiple_of(3),
             Some(_) => true,
         };
@@ -143,7 +144,7 @@ impl World {
         let (hash, key, owner) = self.key(url);
         self.cores[owner].fetch_ends(page.since);
         if self.cores[owner].has_walked_past(page.since) {
-            // The ban may have been heard late; from its own time on a minute is waited.
+            // The ban may have been received late; the minute counts from the ban's own time.
             let is_long_ago = |number: u64| number / NUMBERS_A_SECOND + 60 <= self.now_s;
             let mut later = self.heard[owner].iter().filter(|(number, ..)| *number > page.since);
             assert!(later.any(|(number, ..)| is_long_ago(*number)), "it was not waited for");
@@ -172,7 +173,7 @@ impl World {
         self.stored.insert(url, page);
     }
 
-    /// A round of a core's lurker, for one page of the index.
+    /// Runs a round of a core's lurker, over one page of the index.
     fn lurk(&mut self, core: usize) {
         let bans = &self.cores[core];
         if let Some(from) = bans.walk(self.now_s * 1000) {

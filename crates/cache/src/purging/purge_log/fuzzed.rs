@@ -1,11 +1,11 @@
-//! What is held of the file of purges, for the fuzzer and its seeds.
+//! Properties of the purge log's file format, for the fuzzer and its seeds.
 
 use super::*;
 
 const MARK: u64 = 7;
 
-/// The input is the words of a frame. What is read of them is what is written and read again; a file that ends with that
-/// frame is read to the frame's end, or, cut anywhere, to its beginning.
+/// Checks a frame whose words are the input. Purges parsed from it survive writing and parsing again. A file
+/// that ends with the frame is read to the frame's end; a file cut anywhere is read to the frame's beginning.
 pub(crate) fn purges_file(bytes: &[u8]) {
     let (words, _) = bytes.as_chunks::<WORD>();
     let words: Vec<u64> = words.iter().copied().map(u64::from_le_bytes).take(FRAME_WORDS_MAX).collect();
@@ -18,7 +18,7 @@ pub(crate) fn purges_file(bytes: &[u8]) {
             purges.iter().for_each(|purge| append(&mut again, purge));
             assert_eq!(parse(&again), Some(purges));
             assert_eq!(read(MARK, &file, &mut table), Ok(file.len()));
-            // What a table comes to is written and read, too.
+            // The purges that rebuild a table also survive writing and parsing.
             let mut anew = Vec::new();
             table.purges().for_each(|purge| append(&mut anew, &purge));
             let mut same = Table::default();

@@ -1,18 +1,19 @@
-//! The numbers of purges, and the file beside the store's in which purges outlive a restart (`docs/formats/purges.md`).
+//! Numbering of purges, and the file beside the store's in which purges survive a restart
+//! (`docs/formats/purges.md`).
 //!
 //! ```text
-//!  a purge ─▶ number ─┬─▶ each core's table                                    holds at once
-//!                     └─▶ queue ─▶ thread `purge-log`: a frame for all that     answered when both are done
-//!                                  waits, fdatasync; written anew when most
-//!                                  of it says what later purges say, too
+//!  a purge ─▶ number ─┬─▶ each core's table                                    takes effect at once
+//!                     └─▶ queue ─▶ thread `purge-log`: one frame for all that   answered when both are done
+//!                                  wait, fdatasync; the file is rewritten when
+//!                                  later purges make most of it redundant
 //! ```
-//! *Where the data live:* the thread has a table of its own, from which the file is written anew. *Bounds:*
-//! [`WAITING_MAX`] purges wait for the disk, one beyond is refused; the file is at most a [`FRAME_WORDS_MAX`] longer
-//! than twice what the table takes, and [`SLACK_BYTES`].
+//! *Memory:* the thread has a table of its own, from which the file is rewritten. *Bounds:* [`WAITING_MAX`]
+//! purges wait for the disk, further ones are refused. The file is at most a [`FRAME_WORDS_MAX`] longer than
+//! twice what the table takes, and [`SLACK_BYTES`].
 //!
-//! A frame has one checksum, and a frame is on the disk before the next is begun. So what is torn is the last one, and
-//! nobody was told that it holds; where another follows what cannot be read, the file is damaged, and the start says
-//! so.
+//! A frame has one checksum, and is on the disk before the next is begun. So only the last frame can be torn,
+//! and its purges were never confirmed. If a valid frame follows unreadable bytes, the file is damaged, and
+//! the start reports it.
 
 use std::{
     borrow::Cow,
@@ -39,13 +40,13 @@ use crate::{
     request::ports::Ports,
 };
 
-/// Purges that wait for the disk.
+/// Most purges that wait for the disk.
 const WAITING_MAX: usize = 1024;
-/// Words of a frame. What waits beyond comes in the next.
+/// Most words of a frame. Purges beyond go into the next frame.
 const FRAME_WORDS_MAX: usize = 1 << 16;
-/// Bytes that the file may have beside twice what is needed before it is written anew.
+/// Bytes by which the file may exceed twice the needed size before it is rewritten.
 const SLACK_BYTES: u64 = 1 << 20;
-/// A longer file is none of ours.
+/// Most bytes of a file; a longer file was not written by us.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NTpurges");
@@ -54,75 +55,76 @@ const WORD: usize = size_of::<u64>();
 const HEADER_WORDS: usize = 4;
 const FRAME_HEADER_WORDS: usize = 2;
 const PURGE_HEADER_WORDS: usize = 2;
-/// Of a purge's second word.
+/// Flag in a purge's second word: the purge is soft.
 const SOFT: u64 = 1 << 8;
 
-/// Why a file of purges cannot be used.
+/// Error that makes a file of purges unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum PurgesError {
-    /// The disk does not do it.
+    /// The file cannot be read or written.
     #[error("cannot use the file of purges {path}: {error}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The bytes are not those that were written.
+    /// The file's contents are damaged.
     #[error(
         "the file of purges {path} is damaged at byte {at}, so it is not known what was purged: move it away, and say \
          `nighttrain purge --all` when the server runs"
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the damage.
         at: u64,
     },
 }
 
-/// Whether the disk has taken a purge.
+/// True if a purge was written to the disk.
 type WriteReceipt = bool;
 type Entry = (Arc<Invalidation>, oneshot::Sender<WriteReceipt>);
 
-/// What all cores share of purges.
+/// State of purges that all cores share.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     numbers: Numbers,
-    /// To the thread that writes the file, where there is one.
+    /// Queue to the thread that writes the file, if there is a file.
     file: Option<SyncSender<Entry>>,
-    /// The ports under which pages are stored.
+    /// Ports under which pages are stored.
     pub(crate) ports: Ports,
-    /// The log has said that a purge token came over plain HTTP.
+    /// The warning about a purge token sent over plain HTTP has been logged.
     pub(crate) has_warned_of_token: AtomicBool,
 }
 
-/// As many purges wait for the disk as may.
+/// Error: the queue of purges that wait for the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// What a file of purges holds.
+/// Contents of a file of purges, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgesSeen {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Bytes of it that are whole.
+    /// Bytes of the file that are intact.
     pub bytes: u64,
-    /// Tags and addresses that it says were purged.
+    /// Number of purged tags and addresses.
     pub purged: usize,
-    /// Bans.
+    /// Number of bans.
     pub bans: usize,
-    /// Bytes behind: of a purge that was being written when the last process ended, and was never said to hold. A start cuts
-    /// them off.
+    /// Bytes after the intact part: a purge that was being written when the last process ended, and was never
+    /// confirmed. A start cuts them off.
     pub torn_bytes: u64,
-    /// It is of another store: a start begins it anew.
+    /// The file belongs to another store: a start replaces it by an empty one.
     pub is_foreign: bool,
 }
 
-/// Reads the file of purges beside a store's file, whose hashes have this seed, and changes nothing; `None`: there is none.
+/// Reads the file of purges beside a store's file whose hashes have this seed, and changes nothing. `None` if
+/// there is no file.
 ///
 /// # Errors
-/// It cannot be read, or is damaged, so that a start would refuse it.
+/// [`PurgesError`] if the file cannot be read, or is damaged so that a start would refuse it.
 pub fn check(store_path: &Path, hash_seed: u64) -> Result<Option<PurgesSeen>, PurgesError> {
     let (path, mark) = (path_beside(store_path), Hash::seeded(&MAGIC.to_le_bytes(), hash_seed).word());
     let Some(FileContents { table, bytes, torn_bytes, is_foreign }) = look(&path, mark)? else {
@@ -132,21 +134,22 @@ pub fn check(store_path: &Path, hash_seed: u64) -> Result<Option<PurgesSeen>, Pu
     Ok(Some(PurgesSeen { path, bytes, purged, bans, torn_bytes, is_foreign }))
 }
 
-/// What is read of a file.
+/// Parsed contents of a file.
 struct FileContents {
     table: Table,
-    /// As far as it is whole.
+    /// Length of the intact part.
     bytes: u64,
     torn_bytes: u64,
-    /// It is of another store, which had other objects and other hashes; or it was being made. Then nothing of it counts.
+    /// The file belongs to another store, with other objects and other hashes, or was cut off while it was
+    /// created. Its contents are ignored.
     is_foreign: bool,
 }
 
-/// Reads the file of the store with this mark; `None`: there is none.
+/// Reads the file of the store with this mark; `None` if there is no file.
 fn look(path: &Path, mark: u64) -> Result<Option<FileContents>, PurgesError> {
     let damaged = |at: usize| PurgesError::Damaged { path: path.to_owned(), at: at as u64 };
     let Some(found) = read_file(path)? else { return Ok(None) };
-    // What is shorter than a header was being made.
+    // A file shorter than its header was being created.
     let (known, rest) = found.split_at_checked(HEADER_WORDS * WORD).unwrap_or((&[], &[]));
     let is_foreign = known != header(mark);
     if is_foreign && !known.is_empty() && !is_header(known) {
@@ -168,7 +171,7 @@ fn path_beside(store_path: &Path) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// The bytes of a file; `None`: there is none.
+/// Reads a whole file; `None` if there is no file.
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, PurgesError> {
     let failed = |error| PurgesError::Io { path: path.to_owned(), error };
     match fs::metadata(path) {
@@ -182,7 +185,7 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>, PurgesError> {
 }
 
 impl Book {
-    /// The book of a store on this file; and what was purged before.
+    /// Opens the purge log of a store on this file; also returns the table of earlier purges.
     pub(crate) fn open(store_path: &Path, store: &Store) -> Result<(Self, Table), PurgesError> {
         let path = path_beside(store_path);
         let failed = |error| PurgesError::Io { path: path.clone(), error };
@@ -196,10 +199,11 @@ impl Book {
         Ok((Self { numbers, file: Some(sender), ports, ..Self::default() }, table))
     }
 
-    /// Gives a purge its number, and has it written; the answer says whether it was. `None`: there is no file.
+    /// Gives a purge its number and queues it for the file. The receiver tells whether it was written; `None`
+    /// if there is no file.
     ///
     /// # Errors
-    /// Too many wait. Nothing was purged.
+    /// [`Full`] if too many purges wait. Nothing was purged then.
     pub(crate) fn enter(
         &self,
         what: What,
@@ -216,7 +220,7 @@ impl Book {
     }
 }
 
-/// The thread. It ends when nobody can purge any more.
+/// Runs the thread `purge-log` until no sender of purges is left.
 fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiver<Entry>) {
     let mut next = None;
     while let Some(first) = next.take().or_else(|| entries.recv().ok()) {
@@ -237,10 +241,10 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
             tracing::error!(%error, path = %file.path.display(), "cannot write a purge to disk: it is lost at a restart");
         }
         for done in told {
-            // Who purged may be gone.
+            // The requester may be gone.
             let _ = done.send(kept.is_ok());
         }
-        // Each may have been purged in both ways; four floors. Bans with their lengths.
+        // Each hash may have a hard and a soft purge; there are four floors; bans have their lengths.
         let purge_bytes = (PURGE_HEADER_WORDS + 1) * WORD;
         let bans = table.bans();
         let bans_bytes = bans.len() * (purge_bytes + WORD) + bans.texts_bytes();
@@ -253,7 +257,7 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
     }
 }
 
-/// The words behind a purge's header.
+/// Encodes the words after a purge's header.
 fn words(what: &What) -> Cow<'_, [u64]> {
     match what {
         What::Tags(tags) => Cow::Borrowed(tags),
@@ -271,13 +275,13 @@ fn words(what: &What) -> Cow<'_, [u64]> {
     }
 }
 
-/// The ban in the words behind a purge's header.
+/// Parses the ban in the words after a purge's header.
 fn ban_of(words: &[u64]) -> Option<What> {
     let (&len, words) = words.split_first()?;
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let len = usize::try_from(len).ok().filter(|len| len.div_ceil(WORD) == words.len())?;
     let (text, padding) = bytes.split_at_checked(len)?;
-    // Which fields carry tags was asked when it was said.
+    // The check for tag fields was made when the ban was entered.
     padding.iter().all(|byte| *byte == 0).then(|| Ban::parse(text, &[]).ok().map(What::Ban))?
 }
 
@@ -301,7 +305,7 @@ fn append(frame: &mut Vec<u64>, invalidation: &Invalidation) {
     frame.extend(&*words);
 }
 
-/// The purges of a frame; `None`: they are none of ours.
+/// Parses the purges of a frame; `None` if the words were not written by us.
 fn parse(mut words: &[u64]) -> Option<Vec<Invalidation>> {
     let mut purges = Vec::new();
     while let [number, kind, rest @ ..] = words {
@@ -321,7 +325,8 @@ fn parse(mut words: &[u64]) -> Option<Vec<Invalidation>> {
     words.is_empty().then_some(purges)
 }
 
-/// The bytes of a frame. Its checksum begins with the store's mark, so that another store's frames are none.
+/// Encodes a frame. Its checksum is seeded with the store's mark, so that frames of another store are
+/// invalid.
 fn framed(mark: u64, frame: &[u64]) -> Vec<u8> {
     let mut bytes = vec![0; WORD];
     bytes.extend((frame.len() as u64).to_le_bytes());
@@ -331,7 +336,8 @@ fn framed(mark: u64, frame: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The frame that begins with these bytes, and its length; `None`: none does.
+/// Parses the frame at the beginning of these bytes, and returns its length, too; `None` if there is no valid
+/// frame.
 fn frame_at(mark: u64, bytes: &[u8]) -> Option<(Vec<u64>, usize)> {
     let (words, _) = bytes.as_chunks::<WORD>();
     let &[checksum, count, ref rest @ ..] = words else { return None };
@@ -348,17 +354,17 @@ fn header(mark: u64) -> Vec<u8> {
     bytes
 }
 
-/// The file.
+/// Open file of purges.
 struct PurgesFile {
     path: PathBuf,
     file: File,
     mark: u64,
-    /// As far as it has been written.
+    /// Length that has been written.
     bytes: u64,
 }
 
 impl PurgesFile {
-    /// Opens or makes the file of the store with this mark, and reads it.
+    /// Opens or creates the file of the store with this mark, and reads it.
     fn open(path: PathBuf, mark: u64) -> Result<(Self, Table), PurgesError> {
         let failed = |error| PurgesError::Io { path: path.clone(), error };
         if let Some(FileContents { table, bytes, torn_bytes, is_foreign: false }) = look(&path, mark)? {
@@ -374,17 +380,17 @@ impl PurgesFile {
         Ok((Self { path, file, mark, bytes }, Table::default()))
     }
 
-    /// Appends a frame and makes it durable.
+    /// Appends a frame and syncs it to the disk.
     fn put(&mut self, frame: &[u64]) -> io::Result<()> {
         let bytes = framed(self.mark, frame);
-        // Over what a write that failed may have left.
+        // Overwrites whatever a failed write may have left.
         self.file.write_all_at(&bytes, self.bytes)?;
         self.file.sync_data()?;
         self.bytes += bytes.len() as u64;
         Ok(())
     }
 
-    /// Writes what counts of a table to a new file, which takes this one's name when it is whole.
+    /// Writes the purges that rebuild a table to a new file, which replaces this one when it is complete.
     fn write_anew(&mut self, table: &Table) -> io::Result<()> {
         let (mut bytes, mut frame) = (header(self.mark), Vec::new());
         for purge in table.purges() {
@@ -401,16 +407,16 @@ impl PurgesFile {
     }
 }
 
-/// Whether these are a header, of whichever store.
+/// Returns whether these bytes are the header of any store's file.
 fn is_header(bytes: &[u8]) -> bool {
     let (words, _) = bytes.as_chunks::<WORD>();
     matches!(words, [_, _, mark, _] if header(u64::from_le_bytes(*mark)) == bytes)
 }
 
-/// Takes in all frames; the answer is how many bytes they are. What follows is a torn end.
+/// Applies all frames, and returns how many bytes they take. The bytes after them are a torn end.
 ///
 /// # Errors
-/// Where the file is damaged: there are frames behind bytes that are none.
+/// Returns the offset of the damage if a valid frame follows invalid bytes.
 fn read(mark: u64, bytes: &[u8], table: &mut Table) -> Result<usize, usize> {
     let mut at = 0;
     while let Some((frame, length)) = frame_at(mark, &bytes[at..]) {
@@ -419,13 +425,13 @@ fn read(mark: u64, bytes: &[u8], table: &mut Table) -> Result<usize, usize> {
         }
         at += length;
     }
-    // A torn frame is the last, and no longer than the longest.
+    // A torn frame is the last, and no longer than the longest frame.
     let is_torn = bytes.len() - at <= (FRAME_HEADER_WORDS + FRAME_WORDS_MAX) * WORD
         && (at + WORD..bytes.len()).step_by(WORD).all(|later| frame_at(mark, &bytes[later..]).is_none());
     if is_torn { Ok(at) } else { Err(at) }
 }
 
-/// Writes a file under another name, and gives it this one when it is on the disk.
+/// Writes a file under a temporary name, and renames it to this one when it is on the disk.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

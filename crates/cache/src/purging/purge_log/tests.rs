@@ -18,7 +18,7 @@ fn some() -> Vec<Invalidation> {
     ]
 }
 
-/// What was purged, so that it can be compared.
+/// Returns a table's purges in a fixed order, for comparison.
 fn said(table: &Table) -> Vec<Invalidation> {
     let mut purges: Vec<_> = table.purges().collect();
     purges.sort_by_key(|purge| (purge.number, format!("{:?}", purge.what)));
@@ -93,7 +93,7 @@ fn a_torn_end_is_cut_off_and_a_damaged_middle_is_told() {
             Ok(_) => panic!("byte {at} is another, and nobody says so"),
         }
     }
-    // Bytes of the last frame, which may have been on their way.
+    // Damage in the last frame, which may have been in the middle of a write.
     let mut damaged = whole.clone();
     damaged[whole.len() - 3] ^= 1;
     fs::write(&path, &damaged).expect("written");
@@ -118,7 +118,7 @@ fn the_file_does_not_grow_for_ever() {
     let writer = thread::spawn(move || write_all_that_comes(file, table, &receiver));
     let mut longest = 0;
     for number in 1..=400 {
-        // The same tags again and again.
+        // Each round purges these tags.
         let (done, kept) = oneshot::channel();
         let tags = (0..1000).collect();
         sender.send((Arc::new(purge(number, What::Tags(tags), false)), done)).expect("it listens");

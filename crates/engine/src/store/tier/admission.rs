@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use super::Shard;
 use crate::{
-    log::Refused,
+    log::AppendRefusal,
     store::{
         ghost::{EvictedFrom, Ghosts},
         hash::Hash,
@@ -42,13 +42,13 @@ pub enum Admission {
 
 /// The objects that were asked for once.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct AdmissionFilter {
     seen: Ghosts,
     /// Hashes of objects in memory.
     waiting: VecDeque<u64>,
 }
 
-impl Door {
+impl AdmissionFilter {
     pub(super) fn of(admission: Admission) -> Option<Self> {
         let fresh = || Self { seen: Ghosts::new(DOOR_HASHES * BYTES_A_HASH), waiting: VecDeque::new() };
         (admission == Admission::SecondRequest).then(fresh)
@@ -105,9 +105,9 @@ impl Shard {
             let goes_on_waiting = if self.index.visits(self.shared(), at) > 0 {
                 match self.put(slot) {
                     Ok(()) => false,
-                    Err(Refused::Busy | Refused::Full) => true,
-                    Err(Refused::TooLarge) => {
-                        self.not_put(hash, Refused::TooLarge);
+                    Err(AppendRefusal::Busy | AppendRefusal::Full) => true,
+                    Err(AppendRefusal::TooLarge) => {
+                        self.not_put(hash, AppendRefusal::TooLarge);
                         false
                     }
                 }

@@ -12,9 +12,9 @@ use super::{
 use crate::{
     log::{Location, format::RECORD_HEADER_BYTES},
     store::{
-        filling::{BodyLength, NewObject, Refused},
+        filling::{BodyLength, InsertRefusal, NewObject},
         hash::Hash,
-        link::Restored,
+        link::FileCopy,
         object::Object,
         shard::Shard,
     },
@@ -22,7 +22,7 @@ use crate::{
 
 /// Where an object is on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cold {
+pub struct FileRecord {
     /// Its record.
     pub location: Location,
     /// Bytes of the record's payload.
@@ -43,7 +43,7 @@ pub struct FileRun {
 impl Shard {
     /// Where an object is that memory does not have, if it is on the file and its time is not over. Its head may be
     /// elsewhere by now: [`Shard::cold_head`].
-    pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<Cold> {
+    pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<FileRecord> {
         let Self { local, file, .. } = self;
         let file = file.as_mut()?;
         let kept = file.find(hash, now_s)?;
@@ -52,7 +52,7 @@ impl Shard {
             local.store.shards[local.core].tally.file_incomplete.add(1);
             return None;
         }
-        let own = Cold { location: kept.location, payload_bytes: kept.payload_bytes };
+        let own = FileRecord { location: kept.location, payload_bytes: kept.payload_bytes };
         Some(file.bodies.find(hash.word()).unwrap_or(own))
     }
 
@@ -79,7 +79,7 @@ impl Shard {
     }
 
     /// Reads a record that is still in memory, on its way to the file; without waiting.
-    pub fn held(&self, cold: Cold) -> Option<Vec<u8>> {
+    pub fn held(&self, cold: FileRecord) -> Option<Vec<u8>> {
         let reader = &self.file.as_ref()?.reader;
         reader.read_held(cold.location, cold.payload_bytes as usize)
     }
@@ -94,10 +94,10 @@ impl Shard {
         &mut self,
         hash: Hash,
         key: &[u8],
-        (cold, image): (Cold, &Image<'_>),
-        head: Option<(Cold, &Image<'_>)>,
+        (cold, image): (FileRecord, &Image<'_>),
+        head: Option<(FileRecord, &Image<'_>)>,
         now_s: u32,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, InsertRefusal> {
         let Some(file) = &self.file else { return Ok(false) };
         let own = file.known(hash.word()).map(|kept| kept.location);
         // The record that the directory leads to, and where the body is by what that says.
@@ -141,7 +141,7 @@ impl Shard {
             new,
             image.body,
             image.tail,
-            Some(Restored {
+            Some(FileCopy {
                 sequence: header.sequence,
                 location: if is_as_in_memory { cold.location.bits() } else { 0 },
                 in_parts: header.in_parts,

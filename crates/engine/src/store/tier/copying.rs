@@ -1,27 +1,27 @@
 //! A large object on its way into the log, some of it at each step.
 
-use super::{keep::put, lifetimes::ByLifetime, parts::PartsFilling};
+use super::{keep::put, lifetimes::LifetimeWriters, parts::PartsWriter};
 use crate::{
-    log::{Filling, Refused},
+    log::{AppendRefusal, RecordWriter},
     store::{Hash, PinnedObject},
 };
 
 /// An object of several extents, pinned, and what it is copied into.
 #[derive(Debug)]
-pub(super) struct Copying {
+pub(super) struct CopyProgress {
     object: PinnedObject,
     hash: Hash,
-    to: To,
+    to: CopyTarget,
     copied: u64,
 }
 
 /// Where it is copied to.
 #[derive(Debug)]
-pub(super) enum To {
+pub(super) enum CopyTarget {
     /// One record, whose header, key and head have been written.
-    Record(Filling),
+    Record(RecordWriter),
     /// Parts; the rest comes with their list.
-    Parts(PartsFilling),
+    Parts(PartsWriter),
 }
 
 /// How a step went.
@@ -37,17 +37,17 @@ pub(super) enum Step {
     GivenUp,
 }
 
-impl Copying {
-    pub(super) fn new(object: PinnedObject, hash: Hash, to: To) -> Self {
+impl CopyProgress {
+    pub(super) fn new(object: PinnedObject, hash: Hash, to: CopyTarget) -> Self {
         Self { object, hash, to, copied: 0 }
     }
 
     /// Copies about so many bytes; one part where it is copied to parts.
-    pub(super) fn step(&mut self, writers: &mut ByLifetime, bytes: usize) -> Step {
+    pub(super) fn step(&mut self, writers: &mut LifetimeWriters, bytes: usize) -> Step {
         let Self { object, to, copied, .. } = self;
         let (body_bytes, expires_s) = (object.body_bytes(), object.expires_s());
         match to {
-            To::Record(filling) => {
+            CopyTarget::Record(filling) => {
                 let to = body_bytes.min(copied.saturating_add(bytes as u64));
                 put_body(filling, object, *copied, to);
                 *copied = to;
@@ -56,12 +56,14 @@ impl Copying {
                     return Step::Whole;
                 }
             }
-            To::Parts(parts) => {
+            CopyTarget::Parts(parts) => {
                 let to = *copied + parts.next_bytes() as u64;
                 if to > *copied {
                     match parts.append(writers, expires_s, |filling| put_body(filling, object, *copied, to)) {
                         Ok(()) => *copied = to,
-                        Err(Refused::Busy | Refused::Full) if !object.wanted() => return Step::Later,
+                        Err(AppendRefusal::Busy | AppendRefusal::Full) if !object.wanted() => {
+                            return Step::Later;
+                        }
                         Err(_) => return Step::GivenUp,
                     }
                 }
@@ -84,20 +86,20 @@ impl Copying {
     }
 
     /// The parts, if it is copied to such.
-    pub(super) fn parts(&self) -> Option<&PartsFilling> {
+    pub(super) fn parts(&self) -> Option<&PartsWriter> {
         match &self.to {
-            To::Record(_) => None,
-            To::Parts(parts) => Some(parts),
+            CopyTarget::Record(_) => None,
+            CopyTarget::Parts(parts) => Some(parts),
         }
     }
 
-    pub(super) fn into_to(self) -> To {
+    pub(super) fn into_to(self) -> CopyTarget {
         self.to
     }
 }
 
 /// Copies bytes `from..to` of the body.
-fn put_body(filling: &mut Filling, object: &PinnedObject, from: u64, to: u64) {
+fn put_body(filling: &mut RecordWriter, object: &PinnedObject, from: u64, to: u64) {
     let mut at = from;
     while at < to {
         let run = object.body(at);

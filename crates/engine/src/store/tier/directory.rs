@@ -19,7 +19,7 @@ const LOOKED_AT_TO_MAKE_ROOM: usize = 16;
 
 /// An object on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct FileObject {
     pub(crate) hash: u64,
     pub(crate) location: Location,
     pub(crate) expires_s: u32,
@@ -36,10 +36,10 @@ struct Entry {
 }
 
 impl Entry {
-    fn kept(&self) -> Option<Kept> {
+    fn kept(&self) -> Option<FileObject> {
         let location = Location::from_bits(self.location)?;
         let Self { hash, expires_s, payload_bytes, .. } = *self;
-        Some(Kept { hash, location, expires_s, payload_bytes })
+        Some(FileObject { hash, location, expires_s, payload_bytes })
     }
 }
 
@@ -67,13 +67,17 @@ impl Directory {
 
     /// Who must go before an object with this hash may be entered, if its table is full: the one of a few that was
     /// written first, or that has gone already.
-    pub(super) fn in_the_way_of(&self, hash: u64, is_living: impl Fn(Location) -> bool) -> Option<Kept> {
+    pub(super) fn in_the_way_of(
+        &self,
+        hash: u64,
+        is_living: impl Fn(Location) -> bool,
+    ) -> Option<FileObject> {
         let table = &self.tables[table_of(hash)];
         let len = table.entries.len();
         if table.used < self.table_max || table.position(hash).is_some() {
             return None;
         }
-        let mut oldest: Option<Kept> = None;
+        let mut oldest: Option<FileObject> = None;
         for step in 0..len.min(LOOKED_AT_TO_MAKE_ROOM) {
             let Some(kept) = table.entries[(home(hash, len) + step) % len].kept() else { continue };
             if !is_living(kept.location) {
@@ -97,16 +101,20 @@ impl Directory {
         self.capacity * size_of::<Entry>() + TABLES * size_of::<Table>()
     }
 
-    pub(super) fn find(&self, hash: u64) -> Option<Kept> {
+    pub(super) fn find(&self, hash: u64) -> Option<FileObject> {
         let table = &self.tables[table_of(hash)];
         table.entries.get(table.position(hash)?)?.kept()
     }
 
     /// Enters an object, in place of the one with the same hash, which is returned. `is_living` says whether an older
     /// entry still has its record.
-    pub(super) fn insert(&mut self, kept: Kept, is_living: impl Fn(Location) -> bool) -> Option<Kept> {
+    pub(super) fn insert(
+        &mut self,
+        kept: FileObject,
+        is_living: impl Fn(Location) -> bool,
+    ) -> Option<FileObject> {
         let table = &mut self.tables[table_of(kept.hash)];
-        let Kept { hash, location, expires_s, payload_bytes } = kept;
+        let FileObject { hash, location, expires_s, payload_bytes } = kept;
         let entry = Entry { hash, location: location.bits(), expires_s, payload_bytes };
         if let Some(at) = table.position(hash) {
             let old = std::mem::replace(&mut table.entries[at], entry);
@@ -125,7 +133,7 @@ impl Directory {
         None
     }
 
-    pub(super) fn remove(&mut self, hash: u64) -> Option<Kept> {
+    pub(super) fn remove(&mut self, hash: u64) -> Option<FileObject> {
         let table = &mut self.tables[table_of(hash)];
         let mut hole = table.position(hash)?;
         let removed = table.entries[hole].kept();
@@ -154,7 +162,7 @@ impl Directory {
 
     /// All entries.
     #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = Kept> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = FileObject> {
         self.tables.iter().flat_map(|table| table.entries.iter()).filter_map(Entry::kept)
     }
 }
@@ -218,9 +226,9 @@ mod tests {
 
     use super::*;
 
-    fn kept(hash: u64, place: u64) -> Kept {
+    fn kept(hash: u64, place: u64) -> FileObject {
         let location = Location::from_bits(place).expect("not zero");
-        Kept { hash, location, expires_s: (hash % 977) as u32, payload_bytes: (place % 1009) as u32 }
+        FileObject { hash, location, expires_s: (hash % 977) as u32, payload_bytes: (place % 1009) as u32 }
     }
 
     proptest! {

@@ -7,19 +7,19 @@
 //! ```
 
 use super::{
-    Admission, Bodies, Cold, FileTier, OBJECT, Tier,
-    directory::{Directory, Kept},
+    Admission, Bodies, FileRecord, FileTier, OBJECT, Tier,
+    directory::{Directory, FileObject},
     heads::{FoundHeads, HEAD},
-    lifetimes::{ByLifetime, Deadlines, NEVER, WRITERS_PER_CORE},
+    lifetimes::{Deadlines, LifetimeWriters, NEVER, WRITERS_PER_CORE},
     parts::{FoundParts, PART, split_tag},
 };
 use crate::{
-    log::{Found, Header, Log, Reader},
+    log::{FoundRecord, Header, Log, Reader},
     store::hash::Hash,
 };
 
 /// The records of a file that were found.
-pub(super) struct OnTheFile {
+pub(super) struct RecoveryIndex {
     header: Header,
     now_s: u32,
     /// One for each core, as `parts` and `heads`.
@@ -28,10 +28,10 @@ pub(super) struct OnTheFile {
     heads: Vec<FoundHeads>,
     deadlines: Deadlines,
     /// Those of which a newer one was found.
-    outdated: Vec<Kept>,
+    outdated: Vec<FileObject>,
 }
 
-impl OnTheFile {
+impl RecoveryIndex {
     pub(super) fn new(header: &Header, cores: usize, objects_max: u64, now_s: u32) -> Self {
         Self {
             header: *header,
@@ -45,7 +45,7 @@ impl OnTheFile {
     }
 
     /// A record was found; whether it is live, as far as can be said now.
-    pub(super) fn note(&mut self, found: &Found) -> bool {
+    pub(super) fn note(&mut self, found: &FoundRecord) -> bool {
         let hash = Hash::from_word(found.hash);
         let owner = hash.owner(self.directories.len());
         if found.kind == PART {
@@ -58,8 +58,8 @@ impl OnTheFile {
             // Until it is known by what: its own time does not matter.
             let is_body = found.kind == OBJECT;
             if is_body {
-                let Found { location, payload_bytes, .. } = *found;
-                self.heads[owner].body(hash.word(), Cold { location, payload_bytes });
+                let FoundRecord { location, payload_bytes, .. } = *found;
+                self.heads[owner].body(hash.word(), FileRecord { location, payload_bytes });
             }
             return is_body;
         }
@@ -68,7 +68,7 @@ impl OnTheFile {
             return false;
         }
         self.deadlines.note(self.header.segment_of(found.location), found.location, expires_s);
-        let kept = Kept {
+        let kept = FileObject {
             hash: hash.word(),
             location: found.location,
             expires_s,
@@ -87,7 +87,7 @@ impl OnTheFile {
     }
 
     /// Two of one hash: an end was lost with damage, or never written. The one that came later is right.
-    fn is_older(&mut self, owner: usize, kept: &Kept, found: &Found, number: u32) -> bool {
+    fn is_older(&mut self, owner: usize, kept: &FileObject, found: &FoundRecord, number: u32) -> bool {
         let heads = &mut self.heads[owner];
         let other = self.directories[owner].find(kept.hash);
         let is_before_other = other.is_some_and(|other| other.location.is_after(kept.location));
@@ -117,7 +117,7 @@ impl OnTheFile {
             let writers =
                 std::array::from_fn(|class| log.writer(core * WRITERS_PER_CORE + class, class as u8));
             // What is in a segment may be several cores'; one of them looks at it.
-            let writers = ByLifetime::new(writers, reader.clone(), deadlines.share(core, cores));
+            let writers = LifetimeWriters::new(writers, reader.clone(), deadlines.share(core, cores));
             let mut tier = Box::new(FileTier::new(writers, log.reader(), admission, directory));
             tier.bodies = bodies;
             let is_known =
@@ -138,7 +138,7 @@ fn bodies_of(
     reader: &Reader,
 ) -> Bodies {
     let mut lost = Vec::new();
-    let mut found = |hash, body: Cold| {
+    let mut found = |hash, body: FileRecord| {
         let until_s = directory.find(hash).map_or(0, |kept| kept.expires_s);
         deadlines.note(header.segment_of(body.location), body.location, until_s);
     };

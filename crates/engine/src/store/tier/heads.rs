@@ -13,13 +13,13 @@
 use std::collections::HashMap;
 
 use super::{
-    Cold, FileTier, Kept, Shard,
+    FileObject, FileRecord, FileTier, Shard,
     image::ImageHeader,
     keep::{header_of, lengths_of, object_bytes, put},
     parts::tag,
 };
 use crate::{
-    log::{Kind, Location, New, Reader},
+    log::{Kind, Location, NewRecord, Reader},
     store::{index::Slot, object::Object, record::Lengths},
 };
 
@@ -41,7 +41,7 @@ pub(super) struct Bodies {
 #[derive(Debug, Clone, Copy)]
 struct Body {
     /// The record that was the object.
-    cold: Cold,
+    cold: FileRecord,
     /// Which of the object's heads is its last: heads of one object come from different writers, so that their places
     /// do not tell.
     number: u32,
@@ -52,7 +52,7 @@ impl Bodies {
         Self { of: HashMap::new(), sweep_at: SWEEP_AT_MIN }
     }
 
-    pub(super) fn find(&self, hash: u64) -> Option<Cold> {
+    pub(super) fn find(&self, hash: u64) -> Option<FileRecord> {
         self.of.get(&hash).map(|body| body.cold)
     }
 
@@ -84,11 +84,11 @@ impl FileTier {
 
 impl Shard {
     /// Where the head is of an object whose body is at another place ([`Shard::cold`]): to be read, too.
-    pub fn cold_head(&self, hash: crate::store::Hash) -> Option<Cold> {
+    pub fn cold_head(&self, hash: crate::store::Hash) -> Option<FileRecord> {
         let file = self.file.as_ref()?;
         file.bodies.find(hash.word())?;
-        let Kept { location, payload_bytes, .. } = file.known(hash.word())?;
-        Some(Cold { location, payload_bytes })
+        let FileObject { location, payload_bytes, .. } = file.known(hash.word())?;
+        Some(FileRecord { location, payload_bytes })
     }
 
     /// Keeps the head of an object on the file that got it just now; its body too, if that is not there or short.
@@ -114,8 +114,10 @@ impl Shard {
         if is_small || is_elsewhere {
             return false;
         }
-        let own =
-            Body { cold: Cold { location: kept.location, payload_bytes: kept.payload_bytes }, number: 0 };
+        let own = Body {
+            cold: FileRecord { location: kept.location, payload_bytes: kept.payload_bytes },
+            number: 0,
+        };
         let Body { cold: body, number } = file.bodies.of.get(&slot.hash).copied().unwrap_or(own);
         let Some(number) = number.checked_add(1) else { return false };
         let header =
@@ -123,7 +125,7 @@ impl Shard {
         let bytes = object_bytes(Lengths { rest: 0, tail: 0, ..lengths_of(&object) });
         let expires_s = slot.expires_s();
         let (hash, target) = (slot.hash, Some(body.location));
-        let new = New { kind: HEAD, hash, tag: tag(expires_s, number), target };
+        let new = NewRecord { kind: HEAD, hash, tag: tag(expires_s, number), target };
         let Ok(mut record) = file.writers.begin(new, bytes, expires_s) else { return false };
         record.write(&header.encode());
         for part in [object.key(), object.head(), object.extra()] {
@@ -137,7 +139,7 @@ impl Shard {
         }
         let FileTier { directory, reader, bodies, .. } = &mut **file;
         let lives = |location| reader.segment_of(location).is_some();
-        directory.insert(Kept { hash, location, expires_s, payload_bytes: bytes as u32 }, lives);
+        directory.insert(FileObject { hash, location, expires_s, payload_bytes: bytes as u32 }, lives);
         let is_known = |hash| directory.find(hash).is_some_and(|kept| lives(kept.location));
         bodies.insert(hash, Body { cold: body, number }, is_known, reader);
         let tally = &local.store.shards[local.core].tally;
@@ -152,12 +154,12 @@ impl Shard {
 pub(super) struct FoundHeads {
     /// By hash: the last head, its number, and where its body is.
     heads: HashMap<u64, (Location, u32, Location)>,
-    bodies: HashMap<Location, (u64, Cold)>,
+    bodies: HashMap<Location, (u64, FileRecord)>,
 }
 
 impl FoundHeads {
     /// A record was found that a head claims.
-    pub(super) fn body(&mut self, hash: u64, cold: Cold) {
+    pub(super) fn body(&mut self, hash: u64, cold: FileRecord) {
         self.bodies.insert(cold.location, (hash, cold));
     }
 
@@ -180,7 +182,7 @@ impl FoundHeads {
     pub(super) fn matched(
         self,
         is_known: impl Fn(u64, Location) -> bool,
-        mut found: impl FnMut(u64, Cold),
+        mut found: impl FnMut(u64, FileRecord),
         mut lost: impl FnMut(u64),
         reader: &Reader,
     ) -> Bodies {

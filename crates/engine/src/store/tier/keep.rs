@@ -8,12 +8,12 @@
 
 use super::{
     OBJECT,
-    copying::{Copying, Step, To},
+    copying::{CopyProgress, CopyTarget, Step},
     image::{IMAGE_HEADER_BYTES, ImageHeader},
     parts::{mark_of, tag},
 };
 use crate::{
-    log::{Filling, New, Refused},
+    log::{AppendRefusal, NewRecord, RecordWriter},
     store::{hash::Hash, index::Slot, object::Object, record::Lengths, shard::Shard},
     sys::span::Span,
 };
@@ -52,9 +52,9 @@ impl Shard {
         }
     }
 
-    /// Copies an object to the file, or has it copied. Refused, nothing has changed but that of one with extents an
+    /// Copies an object to the file, or has it copied. AppendRefusal, nothing has changed but that of one with extents an
     /// older copy is gone.
-    pub(super) fn put(&mut self, slot: Slot) -> Result<(), Refused> {
+    pub(super) fn put(&mut self, slot: Slot) -> Result<(), AppendRefusal> {
         let Self { local, file, .. } = self;
         let Some(file) = file else { return Ok(()) };
         let tally = &local.store.shards[local.core].tally;
@@ -88,23 +88,23 @@ impl Shard {
             return Ok(());
         }
         let target = file.target(slot.hash);
-        let new = New { kind: OBJECT, hash: slot.hash, tag: tag(slot.expires_s(), 0), target };
+        let new = NewRecord { kind: OBJECT, hash: slot.hash, tag: tag(slot.expires_s(), 0), target };
         if file.copies.len() >= COPIES_MAX {
-            return Err(Refused::Busy);
+            return Err(AppendRefusal::Busy);
         }
         let mut filling = file.writers.begin(new, bytes, slot.expires_s())?;
         filling.write(&header.encode());
         put(&mut filling, object.key());
         put(&mut filling, object.head());
         put(&mut filling, object.extra());
-        let pinned = object.pin().ok_or(Refused::Busy)?;
-        file.copies.push_back(Copying::new(pinned, hash, To::Record(filling)));
+        let pinned = object.pin().ok_or(AppendRefusal::Busy)?;
+        file.copies.push_back(CopyProgress::new(pinned, hash, CopyTarget::Record(filling)));
         file.settle(hash.word());
         file.count(tally);
         Ok(())
     }
 
-    pub(super) fn not_put(&mut self, hash: Hash, refused: Refused) {
+    pub(super) fn not_put(&mut self, hash: Hash, refused: AppendRefusal) {
         let Self { local, file, .. } = self;
         if let Some(file) = file {
             file.refused(&local.store.shards[local.core].tally, hash, refused);
@@ -139,7 +139,7 @@ impl Shard {
                 file.copies.push_back(copying);
                 return is_behind;
             }
-            Step::GivenUp => file.refused(tally, copying.hash(), Refused::Busy),
+            Step::GivenUp => file.refused(tally, copying.hash(), AppendRefusal::Busy),
         }
         is_behind || !file.copies.is_empty()
     }
@@ -172,7 +172,7 @@ pub(super) fn object_bytes(Lengths { key, head, extra, rest, tail }: Lengths) ->
     IMAGE_HEADER_BYTES + key + head + extra + rest + tail
 }
 
-pub(super) fn put(filling: &mut Filling, bytes: Span<'_>) {
+pub(super) fn put(filling: &mut RecordWriter, bytes: Span<'_>) {
     filling.span().slice(0..bytes.len()).write_from_span(bytes);
     filling.written(bytes.len());
 }

@@ -11,20 +11,20 @@
 use std::time::Duration;
 
 use super::{
-    FileTier, Kept, OBJECT, Shard, Tally,
-    copying::{Copying, Step, To},
+    FileObject, FileTier, OBJECT, Shard, Tally,
+    copying::{CopyProgress, CopyTarget, Step},
     image::ImageHeader,
     keep::{COPIES_MAX, header_of, lengths_of, object_bytes, put},
     parts::{
-        FILE_SHARE, Owned, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsFilling, list_bytes, mark_of, tag,
+        FILE_SHARE, OwnedParts, PART_BODY_BYTES_MAX, PART_HEADER_BYTES, PartsWriter, list_bytes, mark_of, tag,
     },
 };
 use crate::{
-    log::{Filling, Location, New, Reader, Refused},
+    log::{AppendRefusal, Location, NewRecord, Reader, RecordWriter},
     store::{
         BodyLength, Hash, NewObject,
         index::Slot,
-        link::Restored,
+        link::FileCopy,
         object::Object,
         record::{Lengths, META_WORDS, UNIT},
     },
@@ -45,7 +45,7 @@ pub(super) fn body_bytes_max(reader: &Reader) -> u64 {
 /// An object that goes to the file part by part as it arrives, because memory does not take it. Dropped, it is given
 /// up.
 #[derive(Debug)]
-pub struct LargeFilling {
+pub struct LargeObjectWriter {
     hash: Hash,
     key: Box<[u8]>,
     head: Box<[u8]>,
@@ -54,10 +54,10 @@ pub struct LargeFilling {
     expires_s: u32,
     now_s: u32,
     body_bytes: u64,
-    parts: PartsFilling,
+    parts: PartsWriter,
 }
 
-impl LargeFilling {
+impl LargeObjectWriter {
     /// Bytes of the whole body.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
@@ -70,22 +70,22 @@ impl LargeFilling {
 }
 
 impl FileTier {
-    /// Appends an object's record, in place of the one with its hash. Refused, nothing has changed.
+    /// Appends an object's record, in place of the one with its hash. AppendRefusal, nothing has changed.
     pub(super) fn append_object(
         &mut self,
         tally: &Tally,
         (hash, expires_s, mark): (Hash, u32, u32),
         bytes: usize,
-        write: impl FnOnce(&mut Filling),
-    ) -> Result<Location, Refused> {
+        write: impl FnOnce(&mut RecordWriter),
+    ) -> Result<Location, AppendRefusal> {
         let hash = hash.word();
         let target = self.target(hash);
-        let new = New { kind: OBJECT, hash, tag: tag(expires_s, mark), target };
+        let new = NewRecord { kind: OBJECT, hash, tag: tag(expires_s, mark), target };
         let mut filling = self.writers.begin(new, bytes, expires_s)?;
         write(&mut filling);
         debug_assert_eq!(filling.len(), bytes);
         let location = self.writers.finish(filling, expires_s);
-        self.enter(tally, Kept { hash, location, expires_s, payload_bytes: bytes as u32 }, mark);
+        self.enter(tally, FileObject { hash, location, expires_s, payload_bytes: bytes as u32 }, mark);
         Ok(location)
     }
 
@@ -96,7 +96,7 @@ impl FileTier {
         object: &Object<'_>,
         id: u64,
         list: &[u8],
-    ) -> Result<Location, Refused> {
+    ) -> Result<Location, AppendRefusal> {
         let header = ImageHeader { body_bytes: list.len() as u64, in_parts: true, ..header_of(object) };
         let bytes = object_bytes(Lengths { rest: list.len(), ..lengths_of(object) });
         self.append_object(tally, (object.slot.hash(), object.expires_s(), mark_of(id)), bytes, |record| {
@@ -110,7 +110,11 @@ impl FileTier {
     }
 
     /// All of a body was copied: makes an object of it. It comes back if there is no room for its list now.
-    pub(super) fn finish_copy(&mut self, tally: &Tally, copying: Copying) -> Result<(), Box<Copying>> {
+    pub(super) fn finish_copy(
+        &mut self,
+        tally: &Tally,
+        copying: CopyProgress,
+    ) -> Result<(), Box<CopyProgress>> {
         let (hash, expires_s) = (copying.hash(), copying.object().expires_s());
         if let Some(parts) = copying.parts() {
             let appended = self.append_list(tally, &copying.object().object(), parts.id(), &parts.list());
@@ -119,11 +123,11 @@ impl FileTier {
             }
         }
         match copying.into_to() {
-            To::Parts(parts) => self.own(tally, hash.word(), parts.into_owned()),
-            To::Record(filling) => {
+            CopyTarget::Parts(parts) => self.own(tally, hash.word(), parts.into_owned()),
+            CopyTarget::Record(filling) => {
                 let payload_bytes = filling.len() as u32;
                 let location = self.writers.finish(filling, expires_s);
-                self.enter(tally, Kept { hash: hash.word(), location, expires_s, payload_bytes }, 0);
+                self.enter(tally, FileObject { hash: hash.word(), location, expires_s, payload_bytes }, 0);
             }
         }
         self.count(tally);
@@ -158,7 +162,7 @@ impl FileTier {
     }
 
     /// The object that was entered last has these parts.
-    pub(super) fn own(&mut self, tally: &Tally, hash: u64, owned: Owned) {
+    pub(super) fn own(&mut self, tally: &Tally, hash: u64, owned: OwnedParts) {
         tally.file_parts.add(owned.len() as u64);
         if let Some(old) = self.large.insert(hash, owned) {
             old.died(&self.reader);
@@ -183,10 +187,10 @@ impl FileTier {
     /// Lets go of the parts whose list is gone with its segment, which nobody has asked for since.
     fn sweep(&mut self) {
         let Self { large, directory, reader, .. } = self;
-        let is_gone = |hash: &u64, _: &mut Owned| {
+        let is_gone = |hash: &u64, _: &mut OwnedParts| {
             directory.find(*hash).is_none_or(|kept| reader.segment_of(kept.location).is_none())
         };
-        let gone: Vec<(u64, Owned)> = large.extract_if(is_gone).collect();
+        let gone: Vec<(u64, OwnedParts)> = large.extract_if(is_gone).collect();
         gone.into_iter().for_each(|(_, owned)| owned.died(reader));
         self.sweep_at = (2 * self.large.len()).max(SWEEP_AT_MIN);
     }
@@ -200,7 +204,7 @@ impl Shard {
         id: u64,
         names: Lengths,
         body_bytes: u64,
-    ) -> Option<PartsFilling> {
+    ) -> Option<PartsWriter> {
         let file = self.file.as_ref()?;
         let payload_bytes_max = file.writers.payload_bytes_max();
         let part_bytes = PART_BODY_BYTES_MAX.min(payload_bytes_max - PART_HEADER_BYTES);
@@ -212,16 +216,17 @@ impl Shard {
             && body_bytes <= file.body_bytes_max
             && memory <= self.local.store.geometry.record_bytes_max
             && object_bytes(lengths) <= payload_bytes_max;
-        fits.then(|| PartsFilling::new(hash.word(), id, body_bytes, part_bytes, file.reader.clone()))
+        fits.then(|| PartsWriter::new(hash.word(), id, body_bytes, part_bytes, file.reader.clone()))
     }
 
     /// Has an object of memory copied that is longer than a segment; or, where its parts are on the file already, their
     /// list alone (it expires at another time now).
-    pub(super) fn put_in_parts(&mut self, slot: Slot) -> Result<(), Refused> {
+    pub(super) fn put_in_parts(&mut self, slot: Slot) -> Result<(), AppendRefusal> {
         let object = Object { local: &self.local, slot };
         let (hash, id) = (slot.hash(), object.sequence());
-        let parts =
-            self.plan_parts(hash, id, lengths_of(&object), object.body_bytes()).ok_or(Refused::TooLarge)?;
+        let parts = self
+            .plan_parts(hash, id, lengths_of(&object), object.body_bytes())
+            .ok_or(AppendRefusal::TooLarge)?;
         let Self { local, file, .. } = self;
         let Some(file) = file else { return Ok(()) };
         let tally = &local.store.shards[local.core].tally;
@@ -239,10 +244,10 @@ impl Shard {
         // It takes some steps, and what it replaces is outdated now.
         file.end(hash);
         if file.copies.len() >= COPIES_MAX {
-            return Err(Refused::Busy);
+            return Err(AppendRefusal::Busy);
         }
-        let pinned = object.pin().ok_or(Refused::Busy)?;
-        file.copies.push_back(Copying::new(pinned, hash, To::Parts(parts)));
+        let pinned = object.pin().ok_or(AppendRefusal::Busy)?;
+        file.copies.push_back(CopyProgress::new(pinned, hash, CopyTarget::Parts(parts)));
         file.settle(slot.hash);
         file.count(tally);
         Ok(())
@@ -251,7 +256,7 @@ impl Shard {
     /// Begins an object that memory does not take and the file may. `None` if there is no file, it is not known yet
     /// what that holds, or it does not take this (larger than a share of it, its length not known, not asked for
     /// before).
-    pub fn begin_large(&mut self, object: &NewObject<'_>) -> Option<LargeFilling> {
+    pub fn begin_large(&mut self, object: &NewObject<'_>) -> Option<LargeObjectWriter> {
         let BodyLength::Exact(body_bytes) = object.body else { return None };
         if self.is_warming() || self.file.is_none() {
             return None;
@@ -265,7 +270,7 @@ impl Shard {
             return None;
         }
         self.sequence = id;
-        Some(LargeFilling {
+        Some(LargeObjectWriter {
             hash: object.hash,
             key: object.key.into(),
             head: object.head.into(),
@@ -278,15 +283,15 @@ impl Shard {
         })
     }
 
-    /// Appends the next part, whose bytes are [`LargeFilling::next_bytes`].
+    /// Appends the next part, whose bytes are [`LargeObjectWriter::next_bytes`].
     ///
     /// # Errors
-    /// [`Refused`]: not now. The filling is as it was.
+    /// [`AppendRefusal`]: not now. The filling is as it was.
     ///
     /// # Panics
     /// If the part has other bytes.
-    pub fn append_part(&mut self, filling: &mut LargeFilling, body: &[u8]) -> Result<(), Refused> {
-        let Some(file) = &mut self.file else { return Err(Refused::Full) };
+    pub fn append_part(&mut self, filling: &mut LargeObjectWriter, body: &[u8]) -> Result<(), AppendRefusal> {
+        let Some(file) = &mut self.file else { return Err(AppendRefusal::Full) };
         filling.parts.append(&mut file.writers, filling.expires_s, |part| {
             part.write(body);
         })
@@ -295,15 +300,15 @@ impl Shard {
     /// All parts have been appended: the object is stored, in place of an older one.
     ///
     /// # Errors
-    /// [`Refused`]: not now. The filling is as it was.
+    /// [`AppendRefusal`]: not now. The filling is as it was.
     ///
     /// # Panics
     /// If parts are missing.
-    pub fn finish_large(&mut self, filling: &mut Option<LargeFilling>) -> Result<(), Refused> {
+    pub fn finish_large(&mut self, filling: &mut Option<LargeObjectWriter>) -> Result<(), AppendRefusal> {
         let Self { local, file, .. } = self;
         let tally = &local.store.shards[local.core].tally;
-        let (Some(file), Some(large)) = (file, filling.as_ref()) else { return Err(Refused::Full) };
-        let LargeFilling {
+        let (Some(file), Some(large)) = (file, filling.as_ref()) else { return Err(AppendRefusal::Full) };
+        let LargeObjectWriter {
             hash,
             ref key,
             ref head,
@@ -338,12 +343,12 @@ impl Shard {
             }
         })?;
         file.copies.retain(|copying| copying.hash() != hash);
-        if let Some(LargeFilling { key, head, extra, parts, .. }) = filling.take() {
+        if let Some(LargeObjectWriter { key, head, extra, parts, .. }) = filling.take() {
             file.own(tally, hash.word(), parts.into_owned());
             file.count(tally);
             let body = BodyLength::Exact(list.len() as u64);
             let new = NewObject { hash, key: &key, head: &head, extra: &extra, meta, body, expires_s, now_s };
-            let restored = Restored { sequence: id, location: location.bits(), in_parts: true };
+            let restored = FileCopy { sequence: id, location: location.bits(), in_parts: true };
             if self.insert_as(new, &list, &[], Some(restored)).is_err()
                 && let Some((slot, at)) = self.index.find(self.shared(), hash)
             {

@@ -14,7 +14,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    log::{Appended, Filling, Location, New, Progress, Reader, Refused, Ticket, Writer},
+    log::{
+        AppendRefusal, AppendedRecord, Location, NewRecord, Progress, Reader, RecordWriter, Ticket, Writer,
+    },
     store::space::Log as Lifetime,
 };
 
@@ -30,24 +32,24 @@ const SEGMENTS_A_LOOK: usize = 64;
 /// What waits for the disk: of each class that has something to write.
 pub(super) type Tickets = smallvec::SmallVec<[(Arc<Progress>, Ticket); WRITERS_PER_CORE]>;
 
-/// Until when something in a segment is good, as far as one core knows.
+/// SegmentDeadline when something in a segment is good, as far as one core knows.
 #[derive(Debug, Clone, Copy)]
-struct Until {
+struct SegmentDeadline {
     /// Some record in it, which says which life of the segment is meant.
     of: Location,
     s: u32,
 }
 
-/// Until when something in each segment is good.
+/// SegmentDeadline when something in each segment is good.
 #[derive(Debug)]
 pub(super) struct Deadlines {
-    segments: Box<[Option<Until>]>,
+    segments: Box<[Option<SegmentDeadline>]>,
     next: usize,
 }
 
 /// The writers.
 #[derive(Debug)]
-pub(super) struct ByLifetime {
+pub(super) struct LifetimeWriters {
     writers: [Writer; WRITERS_PER_CORE],
     reader: Reader,
     deadlines: Deadlines,
@@ -60,14 +62,14 @@ pub(super) struct ByLifetime {
 /// Two generations, so that each end need not say which ticket it waits for: when all of the older one are written, the
 /// younger becomes the older.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct UnwrittenEnds {
     young: HashMap<u64, Location>,
     old: HashMap<u64, Location>,
     /// What to wait for until the older ones are written.
     old_until: Ticket,
 }
 
-impl Ending {
+impl UnwrittenEnds {
     pub(super) fn begins(&mut self, hash: u64, location: Location) {
         self.young.insert(hash, location);
     }
@@ -77,7 +79,7 @@ impl Ending {
     }
 
     /// Forgets what is written; only while all ends have been appended.
-    pub(super) fn look(&mut self, writers: &ByLifetime) {
+    pub(super) fn look(&mut self, writers: &LifetimeWriters) {
         let is_idle = self.young.is_empty() && self.old.is_empty();
         if !is_idle && writers.progress_of_ends().is_written(self.old_until) {
             self.old = std::mem::take(&mut self.young);
@@ -97,7 +99,7 @@ impl Deadlines {
         let Some(known) = self.segments.get_mut(segment as usize) else { return };
         match known {
             Some(until) if until.of.is_of_the_life_of(of) => until.s = until.s.max(until_s),
-            _ => *known = Some(Until { of, s: until_s }),
+            _ => *known = Some(SegmentDeadline { of, s: until_s }),
         }
     }
 
@@ -109,7 +111,7 @@ impl Deadlines {
     }
 }
 
-impl ByLifetime {
+impl LifetimeWriters {
     pub(super) fn new(writers: [Writer; WRITERS_PER_CORE], reader: Reader, deadlines: Deadlines) -> Self {
         Self { writers, reader, deadlines, now_s: 0 }
     }
@@ -125,15 +127,20 @@ impl ByLifetime {
     }
 
     /// As [`Writer::begin`], with those that are good about as long.
-    pub(super) fn begin(&mut self, new: New, bytes: usize, until_s: u32) -> Result<Filling, Refused> {
+    pub(super) fn begin(
+        &mut self,
+        new: NewRecord,
+        bytes: usize,
+        until_s: u32,
+    ) -> Result<RecordWriter, AppendRefusal> {
         self.of(until_s).begin(new, bytes)
     }
 
     /// As [`Writer::finish`]; it is good until `until_s`.
-    pub(super) fn finish(&mut self, filling: Filling, until_s: u32) -> Location {
+    pub(super) fn finish(&mut self, filling: RecordWriter, until_s: u32) -> Location {
         let writer = self.writers.iter_mut().find(|writer| writer.has_begun(&filling));
         let Some(writer) = writer else { unreachable!("a filling is finished by who began it") };
-        let Appended { location, .. } = writer.finish(filling);
+        let AppendedRecord { location, .. } = writer.finish(filling);
         self.note(location, until_s);
         location
     }
@@ -152,7 +159,7 @@ impl ByLifetime {
     }
 
     /// As [`Writer::delete`].
-    pub(super) fn delete(&mut self, location: Location) -> Result<(), Refused> {
+    pub(super) fn delete(&mut self, location: Location) -> Result<(), AppendRefusal> {
         self.writers[ENDS].delete(location).map(|_| ())
     }
 

@@ -30,27 +30,27 @@ mod warming;
 use std::collections::{HashMap, VecDeque};
 
 use super::{hash::Hash, index::Slot, shard::Shard, usage::Tally};
-use crate::log::{Kind, Location, Reader, Refused};
+use crate::log::{AppendRefusal, Kind, Location, Reader};
 
-use admission::Door;
-use copying::Copying;
+use admission::AdmissionFilter;
+use copying::CopyProgress;
 use directory::Directory;
-pub(crate) use directory::Kept;
+pub(crate) use directory::FileObject;
 use heads::Bodies;
-use lifetimes::{ByLifetime, Ending};
-use parts::Owned;
+use lifetimes::{LifetimeWriters, UnwrittenEnds};
+use parts::OwnedParts;
 
 pub use admission::Admission;
-pub use cold::{Cold, FileRun};
-pub use large::LargeFilling;
+pub use cold::{FileRecord, FileRun};
+pub use large::LargeObjectWriter;
 pub use lifetimes::WRITERS_PER_CORE;
 pub use open::{
-    FileConfig, Known, OnFile, OpenOnFileError, Opening, Paging, Start, Tier, begin_on_file, open_on_file,
-    open_stepped, write_buffer_bytes_max,
+    FileConfig, FileRecovery, FileStore, OpenOnFileError, ReadMode, StoreContents, Tier, UnreadStore,
+    begin_on_file, open_on_file, open_stepped, write_buffer_bytes_max,
 };
 pub use parts::{PART_BODY_BYTES_MAX, Part, PartsList};
 pub use promise::Promise;
-pub(super) use warming::Warming;
+pub(super) use warming::WarmupChanges;
 
 /// The kind of a record that is an object.
 const OBJECT: Kind = Kind(1);
@@ -60,16 +60,16 @@ const SEQUENCE_BITS: u32 = 20;
 /// What of a shard is on the file.
 #[derive(Debug)]
 pub(super) struct FileTier {
-    writers: ByLifetime,
+    writers: LifetimeWriters,
     reader: Reader,
     directory: Directory,
     /// Ends that the log has refused. While there is one, no purge is acknowledged.
     ends: VecDeque<Location>,
     /// What is not yet known to be ended on the file.
-    ending: Ending,
-    copies: VecDeque<Copying>,
+    ending: UnwrittenEnds,
+    copies: VecDeque<CopyProgress>,
     /// By hash: the parts of those objects that are in parts.
-    large: HashMap<u64, Owned>,
+    large: HashMap<u64, OwnedParts>,
     /// The records of those objects that have got another head since.
     bodies: Bodies,
     /// With so many of them it is time to look for those whose list is gone.
@@ -77,15 +77,15 @@ pub(super) struct FileTier {
     /// Most body bytes of an object here.
     body_bytes_max: u64,
     /// The objects that were asked for once, where that is not enough to get onto the file.
-    door: Option<Door>,
+    door: Option<AdmissionFilter>,
     /// What was stored and dropped while the file was read, until that is written to the file.
-    catching_up: Option<Box<Warming>>,
+    catching_up: Option<Box<WarmupChanges>>,
 }
 
 impl FileTier {
-    fn new(writers: ByLifetime, reader: Reader, admission: Admission, directory: Directory) -> Self {
-        let (ends, ending, copies) = (VecDeque::new(), Ending::default(), VecDeque::new());
-        let door = Door::of(admission);
+    fn new(writers: LifetimeWriters, reader: Reader, admission: Admission, directory: Directory) -> Self {
+        let (ends, ending, copies) = (VecDeque::new(), UnwrittenEnds::default(), VecDeque::new());
+        let door = AdmissionFilter::of(admission);
         let (large, sweep_at) = (HashMap::new(), large::SWEEP_AT_MIN);
         let bodies = Bodies::new();
         let body_bytes_max = large::body_bytes_max(&reader);
@@ -105,11 +105,11 @@ impl FileTier {
         }
     }
 
-    pub(super) fn known(&self, hash: u64) -> Option<Kept> {
+    pub(super) fn known(&self, hash: u64) -> Option<FileObject> {
         self.directory.find(hash)
     }
 
-    fn find(&mut self, hash: Hash, now_s: u32) -> Option<Kept> {
+    fn find(&mut self, hash: Hash, now_s: u32) -> Option<FileObject> {
         self.writers.tell(now_s);
         if self.is_outdated(hash.word()) {
             return None;
@@ -196,7 +196,7 @@ impl FileTier {
     }
 
     /// Enters what has been appended, and lets go of what it replaces; `mark` says which parts it has.
-    fn enter(&mut self, tally: &Tally, kept: Kept, mark: u32) {
+    fn enter(&mut self, tally: &Tally, kept: FileObject, mark: u32) {
         self.make_way(tally, kept.hash);
         let reader = &self.reader;
         let old = self.directory.insert(kept, |location| reader.segment_of(location).is_some());
@@ -230,10 +230,10 @@ impl FileTier {
     }
 
     /// The log had no room: whatever is on the file under this hash is outdated by now.
-    fn refused(&mut self, tally: &Tally, hash: Hash, refused: Refused) {
+    fn refused(&mut self, tally: &Tally, hash: Hash, refused: AppendRefusal) {
         match refused {
-            Refused::TooLarge => tally.file_too_large.add(1),
-            Refused::Busy | Refused::Full => tally.file_refused.add(1),
+            AppendRefusal::TooLarge => tally.file_too_large.add(1),
+            AppendRefusal::Busy | AppendRefusal::Full => tally.file_refused.add(1),
         }
         self.end(hash);
         self.count(tally);

@@ -1,4 +1,4 @@
-//! Opening a store whose objects are on a file.
+//! UnreadStore a store whose objects are on a file.
 
 use std::{
     fmt, io,
@@ -7,10 +7,13 @@ use std::{
     time::Duration,
 };
 
-use super::{Admission, FileTier, found::OnTheFile, lifetimes::WRITERS_PER_CORE};
+use super::{Admission, FileTier, found::RecoveryIndex, lifetimes::WRITERS_PER_CORE};
 use crate::{
     io::{CachedFile, Damage, DirectFile, Source},
-    log::{self, FileOptions, Found, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
+    log::{
+        self, FileOptions, FoundRecord, Log, LogRecovery, OpenError, Options, RecoveryReport,
+        format::SEGMENTS_AT,
+    },
     size::Size,
     store::{
         Shard, Store, StoreConfig, StoreError,
@@ -21,7 +24,7 @@ use crate::{
 
 /// How what memory does not have is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Paging {
+pub enum ReadMode {
     /// Past the page cache, into our memory only.
     #[default]
     Direct,
@@ -39,7 +42,7 @@ pub struct FileConfig {
     /// What is stored is on the file after this time at the latest.
     pub flush: Duration,
     /// How it is read.
-    pub paging: Paging,
+    pub paging: ReadMode,
     /// Which objects go there.
     pub admission: Admission,
     /// Objects on the file of which there is memory to know, at most. About: a file that holds more is read all the same.
@@ -83,15 +86,15 @@ pub enum OpenOnFileError {
 }
 
 /// A store whose file is ours, and not yet read.
-pub struct Opening {
+pub struct UnreadStore {
     /// What all cores share.
     pub store: Arc<Store>,
-    /// One for each core. They may be used at once if [`Opening::may_go_ahead`].
+    /// One for each core. They may be used at once if [`UnreadStore::may_go_ahead`].
     pub shards: Vec<Shard>,
     /// What helpers read from: each record is compared with its checksums there.
     pub source: Arc<dyn Source>,
     /// The reading, for a thread that may wait for the disk.
-    pub start: Start,
+    pub start: FileRecovery,
     /// Whether the shards can do without the file meanwhile, as if it were empty. Not if only reading it can tell which
     /// numbers objects had before.
     pub may_go_ahead: bool,
@@ -99,8 +102,8 @@ pub struct Opening {
 
 /// The reading of a file at the start.
 #[derive(Debug)]
-pub struct Start {
-    opening: Recovering,
+pub struct FileRecovery {
+    opening: LogRecovery,
     cores: usize,
     path: PathBuf,
     admission: Admission,
@@ -109,13 +112,13 @@ pub struct Start {
 
 /// What a file holds.
 #[derive(Debug)]
-pub struct Known {
+pub struct StoreContents {
     /// The file's log. To be dropped last: it writes out what the shards have appended.
     pub log: Log,
     /// For each core, what [`Shard::put_on_file`] wants.
     pub tiers: Vec<Tier>,
     /// What the start found.
-    pub recovered: Recovered,
+    pub recovered: RecoveryReport,
     /// Objects that the cores know to be on the file.
     pub objects: u64,
 }
@@ -128,7 +131,7 @@ pub struct Tier {
 }
 
 /// A store that is open on a file.
-pub struct OnFile {
+pub struct FileStore {
     /// What all cores share.
     pub store: Arc<Store>,
     /// One for each core.
@@ -138,10 +141,10 @@ pub struct OnFile {
     /// What helpers read from: each record is compared with its checksums there.
     pub source: Arc<dyn Source>,
     /// What the start found.
-    pub recovered: Recovered,
+    pub recovered: RecoveryReport,
 }
 
-impl fmt::Debug for Opening {
+impl fmt::Debug for UnreadStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, start, may_go_ahead, .. } = self;
         f.debug_struct("Opening")
@@ -152,7 +155,7 @@ impl fmt::Debug for Opening {
     }
 }
 
-impl fmt::Debug for OnFile {
+impl fmt::Debug for FileStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, log, recovered, .. } = self;
         f.debug_struct("OnFile")
@@ -178,16 +181,20 @@ const START_THREADS: usize = 4;
 ///
 /// # Errors
 /// [`OpenOnFileError`], with the numbers and what would be right.
-pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Result<OnFile, OpenOnFileError> {
-    let Opening { store, mut shards, source, start, .. } = begin_on_file(config, file)?;
-    let Known { log, tiers, recovered, .. } = start.read(now_s)?;
+pub fn open_on_file(
+    config: &StoreConfig,
+    file: &FileConfig,
+    now_s: u32,
+) -> Result<FileStore, OpenOnFileError> {
+    let UnreadStore { store, mut shards, source, start, .. } = begin_on_file(config, file)?;
+    let StoreContents { log, tiers, recovered, .. } = start.read(now_s)?;
     for (shard, tier) in shards.iter_mut().zip(tiers) {
         shard.put_on_file(tier);
         while shard.is_warming() {
             shard.copy_to_file();
         }
     }
-    Ok(OnFile { store, shards, log, source, recovered })
+    Ok(FileStore { store, shards, log, source, recovered })
 }
 
 /// Opens a store above a log on any disk, with [`Log::turn`] in the place of helpers: for tests and instruments, in
@@ -197,14 +204,14 @@ pub fn open_on_file(config: &StoreConfig, file: &FileConfig, now_s: u32) -> Resu
 /// [`OpenOnFileError::Store`]; the disk's, as [`OpenOnFileError::Start`] without a path.
 pub fn open_stepped(
     config: &StoreConfig,
-    opening: Recovering,
+    opening: LogRecovery,
     now_s: u32,
 ) -> Result<(Arc<Store>, Vec<Shard>, Log), OpenOnFileError> {
     let header = *opening.header();
     let (store, mut shards) = open_with(config, header.hash_seed)?;
-    let ours = Ours { cores: shards.len(), admission: Admission::Always, objects_max: u64::MAX };
+    let ours = StartOptions { cores: shards.len(), admission: Admission::Always, objects_max: u64::MAX };
     let known = read(&ours, now_s, &header, |found| opening.recover_stepped(found));
-    let Known { log, tiers, .. } =
+    let StoreContents { log, tiers, .. } =
         known.map_err(|source| OpenOnFileError::Start { path: PathBuf::new(), source })?;
     shards.iter_mut().zip(tiers).for_each(|(shard, tier)| shard.put_on_file(tier));
     Ok((store, shards, log))
@@ -247,16 +254,16 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
     Ok(options)
 }
 
-/// Opens a store whose objects are on a file, and leaves the file to be read by [`Start::read`].
+/// Opens a store whose objects are on a file, and leaves the file to be read by [`FileRecovery::read`].
 ///
 /// # Errors
 /// [`OpenOnFileError`], with the numbers and what would be right.
-pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening, OpenOnFileError> {
+pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<UnreadStore, OpenOnFileError> {
     let options = log_options(config, file)?;
     // Before there is a file: what cannot be is said first.
     Geometry::of(config)?;
     let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
-    let opening = Recovering::file(&file.path, options)?;
+    let opening = LogRecovery::file(&file.path, options)?;
     let (store, mut shards) = open_with(config, opening.header().hash_seed)?;
     let cores = shards.len();
     let source = TierSource::open(&file.path, file.paging, opening.header()).map_err(failed)?;
@@ -265,17 +272,17 @@ pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<Opening,
         shards.iter_mut().for_each(|shard| shard.warm_up(epoch));
     }
     let FileConfig { admission, objects_max, .. } = *file;
-    let start = Start { opening, cores, path: file.path.clone(), admission, objects_max };
-    Ok(Opening { store, shards, source: Arc::new(source), start, may_go_ahead: epoch.is_some() })
+    let start = FileRecovery { opening, cores, path: file.path.clone(), admission, objects_max };
+    Ok(UnreadStore { store, shards, source: Arc::new(source), start, may_go_ahead: epoch.is_some() })
 }
 
-impl Start {
+impl FileRecovery {
     /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Set, it makes [`Start::read`] end soon, with an error.
+    /// Set, it makes [`FileRecovery::read`] end soon, with an error.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         self.opening.stopper()
     }
@@ -284,33 +291,33 @@ impl Start {
     ///
     /// # Errors
     /// [`OpenOnFileError::Start`]
-    pub fn read(self, now_s: u32) -> Result<Known, OpenOnFileError> {
+    pub fn read(self, now_s: u32) -> Result<StoreContents, OpenOnFileError> {
         let Self { opening, cores, path, admission, objects_max } = self;
         let header = *opening.header();
-        let ours = Ours { cores, admission, objects_max };
+        let ours = StartOptions { cores, admission, objects_max };
         read(&ours, now_s, &header, |found| opening.recover(START_THREADS, found))
             .map_err(|source| OpenOnFileError::Start { path, source })
     }
 }
 
 /// What is not on the file.
-struct Ours {
+struct StartOptions {
     cores: usize,
     admission: Admission,
     objects_max: u64,
 }
 
 fn read(
-    ours: &Ours,
+    ours: &StartOptions,
     now_s: u32,
     header: &log::Header,
-    recover: impl FnOnce(&mut dyn FnMut(&Found) -> bool) -> io::Result<(Log, Recovered)>,
-) -> io::Result<Known> {
-    let mut on_the_file = OnTheFile::new(header, ours.cores, ours.objects_max, now_s);
+    recover: impl FnOnce(&mut dyn FnMut(&FoundRecord) -> bool) -> io::Result<(Log, RecoveryReport)>,
+) -> io::Result<StoreContents> {
+    let mut on_the_file = RecoveryIndex::new(header, ours.cores, ours.objects_max, now_s);
     let (log, recovered) = recover(&mut |found| on_the_file.note(found))?;
     let tiers = on_the_file.tiers(&log, ours.admission);
     let objects = tiers.iter().map(|tier| tier.tier.directory.len() as u64).sum();
-    Ok(Known { log, tiers, recovered, objects })
+    Ok(StoreContents { log, tiers, recovered, objects })
 }
 
 /// The store's file as helpers read it: what they hand out is a whole record.
@@ -328,16 +335,16 @@ enum PagedFile {
 }
 
 impl TierSource {
-    fn open(path: &Path, paging: Paging, header: &log::Header) -> io::Result<Self> {
+    fn open(path: &Path, paging: ReadMode, header: &log::Header) -> io::Result<Self> {
         let file = match paging {
-            Paging::Direct => match DirectFile::open(path) {
+            ReadMode::Direct => match DirectFile::open(path) {
                 // A file system that knows no other way than through its cache.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     PagedFile::Kernel(CachedFile::open(path)?)
                 }
                 direct => PagedFile::Direct(direct?),
             },
-            Paging::Kernel => PagedFile::Kernel(CachedFile::open(path)?),
+            ReadMode::Kernel => PagedFile::Kernel(CachedFile::open(path)?),
         };
         Ok(Self { file, seed: header.seed(), segment_bytes: u64::from(header.segment_bytes) })
     }

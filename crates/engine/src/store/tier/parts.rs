@@ -15,8 +15,8 @@
 
 use std::collections::HashMap;
 
-use super::{Cold, Kept, lifetimes::ByLifetime};
-use crate::log::{Filling, Kind, Location, New, Reader, Refused};
+use super::{FileObject, FileRecord, lifetimes::LifetimeWriters};
+use crate::log::{AppendRefusal, Kind, Location, NewRecord, Reader, RecordWriter};
 
 /// The kind of a record that is a part.
 pub(super) const PART: Kind = Kind(2);
@@ -71,7 +71,7 @@ pub struct PartsList {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// Its record.
-    pub cold: Cold,
+    pub cold: FileRecord,
     /// The byte of the body that it begins with.
     pub first: u64,
     /// How many it has.
@@ -130,7 +130,7 @@ impl PartsList {
     pub fn part(&self, number: usize) -> Option<Part> {
         let location = *self.places.get(number)?;
         let (first, bytes) = self.range(number);
-        let cold = Cold { location, payload_bytes: (PART_HEADER_BYTES + bytes) as u32 };
+        let cold = FileRecord { location, payload_bytes: (PART_HEADER_BYTES + bytes) as u32 };
         Some(Part { cold, first, bytes })
     }
 
@@ -141,7 +141,7 @@ impl PartsList {
     }
 
     /// The records of all parts.
-    fn records(&self) -> impl Iterator<Item = Cold> {
+    fn records(&self) -> impl Iterator<Item = FileRecord> {
         (0..self.places.len()).filter_map(|number| self.part(number)).map(|part| part.cold)
     }
 
@@ -175,13 +175,13 @@ fn u64_at(bytes: &[u8; LIST_HEADER_BYTES], at: usize) -> u64 {
 
 /// Parts on their way to the file. Dropped before the list was written, they are dead.
 #[derive(Debug)]
-pub(super) struct PartsFilling {
+pub(super) struct PartsWriter {
     /// Names those that have been written.
     list: PartsList,
     reader: Reader,
 }
 
-impl PartsFilling {
+impl PartsWriter {
     pub(super) fn new(hash: u64, id: u64, body_bytes: u64, part_bytes: usize, reader: Reader) -> Self {
         let (part_bytes, validator, places) = (part_bytes as u32, 0, Vec::new());
         let list = PartsList { hash, id, body_bytes, part_bytes, validator, places };
@@ -205,13 +205,13 @@ impl PartsFilling {
     /// Appends the next part; `write` puts its body. What is so long can wait.
     pub(super) fn append(
         &mut self,
-        writers: &mut ByLifetime,
+        writers: &mut LifetimeWriters,
         expires_s: u32,
-        write: impl FnOnce(&mut Filling),
-    ) -> Result<(), Refused> {
+        write: impl FnOnce(&mut RecordWriter),
+    ) -> Result<(), AppendRefusal> {
         let PartsList { hash, id, validator, .. } = self.list;
         let (number, bytes) = (self.list.places.len() as u32, self.next_bytes());
-        let new = New { kind: PART, hash, tag: tag(number, mark_of(id)), target: None };
+        let new = NewRecord { kind: PART, hash, tag: tag(number, mark_of(id)), target: None };
         let writer = writers.of(expires_s);
         let mut filling = writer.begin_if_spare(new, PART_HEADER_BYTES + bytes)?;
         filling.write(&part_header(number, hash, id, validator));
@@ -230,21 +230,21 @@ impl PartsFilling {
     }
 
     /// The list was written: from now on the parts are its owner's.
-    pub(super) fn into_owned(mut self) -> Owned {
+    pub(super) fn into_owned(mut self) -> OwnedParts {
         let parts = self.list.records().collect();
         // So that dropping this lets go of none.
         self.list.places.clear();
-        Owned { mark: mark_of(self.list.id), parts }
+        OwnedParts { mark: mark_of(self.list.id), parts }
     }
 }
 
-impl Drop for PartsFilling {
+impl Drop for PartsWriter {
     fn drop(&mut self) {
         self.list.records().for_each(|part| part.died(&self.reader));
     }
 }
 
-impl Cold {
+impl FileRecord {
     /// It is live no more.
     pub(super) fn died(self, reader: &Reader) {
         reader.died(self.location, self.payload_bytes as usize);
@@ -253,12 +253,12 @@ impl Cold {
 
 /// The parts of an object on the file, as its owner knows them.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Owned {
+pub(super) struct OwnedParts {
     pub(super) mark: u32,
-    parts: Box<[Cold]>,
+    parts: Box<[FileRecord]>,
 }
 
-impl Owned {
+impl OwnedParts {
     pub(super) fn len(&self) -> usize {
         self.parts.len()
     }
@@ -290,7 +290,7 @@ impl Owned {
 #[derive(Debug, Default)]
 pub(super) struct FoundParts {
     /// By hash and mark; each with its number.
-    parts: HashMap<(u64, u32), Vec<(u32, Cold)>>,
+    parts: HashMap<(u64, u32), Vec<(u32, FileRecord)>>,
     /// By hash: the object that is in parts, and its mark.
     lists: HashMap<u64, (Location, u32)>,
 }
@@ -299,11 +299,11 @@ impl FoundParts {
     /// A part was found.
     pub(super) fn part(&mut self, hash: u64, tag: u64, location: Location, payload_bytes: u32) {
         let (number, mark) = split_tag(tag);
-        self.parts.entry((hash, mark)).or_default().push((number, Cold { location, payload_bytes }));
+        self.parts.entry((hash, mark)).or_default().push((number, FileRecord { location, payload_bytes }));
     }
 
     /// An object was found, and is the one with its hash, as far as it is known now.
-    pub(super) fn object(&mut self, kept: &Kept, mark: u32) {
+    pub(super) fn object(&mut self, kept: &FileObject, mark: u32) {
         if mark != 0 {
             self.lists.insert(kept.hash, (kept.location, mark));
         }
@@ -315,12 +315,12 @@ impl FoundParts {
         self,
         is_known: impl Fn(u64, Location) -> bool,
         reader: &Reader,
-    ) -> Vec<(u64, Owned)> {
+    ) -> Vec<(u64, OwnedParts)> {
         let Self { parts, lists } = self;
         let mut claimed = Vec::new();
         for ((hash, mark), mut found) in parts {
             found.sort_unstable_by_key(|(number, _)| *number);
-            let owned = Owned { mark, parts: found.into_iter().map(|(_, part)| part).collect() };
+            let owned = OwnedParts { mark, parts: found.into_iter().map(|(_, part)| part).collect() };
             match lists.get(&hash) {
                 Some((location, of)) if *of == mark && is_known(hash, *location) => {
                     claimed.push((hash, owned))

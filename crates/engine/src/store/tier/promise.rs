@@ -2,8 +2,8 @@
 
 use tokio::sync::oneshot;
 
-use super::{lifetimes::Tickets, warming::Written};
-use crate::{log::NotKept, store::shard::Shard};
+use super::{lifetimes::Tickets, warming::PurgeTickets};
+use crate::{log::DurabilityError, store::shard::Shard};
 
 /// What has to happen before an end may be acknowledged.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ enum Wait {
     Nothing,
     Disk(Tickets),
     /// First for the file to be known.
-    Start(oneshot::Receiver<Written>),
+    Start(oneshot::Receiver<PurgeTickets>),
     InVain,
 }
 
@@ -28,16 +28,16 @@ impl Promise {
         Self(Wait::InVain)
     }
 
-    pub(super) fn after(start: oneshot::Receiver<Written>) -> Self {
+    pub(super) fn after(start: oneshot::Receiver<PurgeTickets>) -> Self {
         Self(Wait::Start(start))
     }
 
     /// Waits until it survives the process.
     ///
     /// # Errors
-    /// It does not, or not yet: [`NotKept::Failing`] also when the log had no room for it.
-    pub async fn kept(self) -> Result<(), NotKept> {
-        let no_room = NotKept::Failing(libc::ENOSPC);
+    /// It does not, or not yet: [`DurabilityError::Failing`] also when the log had no room for it.
+    pub async fn kept(self) -> Result<(), DurabilityError> {
+        let no_room = DurabilityError::Failing(libc::ENOSPC);
         let tickets = match self.0 {
             Wait::Nothing => return Ok(()),
             Wait::InVain => return Err(no_room),
@@ -46,7 +46,7 @@ impl Promise {
                 Ok(Ok(written)) => written,
                 Ok(Err(())) => return Err(no_room),
                 // The file could not be read.
-                Err(_) => return Err(NotKept::Failing(libc::EIO)),
+                Err(_) => return Err(DurabilityError::Failing(libc::EIO)),
             },
         };
         for (progress, ticket) in tickets {

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use super::{FileTier, Promise, SEQUENCE_BITS, lifetimes::Tickets};
 use crate::{
-    log::Refused,
+    log::AppendRefusal,
     store::{Hash, Shard},
 };
 
@@ -32,20 +32,20 @@ const PURGES_WAITING_MAX: usize = 4096;
 const HASHES_A_STEP: usize = 256;
 
 /// What a purge made while warming waits for, or nothing if the disk did not take it.
-pub(super) type Written = Result<Tickets, ()>;
+pub(super) type PurgeTickets = Result<Tickets, ()>;
 
 /// What happened to a shard while nobody knew what its file holds.
 #[derive(Debug)]
-pub(in crate::store) struct Warming {
+pub(in crate::store) struct WarmupChanges {
     /// Each hash once, but for those that were looked at out of turn; `set` says which are left.
     order: Vec<u64>,
     set: HashSet<u64>,
-    waiting: Vec<oneshot::Sender<Written>>,
+    waiting: Vec<oneshot::Sender<PurgeTickets>>,
     /// Something was dropped and could not be noted: no purge is promised to hold any more.
     is_overrun: bool,
 }
 
-impl Warming {
+impl WarmupChanges {
     fn new() -> Self {
         // Room from the start, so that no insert waits for a table to grow; pages of it that are not used are not
         // there.
@@ -109,7 +109,7 @@ impl Warming {
 impl Shard {
     /// Lets it work though it is not yet known what its file holds. What is stored has numbers from `epoch` on.
     pub(super) fn warm_up(&mut self, epoch: u64) {
-        self.warming = Some(Box::new(Warming::new()));
+        self.warming = Some(Box::new(WarmupChanges::new()));
         self.sequence = epoch << SEQUENCE_BITS;
         self.tally().file_warming.set(1);
     }
@@ -153,7 +153,7 @@ impl Shard {
                 Some((slot, _)) => match self.put(slot) {
                     Ok(()) => {}
                     // The disk has to catch up first.
-                    Err(Refused::Busy | Refused::Full) => {
+                    Err(AppendRefusal::Busy | AppendRefusal::Full) => {
                         if let Some(warming) = self.file.as_mut().and_then(|file| file.catching_up.as_mut()) {
                             // Its older copy may be gone already; the object itself is not written yet, so it stays in
                             // the set.
@@ -162,7 +162,7 @@ impl Shard {
                         }
                         return false;
                     }
-                    Err(Refused::TooLarge) => self.not_put(hash, Refused::TooLarge),
+                    Err(AppendRefusal::TooLarge) => self.not_put(hash, AppendRefusal::TooLarge),
                 },
                 None => {
                     self.end_on_file(hash);
@@ -193,7 +193,7 @@ impl Shard {
 
 impl FileTier {
     /// What to wait for until every end so far is written; asks for it.
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn written(&self) -> PurgeTickets {
         if !self.ends.is_empty() {
             return Err(());
         }

@@ -1,20 +1,19 @@
-//! What a client's certificate calls it (RFC 5280): the addresses and names of its subject alternative names, and its
-//! subject.
+//! Names in a client's certificate (RFC 5280): the subject, and the subject alternative names.
 //!
 //! ```text
 //!   Certificate { tbsCertificate { [0] version, serial, algorithm, issuer, validity, SUBJECT, key, …, [3] extensions } … }
 //!                                                                                                └ SUBJECT ALT NAME
 //! ```
-//! The bytes have passed the verification of the handshake, so that what they say is what an authority has signed; they
-//! are read with care all the same: what is not as it should be is no name. Only the parts of DER that are on the way
-//! there are read (X.690 §8: a tag, a length, a value).
+//! The TLS handshake has verified the certificate, so an authority has signed these bytes. The parser is
+//! careful all the same: a malformed field yields no name. It reads only the parts of DER on the way to the
+//! names (X.690 §8: a tag, a length, a value).
 
-/// What a certificate calls who has it.
+/// Names that a certificate gives its holder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Names {
-    /// In nats-server's order: electronic mail, host names, URIs.
+    /// Subject alternative names in nats-server's order: mail addresses, host names, URIs.
     pub alternatives: Vec<String>,
-    /// The subject's attributes, sorted: see [`subject_of`].
+    /// Attributes of the subject, sorted: see [`subject_of`].
     pub subject: Vec<(String, String)>,
 }
 
@@ -22,22 +21,22 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT: u8 = 0x06;
 const OCTETS: u8 = 0x04;
-/// `[0] EXPLICIT`: the version. `[3] EXPLICIT`: the extensions.
+/// Tags of the version, `[0] EXPLICIT`, and of the extensions, `[3] EXPLICIT`.
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
-/// GeneralName: rfc822Name, dNSName, uniformResourceIdentifier (RFC 5280 §4.2.1.6).
+/// Tags of the GeneralName choices rfc822Name, dNSName and uniformResourceIdentifier (RFC 5280 §4.2.1.6).
 const ALTERNATIVES: [u8; 3] = [0x81, 0x82, 0x86];
-/// 2.5.29.17
+/// Object identifier 2.5.29.17 (RFC 5280 §4.2.1.6).
 const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// The names in a certificate's DER; none if it is not one.
+/// Reads the names from a certificate in DER; `None` if the bytes are not a certificate.
 pub fn names_of(certificate: &[u8]) -> Option<Names> {
     let mut outer = Der(certificate).inside(SEQUENCE)?;
     let mut signed = outer.inside(SEQUENCE)?;
     if signed.peek() == Some(VERSION) {
         signed.next()?;
     }
-    // Serial number, algorithm, issuer, validity.
+    // Skips serial number, algorithm, issuer and validity.
     (0..4).try_for_each(|_| signed.next().map(drop))?;
     let subject = attributes(signed.inside(SEQUENCE)?);
     let mut names = Names { alternatives: Vec::new(), subject };
@@ -50,8 +49,8 @@ pub fn names_of(certificate: &[u8]) -> Option<Names> {
     Some(names)
 }
 
-/// The attributes that a text such as `CN=ann,OU=shop+OU=office` names, sorted, so that their order does not matter; none
-/// if it is no such text.
+/// Parses the attributes of a subject such as `CN=ann,OU=shop+OU=office`, and sorts them, so that their order
+/// does not matter. `None` if the text is not of this form.
 pub fn subject_of(text: &str) -> Option<Vec<(String, String)>> {
     let mut all = Vec::new();
     let (mut word, mut is_escaped) = (String::new(), false);
@@ -93,7 +92,8 @@ fn attributes(mut subject: Der<'_>) -> Vec<(String, String)> {
     all
 }
 
-/// The usual name of an attribute (RFC 4519, and what OpenSSL adds), or its numbers.
+/// Returns the usual name of an attribute (RFC 4519, and those that OpenSSL adds), or its object identifier
+/// in digits.
 fn kind_of(object: &[u8]) -> Option<String> {
     let known: [(&[u8], &str); 12] = [
         (&[0x55, 4, 3], "CN"),
@@ -106,7 +106,7 @@ fn kind_of(object: &[u8]) -> Option<String> {
         (&[0x55, 4, 10], "O"),
         (&[0x55, 4, 11], "OU"),
         (&[0x55, 4, 17], "POSTALCODE"),
-        // 0.9.2342.19200300.100.1.1 and .25
+        // Object identifiers 0.9.2342.19200300.100.1.1 and .25 (RFC 4519).
         (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1], "UID"),
         (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25], "DC"),
     ];
@@ -132,7 +132,7 @@ fn alternatives(mut extensions: Der<'_>) -> Option<Vec<String>> {
             continue;
         }
         let value = loop {
-            // Before it may stand whether it is critical.
+            // The optional `critical` flag may precede the value.
             if let (OCTETS, value) = extension.next()? {
                 break value;
             }
@@ -151,7 +151,7 @@ fn alternatives(mut extensions: Der<'_>) -> Option<Vec<String>> {
     None
 }
 
-/// What is left of a row of values.
+/// Rest of a sequence of DER values.
 #[derive(Clone, Copy)]
 struct Der<'a>(&'a [u8]);
 
@@ -160,7 +160,7 @@ impl<'a> Der<'a> {
         self.0.first().copied()
     }
 
-    /// The next value and its tag.
+    /// Reads the next value and its tag.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&short, mut rest) = rest.split_first()?;
@@ -178,7 +178,7 @@ impl<'a> Der<'a> {
         Some((tag, value))
     }
 
-    /// What is inside the next value, if it is tagged so.
+    /// Enters the next value, if it has this tag.
     fn inside(&mut self, tag: u8) -> Option<Der<'a>> {
         if self.peek() != Some(tag) {
             return None;

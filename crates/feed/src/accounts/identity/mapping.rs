@@ -1,106 +1,108 @@
-//! Subjects that an account has for other subjects: `orders.*` becomes `orders.{{partition(3,1)}}.{{wildcard(1)}}`.
+//! Subject mappings of an account: `orders.*` becomes `orders.{{partition(3,1)}}.{{wildcard(1)}}`.
 //!
 //! ```text
 //!   published   orders.ann      ─▶ the first mapping whose source matches ─▶ one of its destinations, by weight
-//!   delivered   orders.2.ann    ◀─ what stands for a wildcard's token is put in
+//!   delivered   orders.2.ann    ◀─ the tokens that the wildcards matched are inserted
 //! ```
-//! As in nats-server, whose behaviour the tests hold this against: weights that do not make up 100 leave the rest to the
-//! subject itself, unless it is listed as a destination: then the rest is lost. Pure: who chooses brings the dice.
+//! The behaviour is nats-server's, and the tests compare the two. If the weights sum to less than 100, the
+//! rest of the messages keep their subject; if the subject itself is listed as a destination, the rest are
+//! dropped. Pure: the caller provides the random numbers.
 
 use smallvec::SmallVec;
 
 use super::pattern::{self, covers};
 
-/// What is configured for one source.
+/// Configured mapping of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mapping {
-    /// The pattern of subjects that are mapped.
+    /// Pattern of the subjects that are mapped.
     pub source: String,
-    /// What they become.
+    /// Destinations, of which each message gets one.
     pub destinations: Vec<WeightedDestination>,
 }
 
-/// One of the subjects that another one may become.
+/// A destination of a mapping, with its weight.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WeightedDestination {
-    /// Tokens; `$2` and `{{wildcard(2)}}` stand for the token of the source's second `*`, other functions for what they
-    /// make of one.
+    /// Tokens of the destination: `$2` and `{{wildcard(2)}}` insert the token that the source's second `*`
+    /// matched; the other functions compute a token from such tokens.
     pub subject: String,
-    /// Of a hundred messages, so many.
+    /// Percentage of the messages that get this destination.
     pub weight: u8,
 }
 
-/// The mappings of one account, ready to be applied.
+/// Compiled mappings of one account.
 #[derive(Debug, Clone, Default)]
 pub struct Mappings(Vec<Ready>);
 
 #[derive(Debug, Clone)]
 struct Ready {
     source: String,
-    /// With the sum of the weights up to each.
+    /// Destinations, each with the sum of the weights up to and including it.
     destinations: Vec<(u8, Transform)>,
 }
 
-/// What becomes of a subject.
+/// Result of applying an account's mappings to a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MappingResult {
-    /// It stays.
+    /// The subject is unchanged.
     Same,
-    /// It is what was written; empty: the message is lost, as somebody wishes.
+    /// The subject was replaced by the text that was written. An empty text: the mapping drops this message
+    /// on purpose.
     Other,
 }
 
-/// How a subject becomes another.
+/// Compiled transformation of a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Transform {
     tokens: Vec<Token>,
-    /// From this token of the source on, all are appended.
+    /// First token of the source that belongs to `>`; it and all later tokens are appended.
     tail_from: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
     Literal(Box<[u8]>),
-    /// A token of the source.
+    /// A token of the source, unchanged.
     Copy(usize),
-    /// Which of so many parts these tokens of the source fall into: FNV-1a, 32 bits, as in nats-server, so that all
-    /// servers agree.
+    /// The partition, out of this number, that these tokens of the source hash to: FNV-1a, 32 bits, as in
+    /// nats-server, so that all servers agree.
     Partition(u32, Vec<usize>),
-    /// A number below this, another one for each message.
+    /// A random number below this, drawn anew for each message.
     Random(u32),
-    /// A token of the source, with a dot so many letters from its beginning or its end.
+    /// A token of the source, split by a dot this many bytes from its start or from its end.
     SplitFromLeft(usize, usize),
     SplitFromRight(usize, usize),
-    /// A token of the source, in pieces of so many letters; the odd one is the last or the first.
+    /// A token of the source, cut into pieces of this many bytes; a shorter piece is the last or the first.
     SliceFromLeft(usize, usize),
     SliceFromRight(usize, usize),
-    /// A token of the source, with dots for these letters.
+    /// A token of the source in which dots replace this separator.
     Split(usize, Box<[u8]>),
-    /// So many letters of a token of the source.
+    /// Bytes of a token of the source, this many from its start or from its end.
     Left(usize, usize),
     Right(usize, usize),
 }
 
 impl Mappings {
-    /// Checks what was configured.
+    /// Checks and compiles the configured mappings.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the error if a source or destination is invalid.
     pub fn build(mappings: &[Mapping]) -> Result<Self, String> {
         mappings.iter().map(Ready::build).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether there are none.
+    /// Returns whether the account has no mappings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The patterns of the subjects that are mapped.
+    /// Returns the patterns of the subjects that are mapped.
     pub fn sources(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|ready| &*ready.source)
     }
 
-    /// Whether all messages to a subject become one and the same.
+    /// Returns whether every message to this subject gets the same result, without a random choice.
     pub fn is_certain(&self, subject: &[u8]) -> bool {
         self.find(subject).is_none_or(|ready| match &ready.destinations[..] {
             [(100, only)] => !only.tokens.iter().any(|token| matches!(token, Token::Random(_))),
@@ -108,7 +110,8 @@ impl Mappings {
         })
     }
 
-    /// Writes what a subject becomes. `dice` gives a number below another that nobody can foresee.
+    /// Writes the subject that a subject is mapped to. `dice` returns an unpredictable number below its
+    /// argument.
     pub fn apply(
         &self,
         subject: &[u8],
@@ -168,7 +171,7 @@ impl Ready {
 }
 
 impl Transform {
-    /// Each subject becomes itself.
+    /// Builds the transformation that leaves every subject unchanged.
     fn itself(source: &str) -> Self {
         let mut tokens: Vec<Token> = source
             .split('.')
@@ -185,7 +188,7 @@ impl Transform {
     }
 
     fn build(source: &str, destination: &str) -> Result<Self, String> {
-        // A subject that is listed as it is stands for itself.
+        // A destination equal to the source leaves the subject unchanged.
         if source == destination {
             return Ok(Self::itself(source));
         }
@@ -238,7 +241,7 @@ impl Token {
             let place = number.checked_sub(1).and_then(|at| wildcards.get(at)).copied();
             place.ok_or_else(|| format!("the source has no {number}. wildcard"))
         };
-        // Other tokens may begin with a dollar, too.
+        // A literal token may begin with a dollar, too.
         if let Some(number) = text.strip_prefix('$').filter(|number| number.parse::<u32>().is_ok()) {
             return place(number).map(Self::Copy);
         }
@@ -285,7 +288,7 @@ impl Token {
 
     fn write(&self, subject: &[u8], of: &[&[u8]], dice: &mut impl FnMut(u32) -> u32, into: &mut Vec<u8>) {
         let token = |at: usize| of.get(at).copied().unwrap_or_default();
-        // A length of nothing or of all leaves the token whole.
+        // A length of zero, or of the whole token or more, leaves the token unchanged.
         let fits = |token: &[u8], length: usize| length > 0 && length < token.len();
         let dotted = |into: &mut Vec<u8>, parts: [&[u8]; 2]| {
             into.extend_from_slice(parts[0]);
@@ -297,7 +300,7 @@ impl Token {
             Self::Copy(at) => into.extend_from_slice(token(*at)),
             Self::Partition(parts, tokens) => {
                 let add = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-                // Without tokens it is the whole subject's part.
+                // The whole subject is hashed if there are no tokens.
                 let hash = match &tokens[..] {
                     [] => subject.iter().fold(0x811c_9dc5, add),
                     some => some.iter().flat_map(|at| token(*at)).fold(0x811c_9dc5, add),
@@ -333,7 +336,7 @@ impl Token {
                 }
             }
             Self::Split(at, by) => {
-                // Empty pieces make no empty tokens.
+                // Empty pieces are skipped, because a token cannot be empty.
                 let mut rest = token(*at);
                 let begin = into.len();
                 loop {
@@ -388,7 +391,8 @@ mod tests {
         }
     }
 
-    /// Those of functions are nats-server's own: `tests/tests/it/feed_mappings.rs` holds both against each other.
+    /// Tokens and functions of a destination are replaced. The functions' results are nats-server's:
+    /// `tests/tests/it/feed_mappings.rs` compares both servers.
     #[test]
     fn tokens_are_put_in() {
         for (source, destination, subject, expected) in [
@@ -406,7 +410,7 @@ mod tests {
             ("a.*", "b.{{split(1,-)}}", "a.-1--2-", "b.1.2"),
             ("a.*", "b.{{left(1,2)}}.{{right(1,2)}}", "a.12345", "b.12.45"),
             ("a.*.*", "b.{{partition(1000,1,2)}}", "a.x.y", "b.802"),
-            // FNV-1a of nothing but "a" (0xe40c292c).
+            // FNV-1a of the single byte "a" is 0xe40c292c.
             ("a", "b.{{partition(1000)}}", "a", "b.220"),
             ("a", "b.{{partition(0)}}", "a", "b.0"),
         ] {
@@ -426,7 +430,7 @@ mod tests {
         {
             assert_eq!(mapped(&rest, "a.x", thrown), expected, "{thrown}");
         }
-        // With the subject itself among them, what is left is lost.
+        // The subject is a destination itself, so the rest of the messages are dropped.
         let lost = Mappings::build(&[mapping("a", &[("a", 50), ("b", 20)])]).expect("sound");
         for (thrown, expected) in [(19, "b"), (20, "a"), (69, "a"), (70, "")] {
             assert_eq!(mapped(&lost, "a", thrown), expected, "{thrown}");
@@ -435,7 +439,7 @@ mod tests {
         assert_eq!(mapped(&none, "a", 0), "a");
     }
 
-    /// `{{random(3)}}` is thrown for each message, and so are weights.
+    /// `{{random(3)}}` and weights draw a new random number for each message.
     #[test]
     fn a_random_token_is_another_each_time() {
         let mappings =

@@ -1,4 +1,4 @@
-//! Who a client is, which account it lives in, and what it may do.
+//! Authentication and authorization: a client's identity, its account and its permissions.
 //!
 //! ```text
 //!  [feed], nats.conf ─▶ Authorization ─Identities::build─▶ Identities (one Arc, read by every core, never written)
@@ -7,11 +7,11 @@
 //!                   Check::Done(Identity or Refused)          Check::Slow(SlowCheck): bcrypt, tens of ms:
 //!                                                             run it on a helper thread, never on a loop
 //! ```
-//! Pure: no socket, no clock, no randomness (the caller makes the nonce). A reload builds new [`Identities`] after the
-//! old ones, so that an account keeps its [`AccountId`]; clients that are no longer who they were are the caller's to
-//! close.
+//! Pure: no socket, no clock, no randomness (the caller makes the nonce). A reload builds new [`Identities`]
+//! from the old ones, so that an account keeps its [`AccountId`]. The caller closes clients whose identity is
+//! no longer valid.
 //!
-//! JWTs (operators, resolvers) are not supported. A client that sends one is told so ([`LoginError::Jwt`]), and a
+//! JWTs (operators, resolvers) are not supported. A client that sends one gets [`LoginError::Jwt`], and a
 //! configuration that needs them does not load.
 
 pub mod certificate;
@@ -39,44 +39,45 @@ pub use replies::{OPEN_REQUESTS_MAX, Replies};
 pub use reserved::ReservedSubjects;
 pub use spec::{Account, AccountLimits, Authorization, ConnectionTypes, Secret, SpecError, User};
 
-/// Accounts that one server may have; a configuration with more does not load.
+/// Largest number of accounts of one server; a configuration with more does not load.
 pub const ACCOUNTS_MAX: usize = 4096;
-/// The account of whoever is in none (nats-server's name).
+/// Account of clients that belong to no other (nats-server's name).
 pub const GLOBAL_ACCOUNT: &str = "$G";
-/// The account that sees the server's own subjects (nats-server's name).
+/// Account that may subscribe to the server's own subjects (nats-server's name).
 pub const SYSTEM_ACCOUNT: &str = "$SYS";
-/// bcrypt looks at so many bytes of a password; a longer one is refused rather than cut.
+/// Bytes of a password that bcrypt uses; a longer password is refused rather than cut.
 const BCRYPT_PASSWORD_BYTES_MAX: usize = 72;
 
-/// A world of subjects of its own: an index into [`Identities::accounts`], stable over reloads.
+/// Number of an account, which is a subject space of its own: an index into [`Identities::accounts`], stable
+/// over reloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u16);
 
 impl AccountId {
-    /// [`GLOBAL_ACCOUNT`].
+    /// Id of [`GLOBAL_ACCOUNT`].
     pub const GLOBAL: Self = Self(0);
-    /// The system account, whatever its name.
+    /// Id of the system account, under any name.
     pub const SYSTEM: Self = Self(1);
 }
 
-/// What CONNECT said about who it is. Empty strings are as good as absent, as in nats-server.
+/// Credentials from CONNECT. An empty string counts as absent, as in nats-server.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Credentials<'a> {
-    /// `user`.
+    /// User name, CONNECT's `user`.
     pub user: Option<&'a str>,
-    /// `pass`.
+    /// Password, CONNECT's `pass`.
     pub pass: Option<&'a str>,
-    /// `auth_token`.
+    /// Token, CONNECT's `auth_token`.
     pub auth_token: Option<&'a str>,
-    /// `nkey`: the public key.
+    /// Public key, CONNECT's `nkey`.
     pub nkey: Option<&'a str>,
-    /// `sig`: the signature of the nonce, base64.
+    /// Signature of the nonce in base64, CONNECT's `sig`.
     pub sig: Option<&'a str>,
-    /// `jwt`.
+    /// JWT, CONNECT's `jwt`.
     pub jwt: Option<&'a str>,
-    /// The client came by WebSocket. (Not said in CONNECT, but seen.)
+    /// The client is connected by WebSocket. (This is known from the connection, not from CONNECT.)
     pub websocket: bool,
-    /// What its certificate calls it, where certificates say who somebody is ([`crate::config::Tls::map`]).
+    /// Names in the client's certificate, if certificates identify users ([`crate::config::Tls::map`]).
     pub certificate: Option<&'a certificate::Names>,
 }
 
@@ -87,27 +88,29 @@ impl Credentials<'_> {
     }
 }
 
-/// What let a client in. After a reload it is held against what then would ([`Identities::again`]).
+/// Evidence by which a client was admitted. After a reload it is compared with the new configuration
+/// ([`Identities::again`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Proof {
-    /// Nothing was asked for, or `no_auth_user` stands for whoever says nothing.
+    /// No credentials: none were required, or `no_auth_user` applied.
     Nothing,
-    /// The user's password was this, if it has one; else its certificate names it.
+    /// The client gave the password of this secret, or has the user's certificate. `None` if the user has no
+    /// password.
     Password(Option<Secret>),
-    /// The key signed the nonce.
+    /// The nkey signed the nonce.
     Key,
-    /// The token was this.
+    /// The client sent this token.
     Token(Secret),
 }
 
-/// Who a client is.
+/// Identity of an admitted client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The world that its subjects are in.
+    /// Account of the client.
     pub account: AccountId,
-    /// User name or public key as `/connz` shows it; none without authentication. A token is never shown.
+    /// User name or public key, as `/connz` shows it; `None` without authentication. A token is never shown.
     pub name: Option<Arc<str>>,
-    /// What it may do; none: everything.
+    /// Permissions of the client; `None`: everything is allowed.
     pub permissions: SharedPermissions,
     proof: Proof,
 }
@@ -118,39 +121,41 @@ impl Identity {
     }
 }
 
-/// Why a client is not let in. To the client it is always `Authorization Violation`; this is for the log.
+/// Reason why a client is refused. The client always gets `Authorization Violation`; the reason is for the
+/// log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// Nothing was said where something must be.
+    /// The client sent no credentials, and they are required.
     #[error("no credentials were sent")]
     Missing,
-    /// No such user, or the wrong password, token or key.
+    /// The user does not exist, or the password, token or key is wrong.
     #[error("the credentials are wrong")]
     Wrong,
-    /// The signature does not fit the nonce of this connection.
+    /// The signature does not match this connection's nonce.
     #[error("the signature of the nonce is wrong")]
     Signature,
-    /// The user may not connect in this way.
+    /// The user may not use this connection type.
     #[error("the user may not connect in this way (allowed_connection_types)")]
     ConnectionType,
-    /// None of the certificate's names is a user.
+    /// The certificate names no user.
     #[error("no user is named as the certificate is")]
     Certificate,
-    /// A JWT.
+    /// The client sent a JWT.
     #[error("JWTs are not supported; use a user with a password, a token or an nkey")]
     Jwt,
 }
 
-/// The outcome of [`Identities::check`].
+/// Result of [`Identities::check`].
 #[derive(Debug)]
 pub enum Check {
-    /// Known at once.
+    /// The check is complete.
     Done(Result<Identity, LoginError>),
-    /// A bcrypt hash must be computed, which takes tens of milliseconds: on a helper thread.
+    /// A bcrypt hash must be computed on a helper thread; this takes tens of milliseconds.
     Slow(SlowCheck),
 }
 
-/// A password that waits to be compared with its bcrypt hash. The caller bounds how many run at once.
+/// A password that is still to be compared with its bcrypt hash. The caller limits how many comparisons run
+/// at once.
 pub struct SlowCheck {
     hash: Arc<str>,
     given: Vec<u8>,
@@ -164,10 +169,10 @@ impl std::fmt::Debug for SlowCheck {
 }
 
 impl SlowCheck {
-    /// Compares. Blocks for as long as the hash's cost demands.
+    /// Compares the password with its hash. Blocks for as long as the hash's cost factor demands.
     ///
     /// # Errors
-    /// [`LoginError::Wrong`].
+    /// [`LoginError::Wrong`] if the password does not match.
     pub fn run(self) -> Result<Identity, LoginError> {
         match bcrypt::verify(&self.given, &self.hash) {
             Ok(true) => Ok(self.identity),
@@ -178,7 +183,7 @@ impl SlowCheck {
 
 #[derive(Debug)]
 struct KnownUser {
-    /// None: known by the certificate alone.
+    /// Password of the user; `None` if the user is identified by its certificate alone.
     secret: Option<Secret>,
     identity: Identity,
     types: Option<ConnectionTypes>,
@@ -191,30 +196,30 @@ struct KnownKey {
     types: Option<ConnectionTypes>,
 }
 
-/// Everybody who may come in.
+/// Users, keys, tokens and accounts of a configuration.
 #[derive(Debug)]
 pub struct Identities {
     accounts: Vec<Arc<str>>,
     users: HashMap<String, KnownUser>,
-    /// Users whose names are subjects of certificates, by these.
+    /// Names of the users that are named by a certificate's subject, by that subject.
     subjects: HashMap<Vec<(String, String)>, String>,
     keys: HashMap<String, KnownKey>,
-    /// By [`AccountId`], of those that have any.
+    /// Mappings by [`AccountId`]; only accounts with mappings have an entry.
     mappings: HashMap<u16, Mappings>,
-    /// What goes from account to account.
+    /// Imports between the accounts.
     exchange: Option<Arc<Exchange>>,
-    /// By [`AccountId`], of those that have any.
+    /// Limits by [`AccountId`]; only accounts with limits have an entry.
     limits: HashMap<u16, AccountLimits>,
     token: Option<(Secret, Identity)>,
     no_auth: Option<Identity>,
     no_auth_types: Option<ConnectionTypes>,
-    /// INFO says that credentials are wanted.
+    /// INFO announces that credentials are required.
     is_asked_for: bool,
     required: bool,
 }
 
 impl Identities {
-    /// Whoever comes is let in, to the global account.
+    /// Builds identities that admit every client to the global account.
     pub fn open() -> Self {
         Self {
             accounts: vec![GLOBAL_ACCOUNT.into(), SYSTEM_ACCOUNT.into()],
@@ -232,63 +237,65 @@ impl Identities {
         }
     }
 
-    /// Puts together what was configured. After a reload, `before` are the identities until now: accounts that both
-    /// have keep their number, and new ones come behind.
+    /// Builds the identities of a configuration. At a reload, `before` are the identities so far: accounts in
+    /// both keep their number, and new accounts get numbers after them.
     ///
     /// # Errors
-    /// What is wrong, in words that say what would be right.
+    /// [`SpecError`] if the configuration is invalid; its text says what would be valid.
     pub fn build(authorization: &Authorization, before: Option<&Self>) -> Result<Self, SpecError> {
         spec::build(authorization, before)
     }
 
-    /// The names of all accounts, by [`AccountId`].
+    /// Returns the names of all accounts, by [`AccountId`].
     pub fn accounts(&self) -> &[Arc<str>] {
         &self.accounts
     }
 
-    /// The name of an account.
+    /// Returns the name of an account.
     pub fn account_name(&self, account: AccountId) -> &str {
         self.accounts.get(usize::from(account.0)).map_or("", |name| name)
     }
 
-    /// What accounts have for other subjects, by [`AccountId`], for one core; none if no account has anything.
+    /// Returns a copy of all mappings by [`AccountId`], for one core; `None` if no account has any.
     pub(crate) fn all_mappings(&self) -> Option<Rc<HashMap<u16, Mappings>>> {
         (!self.mappings.is_empty()).then(|| Rc::new(self.mappings.clone()))
     }
 
-    /// What goes from account to account; none, if that is nothing.
+    /// Returns the imports between the accounts; `None` if there are none.
     pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
         self.exchange.as_ref()
     }
 
-    /// Whether not everybody is let in with everything.
+    /// Returns whether credentials are checked. If not, every client is admitted, whatever it sends.
     pub fn is_required(&self) -> bool {
         self.required
     }
 
-    /// Whether INFO says that credentials are wanted: not where `no_auth_user` stands for who has none (nats-server's rule).
+    /// Returns whether INFO announces that credentials are required. With `no_auth_user` it does not, because
+    /// a client without credentials is that user (nats-server's rule).
     pub fn is_asked_for(&self) -> bool {
         self.is_asked_for
     }
 
-    /// Whether a client may begin without CONNECT: somebody stands for who says nothing and comes this way.
+    /// Returns whether a client may start without CONNECT: clients without credentials are admitted over this
+    /// transport.
     pub fn may_begin_without(&self, websocket: bool) -> bool {
         self.no_auth.is_some() && (!self.required || allows(self.no_auth_types, websocket))
     }
 
-    /// What an account's clients may have.
+    /// Returns the limits of an account's clients.
     pub fn limits(&self, account: AccountId) -> AccountLimits {
         self.limits.get(&account.0).copied().unwrap_or_default()
     }
 
-    /// Whether INFO must carry a nonce: somebody signs with an nkey.
+    /// Returns whether INFO must carry a nonce, because some users sign with an nkey.
     pub fn wants_nonce(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Who this is. `nonce` is the text that this connection's INFO carried.
+    /// Checks a client's credentials. `nonce` is the text that this connection's INFO carried.
     ///
-    /// In nats-server's order (`processClientOrLeafAuthentication`): key, user, nobody, token.
+    /// The order is nats-server's (`processClientOrLeafAuthentication`): key, user, no credentials, token.
     pub fn check(&self, credentials: &Credentials<'_>, nonce: &[u8]) -> Check {
         let said = |text: Option<&'_ str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         if !self.required {
@@ -325,9 +332,10 @@ impl Identities {
         Check::Done(Err(LoginError::Wrong))
     }
 
-    /// Who a client is now that was `before` by the identities of before: the same with the permissions of now, or nobody
-    /// any more, because its user, key or token is gone or has another secret. (nats-server checks what CONNECT said once
-    /// more; no secret of a client's is kept here, so that a new hash of the same password is another secret.)
+    /// Returns the new identity of a client that had the identity `before` under the old configuration, with
+    /// the current permissions. `None` if its user, key or token is gone or has another secret. (nats-server
+    /// checks the CONNECT options again; we keep no client's secret, so a new hash of the same password
+    /// counts as another secret.)
     pub fn again(&self, before: &Identity) -> Option<Identity> {
         if !self.required {
             return self.no_auth.clone();
@@ -342,7 +350,8 @@ impl Identities {
         .filter(|now| now.proof == before.proof)
     }
 
-    /// The user whose name is one of a certificate's. As in nats-server, what CONNECT says of it does not count.
+    /// Finds the user that a certificate names. As in nats-server, user names and passwords in CONNECT do not
+    /// count then.
     fn named_by(&self, names: &certificate::Names, websocket: bool) -> Result<Identity, LoginError> {
         let by_name = names.alternatives.iter().filter_map(|name| self.users.get(name));
         let by_subject = self.subjects.get(&names.subject).and_then(|name| self.users.get(name));
@@ -362,7 +371,8 @@ impl Identities {
             return Err(LoginError::ConnectionType);
         }
         let sig = credentials.sig.unwrap_or_default();
-        // Clients send it with and without padding, in either alphabet; nats-server takes all.
+        // Clients send the signature with and without padding, in either alphabet; nats-server accepts all of
+        // these.
         let sig = base64::engine::general_purpose::URL_SAFE_NO_PAD
             .decode(sig.trim_end_matches('='))
             .or_else(|_| base64::engine::general_purpose::STANDARD_NO_PAD.decode(sig.trim_end_matches('=')))
@@ -372,12 +382,12 @@ impl Identities {
     }
 }
 
-/// Whether somebody may come by WebSocket, or without.
+/// Returns whether a user may connect over this transport: WebSocket, or TCP.
 fn allows(types: Option<ConnectionTypes>, websocket: bool) -> bool {
     types.is_none_or(|types| if websocket { types.websocket } else { types.standard })
 }
 
-/// Holds a secret against what was given: at once if it is plain, else as a [`SlowCheck`].
+/// Compares a secret with the client's: a plain one at once, a bcrypt hash later by a [`SlowCheck`].
 fn compare(secret: &Secret, given: &str, identity: &Identity) -> Check {
     match secret {
         Secret::Plain(plain) => {

@@ -1,14 +1,14 @@
-//! Subjects against patterns, as permission lists need them: does a pattern cover a subject, cover all that another
-//! pattern matches, have anything in common with it?
+//! Subjects and patterns in permission lists: whether a pattern covers a subject, covers another pattern, or
+//! overlaps one.
 //!
-//! A subject is tokens between dots. In a pattern `*` stands for one token, `>` for one or more at the end. All three
-//! questions walk both texts once; none allocates.
+//! A subject consists of tokens between dots. In a pattern `*` matches one token, and `>` at the end matches
+//! one or more. Each check reads both texts once, without allocating.
 
-/// Whether everything that `inner` matches is matched by `pattern` too. A subject without wildcards is the pattern
-/// that matches itself, so this is also the question whether a pattern matches a subject.
+/// Returns whether `pattern` matches everything that `inner` matches. A subject without wildcards is a
+/// pattern that matches only itself, so the function also tells whether a pattern matches a subject.
 #[inline]
 pub fn covers(pattern: &[u8], inner: &[u8]) -> bool {
-    // Most patterns of a list have nothing to do with a subject, and their first letters say so.
+    // Fast path: most patterns of a list differ from the subject in their first byte already.
     if let (Some(&first), Some(&other)) = (pattern.first(), inner.first())
         && first != other
         && first != b'*'
@@ -31,7 +31,7 @@ fn covers_whole(pattern: &[u8], inner: &[u8]) -> bool {
     }
 }
 
-/// Whether there is a subject that both match.
+/// Returns whether some subject matches both patterns.
 pub fn overlaps(one: &[u8], other: &[u8]) -> bool {
     let (mut one_tokens, mut other_tokens) = (tokens(one), tokens(other));
     loop {
@@ -44,8 +44,8 @@ pub fn overlaps(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Whether a text may stand in a permission list: tokens that are not empty and hold no space, wildcards alone in
-/// their token, `>` at the end.
+/// Returns whether a text is a valid pattern of a permission list: no empty token, no whitespace in a token,
+/// and `>` only as the last token.
 pub fn is_valid(pattern: &str) -> bool {
     let count = pattern.split('.').count();
     pattern.split('.').enumerate().all(|(i, token)| match token {
@@ -65,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Every subject of up to three tokens over a small alphabet: enough to tell patterns of that size apart, as long
-    /// as one letter stands in no pattern.
+    /// Every subject of up to four tokens over a small alphabet. They tell patterns of that size apart, as
+    /// long as one letter occurs in no pattern.
     fn universe() -> Vec<String> {
         let letters = ["a", "b", "z"];
         let mut all: Vec<String> = letters.iter().map(|&letter| letter.to_owned()).collect();
@@ -80,7 +80,7 @@ mod tests {
         all
     }
 
-    /// The definition, token by token.
+    /// Matches a subject token by token, as the definition says.
     fn matches(pattern: &str, subject: &str) -> bool {
         let (pattern, subject): (Vec<&str>, Vec<&str>) =
             (pattern.split('.').collect(), subject.split('.').collect());

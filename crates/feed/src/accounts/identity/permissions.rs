@@ -1,78 +1,83 @@
-//! What a client may publish and subscribe to.
+//! Permissions of a client to publish and to subscribe.
 //!
-//! Lists are short (tens of patterns) and read far more often than written: plain vectors, walked without allocating.
-//! A client that publishes again and again to one subject should remember the answer; nothing here caches.
+//! Lists are short (tens of patterns) and read far more often than written, so they are plain vectors,
+//! searched without allocating. Nothing is cached here; the caller should remember the result for a client
+//! that publishes often to one subject.
 
 use std::{sync::Arc, time::Duration};
 
 use super::pattern::{covers, overlaps};
 
-/// A pattern of a permission list, and the queue group that it is limited to (`"orders workers"` in NATS's files).
+/// A pattern of a permission list, with the queue group that it is limited to (`"orders workers"` in NATS's
+/// files).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The pattern of subjects.
+    /// Pattern of subjects.
     pub subject: String,
-    /// A pattern of queue names; none where the entry is about subscribing by oneself as well as in any group.
+    /// Pattern of queue names; `None`: the entry applies to plain subscriptions and to all queue groups.
     pub queue: Option<String>,
 }
 
 impl Entry {
-    /// An entry without a queue group.
+    /// Builds an entry without a queue group.
     pub fn of(subject: &str) -> Self {
         Self { subject: subject.to_owned(), queue: None }
     }
 }
 
-/// What is allowed and what denied of one kind of operation. Denying is the stronger word.
+/// Allowed and denied patterns of one operation. A denial overrides a permission.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules {
-    /// Patterns that are allowed; none: everything is; an empty list: nothing is.
+    /// Allowed patterns; `None`: everything is allowed; an empty list: nothing is.
     pub allow: Option<Vec<Entry>>,
-    /// Patterns that are denied.
+    /// Denied patterns.
     pub deny: Vec<Entry>,
 }
 
-/// Whether one may answer requests on subjects that no list allows.
+/// Permission to answer requests on reply subjects that no list allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Responses {
-    /// Messages that may be published to one reply subject; none: any number.
+    /// Messages that may be published to one reply subject; `None`: any number.
     pub messages_max: Option<u32>,
-    /// For how long after the request; none: for ever (the bound on remembered requests still holds).
+    /// Time after the request in which it may be answered; `None`: forever (the bound on remembered requests
+    /// still holds).
     pub expires: Option<Duration>,
 }
 
 impl Default for Responses {
-    /// nats-server's: one message, within two minutes (`DEFAULT_ALLOW_RESPONSE_MAX_MSGS`, `…_EXPIRATION`).
+    /// nats-server's defaults: one message, within two minutes (`DEFAULT_ALLOW_RESPONSE_MAX_MSGS`,
+    /// `…_EXPIRATION`).
     fn default() -> Self {
         Self { messages_max: Some(1), expires: Some(Duration::from_secs(120)) }
     }
 }
 
-/// Everything that one client may do.
+/// Permissions of one client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permissions {
-    /// Publishing.
+    /// Rules for publishing.
     pub publish: Rules,
-    /// Subscribing.
+    /// Rules for subscribing.
     pub subscribe: Rules,
-    /// Answering requests that came in on a subscription of one's own.
+    /// Permission to answer requests that the client has received.
     pub responses: Option<Responses>,
 }
 
-/// Whether a subscription may be made, and what must be kept back from it.
+/// Decision on a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubscribeVerdict {
-    /// It may, and receives all that it matches.
+    /// Allowed; the client receives everything that the pattern matches.
     Whole,
-    /// It may; its pattern reaches into what is denied, so each message is to be checked by
+    /// Allowed, but the pattern overlaps a denied one: each message must be checked by
     /// [`Permissions::may_receive`].
     Filtered,
-    /// It may not: `Permissions Violation for Subscription to "x"`, and the connection stays open.
+    /// Denied: the client gets `Permissions Violation for Subscription to "x"`, and the connection stays
+    /// open.
     Denied,
 }
 
 impl Permissions {
-    /// No lists: everything is allowed.
+    /// Returns whether there are no lists, so that everything is allowed.
     pub fn is_everything(&self) -> bool {
         self.publish.allow.is_none()
             && self.publish.deny.is_empty()
@@ -80,14 +85,14 @@ impl Permissions {
             && self.subscribe.deny.is_empty()
     }
 
-    /// Whether the lists allow to publish on a subject. Where they do not, an open request may:
-    /// [`super::Replies::may_answer`].
+    /// Returns whether the lists allow publishing to a subject. If they do not, the subject may still be the
+    /// reply subject of an open request: [`super::Replies::may_answer`].
     pub fn may_publish(&self, subject: &[u8]) -> bool {
         let in_list = |list: &[Entry]| list.iter().any(|entry| covers(entry.subject.as_bytes(), subject));
         self.publish.allow.as_deref().is_none_or(in_list) && !in_list(&self.publish.deny)
     }
 
-    /// Whether the lists allow to subscribe to a pattern, by oneself or in a queue group.
+    /// Returns whether the lists allow a subscription to a pattern, with or without a queue group.
     pub fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>) -> SubscribeVerdict {
         let allowed = self.subscribe.allow.as_deref().is_none_or(|list| allows(list, subject, queue));
         if !allowed || !self.may_receive(subject, queue) {
@@ -101,9 +106,10 @@ impl Permissions {
         }
     }
 
-    /// Returns whether a message on this subject may reach a [`SubscribeVerdict::Filtered`] subscription in this queue group, or
-    /// in none. As in nats-server (`checkDenySub`) a plain entry denies members of groups, too, and an entry with a
-    /// group denies that group's members what it covers, however wide their pattern is.
+    /// Returns whether a message on this subject may reach a [`SubscribeVerdict::Filtered`] subscription, in
+    /// this queue group or in none. As in nats-server (`checkDenySub`), a denied entry without a group
+    /// applies to members of groups, too. An entry with a group denies that group's members every subject
+    /// that it covers, however wide their pattern is.
     pub fn may_receive(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
         let denied = |entry: &Entry| entry.is_of(queue) && covers(entry.subject.as_bytes(), subject);
         !self.subscribe.deny.iter().any(denied)
@@ -111,7 +117,7 @@ impl Permissions {
 }
 
 impl Entry {
-    /// Whether the entry is about a subscription in this queue group, or in none.
+    /// Returns whether the entry applies to a subscription in this queue group, or in none.
     fn is_of(&self, queue: Option<&[u8]>) -> bool {
         match (&self.queue, queue) {
             (None, _) => true,
@@ -121,8 +127,8 @@ impl Entry {
     }
 }
 
-/// Whether a list allows a subscription. As in nats-server (`canSubscribe`): where entries with a queue group cover the
-/// subject and the subscription has a group, they decide and the plain entries do not.
+/// Returns whether a list allows a subscription. As in nats-server (`canSubscribe`), if the subscription has
+/// a group and entries with a group cover the subject, only those entries count.
 fn allows(list: &[Entry], subject: &[u8], queue: Option<&[u8]>) -> bool {
     let covering = |entry: &&Entry| covers(entry.subject.as_bytes(), subject);
     let mut groups = list.iter().filter(covering).filter_map(|entry| entry.queue.as_deref()).peekable();
@@ -132,7 +138,7 @@ fn allows(list: &[Entry], subject: &[u8], queue: Option<&[u8]>) -> bool {
     }
 }
 
-/// Permissions that many clients of one user share; none: everything is allowed.
+/// Permissions that all clients of one user share; `None`: everything is allowed.
 pub type SharedPermissions = Option<Arc<Permissions>>;
 
 #[cfg(test)]
@@ -215,7 +221,8 @@ mod tests {
         );
     }
 
-    /// A deny with a queue group filters what a wider subscription of that group gets (nats-server 2.14.4).
+    /// A denied entry with a queue group filters the messages of that group's wider subscriptions
+    /// (nats-server 2.14.4).
     #[test]
     fn a_deny_of_a_group_filters_its_wildcards() {
         for (deny, member, other) in [

@@ -1,14 +1,14 @@
-//! The requests that a client has received and may answer (`allow_responses`).
+//! Requests that a client has received and may answer (`allow_responses`).
 //!
 //! ```text
 //!   reply subject ─ by_reply ─▶ request {requester, messages left, until when}
-//!                                  │ in the order of arrival: of all ─▶ what expires first
-//!                                  └ of one requester ────────────────▶ what is forgotten first, of who has most open
+//!                                  │ in the order of arrival: of all ─▶ which expires first
+//!                                  └ of one requester ────────────────▶ which is forgotten first, if it has most open
 //! ```
-//! One small table a connection, in its core's memory; only clients with the permission have one. It remembers at most
-//! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] of them. Above that, the requesters with most bytes open give way to
-//! the others, each losing its oldest requests. Nobody can have another client's requests forgotten but by having fewer open
-//! than that one. What the tables of a core take is counted together, and is a part of `max_pending_total`.
+//! Each connection with the permission has one small table in its core's memory. It remembers at most
+//! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] of them. Above that, the requesters with most open
+//! bytes lose their oldest requests. So a requester can push out another one's requests only while it has
+//! fewer bytes open itself. The tables of a core are counted together, as a part of `max_pending_total`.
 
 use std::{
     cell::Cell,
@@ -23,31 +23,33 @@ use slab::Slab;
 
 use super::permissions::Responses;
 
-/// Requests remembered a connection (nats-server begins to prune at as many: `replyPermLimit`).
+/// Requests remembered for a connection (nats-server begins to prune at this number: `replyPermLimit`).
 pub const OPEN_REQUESTS_MAX: usize = 4096;
 
-/// Bytes that the requests of a connection take, at most.
+/// Maximum number of bytes that the requests of a connection may take.
 const OPEN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a request beside its reply subject: the entry, its place in the table, and what both have to spare.
+/// Bytes of a request without its reply subject: the entry, its slot in the table, and the spare capacity of
+/// both.
 const OPEN_BYTES: usize = 128;
-/// Bytes of a requester beside its requests.
+/// Bytes of a requester without its requests.
 const REQUESTER_BYTES: usize = 64;
-/// When it is too much, so many times less than this part more is forgotten: else each request would look for who has most.
+/// Divisor of the bounds that gives the extra room made when the table is full. Without extra room, every
+/// further request would search for the requester with most bytes.
 const SPARED_PART: usize = 16;
 
-/// Requests that may be answered. Times are the caller's monotonic milliseconds.
+/// Requests that may be answered. Times are monotonic milliseconds, given by the caller.
 #[derive(Debug)]
 pub struct Replies {
     allowed: Responses,
     open: Slab<OpenReply>,
-    /// Requests by their reply subjects.
+    /// Requests by reply subject.
     by_reply: HashTable<usize>,
     hasher: RandomState,
-    /// All requests in the order of arrival, which is that in which they expire.
+    /// All requests in the order of arrival, in which they also expire.
     order: List,
     requesters: HashMap<u64, Requester>,
     bytes: usize,
-    /// What all of a core take.
+    /// Bytes that all tables of the core take.
     sum: Rc<Cell<usize>>,
 }
 
@@ -57,7 +59,7 @@ struct OpenReply {
     requester: u64,
     messages_left: Option<u32>,
     until_ms: Option<u64>,
-    /// Before and behind it among all, and among its requester's.
+    /// Neighbours in the list of all requests, and in the list of this requester's.
     links: [Link; 2],
 }
 
@@ -67,7 +69,7 @@ struct Requester {
     bytes: usize,
 }
 
-/// A list of requests through their own links.
+/// A doubly linked list of requests, by links in the requests.
 #[derive(Debug, Clone, Copy, Default)]
 struct List {
     first: Option<usize>,
@@ -80,7 +82,7 @@ struct Link {
     behind: Option<usize>,
 }
 
-/// Which of a request's links a list goes by.
+/// Index of the links that a list uses: the list of all requests, or the list of one requester's.
 const OF_ALL: usize = 0;
 const OF_REQUESTER: usize = 1;
 
@@ -108,12 +110,12 @@ impl List {
 }
 
 impl Replies {
-    /// Nothing is open.
+    /// Builds an empty table.
     pub fn new(allowed: Responses) -> Self {
         Self::counted(allowed, Rc::default())
     }
 
-    /// Nothing is open; what will be is counted in `sum`, too.
+    /// Builds an empty table whose bytes are added to `sum`, too.
     pub fn counted(allowed: Responses, sum: Rc<Cell<usize>>) -> Self {
         Self {
             allowed,
@@ -127,7 +129,7 @@ impl Replies {
         }
     }
 
-    /// Bytes of memory that the open requests take.
+    /// Returns the bytes of memory that the open requests take.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -142,14 +144,15 @@ impl Replies {
         self.sum.set(self.sum.get() - bytes);
     }
 
-    /// A message with a reply subject of `requester`, a connection's number, is delivered to the client. How many older
-    /// requests were forgotten for it.
+    /// Records that a request of `requester` (a connection's number) was delivered to the client. Returns how
+    /// many older requests were forgotten to make room.
     pub fn requested(&mut self, requester: u64, reply: &[u8], now_ms: u64) -> usize {
         self.forget_expired(now_ms);
         let until_ms = self.allowed.expires.map(|expires| now_ms.saturating_add(millis(expires)));
         let messages_left = self.allowed.messages_max;
         if let Some(at) = self.find(reply) {
-            // A new request. Who asked first is its requester, so that nobody takes another's request over.
+            // A new request with a known reply subject. The first requester keeps it, so that nobody takes
+            // over another's request.
             let open = &mut self.open[at];
             (open.until_ms, open.messages_left) = (until_ms, messages_left);
             self.order.take_out(&mut self.open, OF_ALL, at);
@@ -171,7 +174,7 @@ impl Replies {
         if self.is_above(OPEN_REQUESTS_MAX, OPEN_BYTES_MAX) { self.make_room() } else { 0 }
     }
 
-    /// Whether the client may publish to this subject as an answer; uses up one message if so.
+    /// Returns whether the client may publish to this subject as an answer, and uses up one message if so.
     pub fn may_answer(&mut self, subject: &[u8], now_ms: u64) -> bool {
         let Some(at) = self.find(subject) else { return false };
         let open = &mut self.open[at];
@@ -186,12 +189,12 @@ impl Replies {
         answers
     }
 
-    /// How many requests are open.
+    /// Returns the number of open requests.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no request is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -213,7 +216,8 @@ impl Replies {
         }
     }
 
-    /// Has the requesters with most bytes open give way, until there is some room again. How many requests that were.
+    /// Forgets requests of the requesters with most open bytes until there is some room again. Returns how
+    /// many it forgot.
     #[cold]
     fn make_room(&mut self) -> usize {
         let mut by_bytes: BinaryHeap<(usize, u64)> =
@@ -291,7 +295,7 @@ mod tests {
         let mut replies = replies(Some(1), Some(100));
         replies.requested(ANN, b"r", 0);
         replies.requested(ANN, b"r", 90);
-        // The first one's time is up; the second one's is not.
+        // The first request has expired; the second one has not.
         replies.requested(ANN, b"other", 120);
         assert!(replies.may_answer(b"r", 130));
         assert_eq!(replies.len(), 1);
@@ -345,7 +349,8 @@ mod tests {
         assert!(replies.len() <= before && replies.open.capacity() <= 2 * OPEN_REQUESTS_MAX);
     }
 
-    /// Two hundred long reply subjects, or five thousand short ones, of one client: the others' requests stay.
+    /// If one client opens hundreds of long reply subjects or thousands of short ones, the requests of other
+    /// clients stay.
     #[test]
     fn who_asks_most_gives_way() {
         for (count, bytes) in [(200, 3900), (1000, 3900), (5000, 10), (50_000, 10)] {
@@ -361,8 +366,8 @@ mod tests {
         }
     }
 
-    /// A hundred clients with twenty requests each, and one with thousands: she alone loses some, and her reply subject that
-    /// is another's takes nothing over.
+    /// With a hundred clients of twenty requests each and one client of thousands, only the latter loses
+    /// requests. Its requests with another client's reply subject do not take that subject over.
     #[test]
     fn who_asks_little_loses_nothing() {
         let mut replies = replies(Some(1), None);

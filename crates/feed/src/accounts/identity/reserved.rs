@@ -1,4 +1,4 @@
-//! Subjects that the program keeps for itself: what it announces there, nobody else can have said.
+//! Subjects reserved for the program: only the program itself publishes on them.
 
 use std::sync::Arc;
 
@@ -7,26 +7,28 @@ use super::{
     permissions::{Entry, Permissions},
 };
 
-/// What is kept of the global account's subjects; of other accounts', which are worlds of their own, nothing is.
+/// Reserved subjects of the global account. Other accounts have separate subject spaces and no reserved
+/// subjects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReservedSubjects {
-    /// Nobody who connects may publish here, whatever their permissions say.
+    /// Subjects on which no client may publish, whatever its permissions say.
     pub publish: Vec<Entry>,
-    /// Only those may subscribe here whose permissions to subscribe name it: an allowed pattern whose first token is
-    /// this one's, and not a wildcard. (`>` is what is said by who thinks of nothing in particular.)
+    /// Subjects to which only those users may subscribe whose permissions name them: the first token of an
+    /// allowed pattern must equal the entry's first token. (`>` and other wildcards do not count, because
+    /// whoever wrote them may not have thought of these subjects.)
     pub subscribe: Vec<Entry>,
 }
 
 impl ReservedSubjects {
-    /// Whether a hub may not have a message on a subject of an account. Subjects on which nobody else may publish are the
-    /// program's own, and stay in it: clients of this machine may be shown them, a hub has clients elsewhere.
+    /// Returns whether messages on a subject of an account are withheld from hubs. Reserved subjects stay
+    /// within this program: its own clients may be allowed to see them, but a hub has clients elsewhere.
     pub(crate) fn keeps_from_hub(&self, account: u16, subject: &[u8]) -> bool {
         let all = [&self.publish, &self.subscribe];
         account == AccountId::GLOBAL.0 && all.into_iter().any(|entries| names(entries, subject))
     }
 
-    /// Whether nobody but the program publishes on a subject of an account: no hub either, and nobody who answers a client
-    /// that has its answer come there.
+    /// Returns whether only the program publishes on a subject of an account. A hub may not publish there,
+    /// and a client may not name the subject as its reply subject.
     pub(crate) fn is_of_program(&self, account: u16, subject: &[u8]) -> bool {
         account == AccountId::GLOBAL.0 && names(&self.publish, subject)
     }
@@ -36,7 +38,7 @@ fn names(entries: &[Entry], subject: &[u8]) -> bool {
     entries.iter().any(|entry| covers(entry.subject.as_bytes(), subject))
 }
 
-/// Denies it to everybody that there is.
+/// Denies the reserved subjects to all identities of the global account.
 pub(super) fn keep(identities: &mut Identities, reserved: &ReservedSubjects) {
     if *reserved == ReservedSubjects::default() {
         return;

@@ -1,4 +1,4 @@
-//! What can be said about users and accounts, in NATS's words, and what of it is wrong.
+//! Configuration of users and accounts, in NATS's terms, and the checks of it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,17 +15,17 @@ use super::{
     reserved::{self, ReservedSubjects},
 };
 
-/// A password or token as the configuration has it. Never printed.
+/// A password or token from the configuration. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
-    /// As it is.
+    /// Plain text.
     Plain(Arc<str>),
-    /// Its bcrypt hash (`$2a$…`, `$2b$…`, `$2x$…`, `$2y$…`).
+    /// bcrypt hash (`$2a$…`, `$2b$…`, `$2x$…`, `$2y$…`).
     Bcrypt(Arc<str>),
 }
 
 impl Secret {
-    /// From its text: a bcrypt hash is known by its beginning, as in nats-server.
+    /// Builds the secret from its text. A bcrypt hash is recognised by its prefix, as in nats-server.
     pub fn new(text: &str) -> Self {
         if ["$2a$", "$2b$", "$2x$", "$2y$"].iter().any(|prefix| text.starts_with(prefix)) {
             Self::Bcrypt(text.into())
@@ -44,96 +44,98 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Somebody who may come in: with a name and a password, or with an nkey.
+/// A user who may log in: with a name and a password, or with an nkey.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
-    /// The name; none for an nkey user.
+    /// Name; `None` for an nkey user.
     pub user: Option<String>,
-    /// The password.
+    /// Password of a user with a name.
     pub password: Option<Secret>,
-    /// The public key, `U…`.
+    /// Public key of an nkey user, `U…`.
     pub nkey: Option<String>,
-    /// What the user may do; none: the default permissions.
+    /// Permissions of the user; `None`: the default permissions.
     pub permissions: Option<Permissions>,
-    /// What the user may connect by; none: anything.
+    /// Connection types that the user may use; `None`: any.
     pub connection_types: Option<ConnectionTypes>,
 }
 
-/// What somebody may connect by.
+/// Allowed connection types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnectionTypes {
-    /// TCP, with TLS or without.
+    /// TCP, with or without TLS.
     pub standard: bool,
-    /// WebSocket.
+    /// WebSocket, with or without TLS.
     pub websocket: bool,
 }
 
-/// What an account's clients may have; none: what all clients may.
+/// Limits of an account's clients; `None`: the limits of all clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccountLimits {
-    /// Connections, all together.
+    /// Connections of the account.
     pub max_connections: Option<usize>,
-    /// Subscriptions of one connection.
+    /// Subscriptions of each connection.
     pub max_subscriptions: Option<usize>,
     /// Bytes of one message, headers included.
     pub max_payload: Option<usize>,
 }
 
-/// A world of subjects with its users.
+/// An account: a separate subject space with its own users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
-    /// Its name.
+    /// Name of the account.
     pub name: String,
-    /// Who lives in it.
+    /// Users of the account.
     pub users: Vec<User>,
-    /// Subjects that its clients' messages get instead of their own.
+    /// Mappings of the subjects to which its clients publish.
     pub mappings: Vec<Mapping>,
-    /// What those of its users may do that have no permissions of their own; none: what the users of all accounts may.
+    /// Permissions of the account's users without permissions of their own; `None`: the default for all
+    /// accounts.
     pub default_permissions: Option<Permissions>,
-    /// What others may have of its subjects.
+    /// Streams and services that other accounts may import.
     pub exports: Vec<Export>,
-    /// What it takes of others'.
+    /// Streams and services that the account imports.
     pub imports: Vec<Import>,
-    /// What its clients may have.
+    /// Limits of the account's clients.
     pub limits: AccountLimits,
 }
 
-/// Everything about who may come in, as it was configured. The default: everybody.
+/// Configured authorization. The default admits every client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Authorization {
-    /// The token that lets into the global account.
+    /// Token that admits a client to the global account.
     pub token: Option<Secret>,
-    /// Users of the global account. A single `user` and `password` is one of these.
+    /// Users of the global account. A single `user` with `password` is one of them.
     pub users: Vec<User>,
-    /// Subjects that messages in the global account get instead of their own.
+    /// Mappings of the subjects in the global account.
     pub mappings: Vec<Mapping>,
-    /// What users without permissions of their own may do; none: everything.
+    /// Permissions of users without permissions of their own; `None`: everything is allowed.
     pub default_permissions: Option<Permissions>,
-    /// Accounts beside the global one.
+    /// Accounts besides the global one.
     pub accounts: Vec<Account>,
-    /// The account that sees the server's own subjects; none: [`SYSTEM_ACCOUNT`].
+    /// Account that may subscribe to the server's own subjects; `None`: [`SYSTEM_ACCOUNT`].
     pub system_account: Option<String>,
-    /// Who a client is that says nothing about itself.
+    /// User that stands for clients without credentials.
     pub no_auth_user: Option<String>,
-    /// Users may be known by their certificates alone: they need no password, and without one nobody is let in by
-    /// their name.
+    /// Users may be identified by their certificates alone. Such a user needs no password, and without a
+    /// password nobody can log in under its name.
     pub by_certificate: bool,
-    /// The configuration has an `authorization` block, whatever is in it.
+    /// The configuration has an `authorization` block, even if it is empty.
     pub has_block: bool,
-    /// What the program keeps for itself of the global account's subjects.
+    /// Reserved subjects of the global account.
     pub reserved: ReservedSubjects,
 }
 
 impl Authorization {
-    /// Whether it lets everybody in.
+    /// Returns whether every client is admitted.
     pub fn is_open(&self) -> bool {
         self.token.is_none()
             && self.users.is_empty()
             && self.accounts.iter().all(|account| account.users.is_empty())
     }
 
-    /// Whether the only account is the system's, and nothing else is said of who may come in: then its users are there for
-    /// the operator, and everybody else is let into the global account, as in nats-server.
+    /// Returns whether the system account is the only account, and no other authorization is configured. As
+    /// in nats-server, its users are for the operator then, and every other client is admitted to the global
+    /// account.
     fn is_open_beside_system(&self) -> bool {
         let system = self.system_account.as_deref().unwrap_or(SYSTEM_ACCOUNT);
         let is_said = self.has_block || self.token.is_some() || !self.users.is_empty();
@@ -141,48 +143,48 @@ impl Authorization {
     }
 }
 
-/// What is wrong with an [`Authorization`].
+/// Error in an [`Authorization`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// Neither a name nor a key, or both.
+    /// A user has neither a name nor a key, or both.
     #[error("a user has either `user` with `password`, or `nkey`")]
     NeitherNorBoth,
-    /// A name without a password.
+    /// A user has a name but no password.
     #[error("the user `{0}` has no password")]
     NoPassword(String),
-    /// Twice the same.
+    /// A user, key or account is configured twice.
     #[error("`{0}` is there twice: a user, a key and an account have one place each")]
     Twice(String),
-    /// Not a public user key.
+    /// The text is not a public user key.
     #[error("`{0}` is no public user nkey: it begins with U and has 56 letters and digits")]
     NotAKey(String),
-    /// Not a hash that bcrypt can compare with.
+    /// The text is not a hash that bcrypt can verify.
     #[error(
         "the password of `{0}` begins like a bcrypt hash and is none: a hash has 60 characters, as $2a$11$…"
     )]
     NotAHash(String),
-    /// Not a pattern.
+    /// The text is not a valid subject pattern.
     #[error("`{0}` is no pattern of subjects, such as orders.* or orders.>")]
     NotAPattern(String),
-    /// `no_auth_user` is nobody.
+    /// `no_auth_user` does not exist.
     #[error("no_auth_user `{0}` is no user of this configuration")]
     NobodyKnown(String),
-    /// An account's name cannot be used.
+    /// The name of an account is invalid.
     #[error("`{0}` cannot be an account's name: it is empty, reserved, or has spaces or control characters")]
     AccountName(String),
-    /// `system_account` is none of the accounts.
+    /// `system_account` does not exist.
     #[error("system_account `{0}` is no account of this configuration")]
     NoSuchSystemAccount(String),
-    /// A subject cannot be mapped as it is said.
+    /// A mapping is invalid.
     #[error("mappings: {0}")]
     Mapping(String),
-    /// An account cannot have or take what it says.
+    /// An export or import is invalid.
     #[error(transparent)]
     Exchange(#[from] ExchangeFault),
-    /// Too many.
+    /// There are more accounts than [`ACCOUNTS_MAX`].
     #[error("there are more than {ACCOUNTS_MAX} accounts")]
     TooManyAccounts,
-    /// `no_auth_user` beside a token.
+    /// `no_auth_user` and a token are both configured.
     #[error("no_auth_user and a token exclude each other: a client that says nothing would need no token")]
     TokenAndNobody,
 }
@@ -259,8 +261,9 @@ struct Accounts {
     ids: HashMap<String, AccountId>,
 }
 
-/// Numbers the accounts: the global and the system one first, then those of before, then the new ones. A name that is
-/// gone keeps its number: what was published in it must not reach whoever comes next.
+/// Numbers the accounts: the global and the system account first, then those of the old configuration, then
+/// new ones. The number of a removed account is not reused, so that messages published in it never reach
+/// clients of another account.
 fn accounts(spec: &Authorization, before: Option<&Identities>) -> Result<Accounts, SpecError> {
     let system = spec.system_account.as_deref().unwrap_or(SYSTEM_ACCOUNT);
     let mut names: Vec<Arc<str>> = match before {
@@ -289,7 +292,8 @@ fn accounts(spec: &Authorization, before: Option<&Identities>) -> Result<Account
     if names.len() > ACCOUNTS_MAX {
         return Err(SpecError::TooManyAccounts);
     }
-    // The first of a name counts: after a reload the system account may have the name of an account of before.
+    // If a name occurs twice, the first number wins: a reload may give the system account the name of an
+    // older account.
     let numbered: Vec<_> = (0..).zip(&names).map(|(id, name)| (name.to_string(), AccountId(id))).collect();
     let ids = numbered.into_iter().rev().collect();
     Ok(Accounts { names, ids })
@@ -349,7 +353,7 @@ fn check_hash(name: &str, secret: &Secret) -> Result<(), SpecError> {
     }
 }
 
-/// Checks the patterns, and completes what one rule implies of another.
+/// Checks the patterns, and adds the rules that others imply.
 fn shared(permissions: Option<&Permissions>) -> Result<Option<Arc<Permissions>>, SpecError> {
     let Some(permissions) = permissions else { return Ok(None) };
     let all = [&permissions.publish, &permissions.subscribe].into_iter();
@@ -357,7 +361,7 @@ fn shared(permissions: Option<&Permissions>) -> Result<Option<Arc<Permissions>>,
         check_entry(entry)?;
     }
     let mut permissions = permissions.clone();
-    // As in nats-server: who may answer and is told nothing about publishing may only answer.
+    // A user with `allow_responses` but no rules for publishing may publish answers only, as in nats-server.
     if permissions.responses.is_some() && permissions.publish == Rules::default() {
         permissions.publish.allow = Some(Vec::new());
     }

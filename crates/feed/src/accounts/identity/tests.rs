@@ -1,4 +1,4 @@
-//! Each way to say who one is, right and wrong.
+//! Tests of each kind of credentials, valid and invalid.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn password<'a>(user: &'a str, pass: &'a str) -> Credentials<'a> {
     Credentials { user: Some(user), pass: Some(pass), ..Credentials::default() }
 }
 
-/// The answer, however slow.
+/// Returns the result of a check; a slow one is run at once.
 fn who(identities: &Identities, credentials: &Credentials<'_>) -> Result<String, LoginError> {
     let identity = match identities.check(credentials, b"nonce") {
         Check::Done(done) => done,
@@ -253,11 +253,11 @@ fn a_certificate_says_who_somebody_is() {
         (names(&[], "CN=bob"), Err(LoginError::Certificate)),
         (names(&[], ""), Err(LoginError::Certificate)),
     ] {
-        // What CONNECT says does not count, not even if it is right.
+        // CONNECT's user and password do not count, even if they are right.
         let credentials = Credentials { certificate: Some(&names), ..password("carol", "p") };
         assert_eq!(who(&identities, &credentials), expected, "{names:?}");
     }
-    // By another listener, where certificates say nothing: no password lets nobody in.
+    // On a listener that does not map certificates to users, a user without a password cannot log in.
     assert_eq!(who(&identities, &password("ann@example.org", "")), Err(LoginError::Wrong));
     assert_eq!(who(&identities, &password("carol", "p")), Ok("carol in $G".into()));
     let spec = Authorization { users, ..Authorization::default() };

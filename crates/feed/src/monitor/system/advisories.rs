@@ -1,5 +1,5 @@
-//! Who comes and who goes, told in the system account as nats-server tells it. Clients of the global account are not
-//! told of: there it would be everybody.
+//! Advisories about connecting and disconnecting clients, published in the system account as by nats-server.
+//! Clients of the global account get none, because that would be every client of a server without accounts.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Core {
-    /// A client of an account has been let in.
+    /// Publishes that a client of an account was admitted.
     pub(crate) fn tell_connected(&mut self, id: ConnId) {
         let connection = &self.outputs.connections[id];
         if connection.account == AccountId::GLOBAL.0 || connection.closing.is_some() {
@@ -30,7 +30,8 @@ impl Core {
         self.say_in_system(subject.as_bytes(), &to_bytes(&advisory));
     }
 
-    /// A client has left. Who was never let in was of no account, and has a subject of its own.
+    /// Publishes that a client has left. A client that was never admitted has no account, and another
+    /// subject.
     pub(crate) fn tell_disconnected(&mut self, connection: &Connection, why: CloseReason) {
         let subject = match (&connection.identity, why) {
             (None, CloseReason::AuthorizationViolation) => {

@@ -1,4 +1,5 @@
-//! What is answered, on a thread of its own: the monitoring pages, in the frame that tools expect.
+//! Answers in the system account, on a thread of their own: the monitoring pages, in the form that tools
+//! expect.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,9 +25,9 @@ use crate::{
     server::NoAnswer,
 };
 
-/// How often STATSZ is published while somebody subscribes in the system account (nats-server's `statsHBInterval`).
+/// Interval of STATSZ while the system account has subscribers (nats-server's `statsHBInterval`).
 const STATSZ_EVERY: Duration = Duration::from_secs(10);
-/// The words of a request for what a path's query calls otherwise.
+/// Keys of requests, with their names in a path's query.
 const NAMES: [(&str, &str); 3] =
     [("subscriptions", "subs"), ("subscriptions_detail", "detail"), ("account", "acc")];
 
@@ -35,17 +36,17 @@ enum Next {
     Tick,
 }
 
-/// Answers until no loop can ask any more.
+/// Answers requests until all loops have ended.
 pub(crate) async fn answer_all(mut told: mpsc::Receiver<SystemEvent>, looker: impl Fn() -> Looker) {
     let mut seq = 0;
     let mut ticks: Option<Interval> = None;
     loop {
-        // Nothing wakes this thread while nobody listens in the system account.
+        // The timer is off while the system account has no subscribers.
         let is_heard = looker().shared.counters.total(Counter::SystemSubscriptions) > 0;
         if !is_heard {
             ticks = None;
         } else if ticks.is_none() {
-            // The first tick comes at once: who begins to listen is told how the server is.
+            // The first tick comes at once, so that a new subscriber gets the server's state.
             ticks = Some(tokio::time::interval(STATSZ_EVERY));
         }
         let tick = async {
@@ -86,12 +87,12 @@ fn say(looker: &Looker, core: usize, subject: &[u8], answer: &Value) {
         );
     }
     let outside = looker.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // A loop that takes nothing is stopping, or hangs.
+    // A loop that does not accept messages is stopping, or hangs.
     _ = outside.send(core, Message::Publish(Batch::of_server(AccountId::SYSTEM, subject, &body)));
     outside.flush();
 }
 
-/// The answer; none if the question is for other servers.
+/// Builds the answer to a question; `None` if the question is for other servers.
 async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value> {
     let totals = looker.totals();
     let server = server_info(&Server::from(&totals), seq);
@@ -121,7 +122,7 @@ async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value>
                 return failed(500, format!("Account {} does not exist", question.account));
             }
             match of_account(&asked, page, &question.account, &options).await {
-                // In a frame of its own, which is older than the others'.
+                // This answer has an older form than the others.
                 Ok(Some(mut conns)) if page == Page::Conns => {
                     conns["server"] = server;
                     return Some(conns);
@@ -140,7 +141,7 @@ async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value>
     }
 }
 
-/// Whether a question's filter means this server.
+/// Returns whether a question's filter matches this server.
 fn is_meant(totals: &Totals, options: &Value) -> bool {
     let word = |key: &str| options[key].as_str().filter(|word| !word.is_empty());
     let tags = options["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -228,7 +229,7 @@ async fn of_accounts(asked: &PageRequest, options: &Value) -> Result<Value, Page
     Ok(page)
 }
 
-/// What each account's clients that are here have done.
+/// Builds the statistics of each account's connected clients.
 async fn statz(asked: &PageRequest) -> Result<Vec<Value>, PageError> {
     let open = asked.looker.open().await?;
     let of = |name: &str| {
@@ -267,7 +268,7 @@ async fn info(asked: &PageRequest, account: &str) -> Result<Value, PageError> {
     }))
 }
 
-/// There is none, and tools ask for it.
+/// Builds an empty JetStream page; we have no JetStream, but tools ask for the page.
 fn jetstream(asked: &PageRequest) -> Value {
     let mut page = monitor::head(&asked.looker.totals());
     for key in ["memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets"] {

@@ -1,13 +1,13 @@
-//! The system account: what the server itself answers there and tells, as nats-server's tools ask it.
+//! The system account: answers and events of the server itself, as nats-server's tools expect them.
 //!
 //! ```text
 //!   request, on a loop ─try_send─▶ QUESTIONS_MAX wait ─▶ thread "feed-system": pages (`answers`) ─▶ ring ─▶ that loop
-//!   a client of an account comes or goes, on its loop ─▶ an advisory, if anybody listens (`advisories`)
+//!   a client of an account connects or leaves, on its loop ─▶ an advisory, if it has subscribers (`advisories`)
 //!   every ten seconds, while the system account has a subscription: STATSZ
 //! ```
-//! A loop only looks whether a subject is one of these; what is asked for is put together elsewhere, by the same steps
-//! as the monitoring pages ([`crate::monitor::inspector`]). A question for which there is no room is answered so at once, and counted
-//! (`feed_system_refused`).
+//! A loop checks only whether a subject is one of these. The answer is built on the thread, in the same steps
+//! as the monitoring pages ([`crate::monitor::inspector`]). If there is no room for a question, an error is
+//! sent at once, and counted (`feed_system_refused`).
 
 mod advisories;
 mod answers;
@@ -28,34 +28,31 @@ use crate::{
     accounts::identity::AccountId,
     client::connection::{ConnId, Connection},
     counters::Counter,
-    delivery::{
-        backpressure::Producer,
-        publish::{Origin, Run},
-        work::Work,
-    },
+    delivery::{producer::Producer, publish::Origin, run::Run, work::Work},
     mesh::core::Core,
     monitor::snapshot::Totals,
 };
 
-/// Questions that wait for the thread that answers them, of all loops.
+/// Maximum number of questions, from all loops, that wait for the answering thread.
 pub(crate) const QUESTIONS_MAX: usize = 64;
-/// Bytes of a question's options; a longer one is answered as a wrong one, and counted (`feed_system_too_long`).
+/// Bytes of a question's options; longer ones are answered with an error, and counted
+/// (`feed_system_too_long`).
 const OPTIONS_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of one answer.
+/// Maximum number of bytes of one answer.
 pub(crate) const ANSWER_BYTES_MAX: usize = 32 << 20;
 
-/// What a question is about.
+/// Object of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// This server: what follows `$SYS.REQ.SERVER.PING.`, or that with its own number.
+    /// This server; the page follows `$SYS.REQ.SERVER.PING.`, or the server's id in place of `PING`.
     Server(Page),
-    /// An account: what follows its name.
+    /// An account; the page follows its name.
     Account(Page),
     /// All accounts: `$SYS.REQ.ACCOUNT.PING.STATZ`.
     Accounts,
 }
 
-/// What is asked for.
+/// Page that a question requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
     Statsz,
@@ -69,13 +66,13 @@ pub(crate) enum Page {
     Accountz,
     Jsz,
     Healthz,
-    /// An account's numbers.
+    /// Statistics of an account.
     Statz,
-    /// The same in an older form.
+    /// Statistics of an account, in an older form.
     Conns,
-    /// An account's configuration.
+    /// Configuration of an account.
     Info,
-    /// What nats-server answers and we do not.
+    /// A page of nats-server's that we do not have.
     NotDone,
 }
 
@@ -115,23 +112,23 @@ impl Page {
 /// A question to the server.
 pub(crate) struct Question {
     pub(crate) about: Subject,
-    /// The account's name, where it is about one.
+    /// Name of the account, if the question is about one.
     pub(crate) account: String,
-    /// What was sent with it: an object in JSON, or nothing.
+    /// Payload of the question: a JSON object, or nothing.
     pub(crate) options: Vec<u8>,
     pub(crate) reply: Vec<u8>,
-    /// The loop that was asked.
+    /// Core that received the question.
     pub(crate) core: usize,
 }
 
-/// What a loop tells the thread that answers.
+/// Event from a loop to the answering thread.
 pub(crate) enum SystemEvent {
     Asked(Question),
-    /// The system account has a subscriber: STATSZ may be wanted.
+    /// The system account has a new subscriber, which may want STATSZ.
     Subscribed,
 }
 
-/// What a subject asks of the server with this number, and the account that it names.
+/// Parses a question to the server with this id from its subject. Returns its object, and the account in it.
 fn question_of<'a>(subject: &'a [u8], server_id: &str) -> Option<(Subject, &'a [u8])> {
     let rest = subject.strip_prefix(b"$SYS.REQ.")?;
     let mut tokens = rest.split(|byte| *byte == b'.');
@@ -152,7 +149,7 @@ fn question_of<'a>(subject: &'a [u8], server_id: &str) -> Option<(Subject, &'a [
 }
 
 impl Core {
-    /// Passes a question to the server on; false if this is none.
+    /// Forwards a question to the answering thread. Returns false if the subject is no question.
     #[cold]
     pub(crate) fn ask_system(&mut self, run: &Run<'_>) -> bool {
         let Some((about, account)) = question_of(run.subject, &self.shared.server_id) else { return false };
@@ -167,7 +164,8 @@ impl Core {
             let question = Question {
                 about,
                 account: account.clone(),
-                // One byte more than may be: it is found to be too long where it is read.
+                // A byte above the bound is kept, so that the answering thread sees that the options are too
+                // long.
                 options: options[..options.len().min(OPTIONS_BYTES_MAX + 1)].to_vec(),
                 reply: run.reply.to_vec(),
                 core: self.index,
@@ -186,7 +184,7 @@ impl Core {
         true
     }
 
-    /// What `$SYS.REQ.USER.INFO` asks, in whatever account: who one is.
+    /// Answers `$SYS.REQ.USER.INFO` with the client's user and account, in any account.
     #[cold]
     pub(crate) fn answer_user_info(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         if run.subject != b"$SYS.REQ.USER.INFO" {
@@ -213,15 +211,15 @@ impl Core {
         self.say_as_server(AccountId::SYSTEM.0, subject, body);
     }
 
-    /// Publishes as nobody in particular: no consumer can hold that back. Where another core has fallen behind it is
-    /// lost, and counted.
+    /// Publishes a message of the server's own, which no consumer can hold back. If another core has fallen
+    /// behind, the message is lost for it, and counted.
     fn say_as_server(&mut self, account: u16, subject: &[u8], body: &[u8]) {
         let mut bytes = Vec::with_capacity(body.len() + subject.len() + 32);
         write::publish(&mut bytes, subject, b"", body);
         self.publish_as_server(account, &bytes);
     }
 
-    /// The same with whole PUB operations.
+    /// Publishes complete PUB operations of the server's own.
     pub(crate) fn publish_as_server(&mut self, account: u16, operations: &[u8]) {
         const OWN: client::Limits = client::Limits {
             control_line_bytes_max: 64 << 10,
@@ -246,7 +244,7 @@ impl Core {
         }
     }
 
-    /// Whether anybody on any core would get a message in the system account.
+    /// Returns whether a subject in the system account has subscribers on any core.
     fn is_heard_in_system(&mut self, subject: &[u8]) -> bool {
         let root = self.subjects.root_of(AccountId::SYSTEM.0);
         let mut work = Work::of(u64::MAX);
@@ -266,7 +264,7 @@ impl Core {
     }
 }
 
-/// What every message of the server begins with.
+/// Description of the server, with which each of its messages begins.
 pub(crate) struct Server {
     name: String,
     host: String,

@@ -15,7 +15,7 @@ const MEASURED_BYTES_MAX: u64 = 1 << 20;
 
 /// What was measured, as JSON on standard input.
 #[derive(Debug, Deserialize)]
-struct Measured {
+struct Measurement {
     /// What was done, and whether it arrived.
     title: String,
     /// A name, a count, a rate.
@@ -36,14 +36,14 @@ pub(crate) fn draw(file: &Path) -> Result<(), Failure> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(MEASURED_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|error| Failure::Failed(format!("stdin cannot be read: {error}")))?;
-    let measured: Measured = serde_json::from_str(&text).map_err(|error| {
+    let measured: Measurement = serde_json::from_str(&text).map_err(|error| {
         Failure::Usage(format!("stdin is not what `nighttrain feed bench --html` hands over: {error}"))
     })?;
     fs::write(file, page_of(measured))
         .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", file.display())))
 }
 
-fn page_of(measured: Measured) -> String {
+fn page_of(measured: Measurement) -> String {
     let mut report = Report::default();
     if let Some(points) = measured.latency_us_by_nines {
         let mut x = Axis::linear("share of messages that took no longer", 0.0, measured.nines_max, 1.0);

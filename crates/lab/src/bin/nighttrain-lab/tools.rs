@@ -8,12 +8,12 @@ use lab::{
     load::{
         self, Plan, Target,
         report::{LOAD, of_run, of_sweep},
-        sweep::{Bound, Search, sweep},
+        sweep::{LatencyBound, Search, sweep},
     },
 };
 
 use crate::{
-    cli::{CompareTask, CoresTask, LoadTask, Shown},
+    cli::{CompareTask, CoresTask, DisplayOptions, LoadTask},
     experiments::{Spinner, show},
     failure::Failure,
     print,
@@ -52,7 +52,8 @@ pub(crate) fn load(task: &LoadTask) -> Result<(), Failure> {
         other => Failure::Failed(other.to_string()),
     };
     let report = if task.sweep {
-        let bound = Bound { quantile: task.percentile / 100.0, at_most_ns: task.at_most.as_nanos() as u64 };
+        let bound =
+            LatencyBound { quantile: task.percentile / 100.0, at_most_ns: task.at_most.as_nanos() as u64 };
         let search = Search { from: task.rate, to: task.rate * SWEEP_FACTOR, precision: 1.05, bound };
         spinner.say(&format!("{} a second", task.rate));
         let knee = sweep(&target, &plan, &search, |tried| {
@@ -84,9 +85,10 @@ fn write_histograms(prefix: &Path, outcome: &load::Outcome, duration: Duration) 
     let unwritable = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::Failed(format!("cannot write {}: {error}", path.display()))
     };
-    for (ending, from) in
-        [(".corrected.hgrm", lab::latency::From::Due), (".uncorrected.hgrm", lab::latency::From::Sent)]
-    {
+    for (ending, from) in [
+        (".corrected.hgrm", lab::latency::LatencyOrigin::Due),
+        (".uncorrected.hgrm", lab::latency::LatencyOrigin::Sent),
+    ] {
         let path = named(ending);
         fs::write(&path, outcome.latencies.hgrm(from)).map_err(|error| unwritable(&path, &error))?;
     }
@@ -158,7 +160,7 @@ fn record(path: &Path) -> Result<serde_json::Value, Failure> {
     serde_json::from_str(&text).map_err(|error| failed(&format_args!("not a record: {error}")))
 }
 
-fn finish(what: &'static Experiment, report: Report, shown: &Shown) -> Result<(), Failure> {
+fn finish(what: &'static Experiment, report: Report, shown: &DisplayOptions) -> Result<(), Failure> {
     let outcome = Outcome { experiment: what, result: Ok(report), seconds: 0.0 };
     show(&[outcome], &Options::default(), shown)
 }

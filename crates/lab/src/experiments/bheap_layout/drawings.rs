@@ -1,6 +1,6 @@
 //! The article's figures 5, 6 and 7, at eight items a page.
 
-use bheap::layout::{Binary, Layout, Paged};
+use bheap::layout::{Binary, Layout, PageLayout};
 use serde_json::json;
 
 use super::walked::{self, PAGE_ITEMS};
@@ -134,7 +134,7 @@ fn textbook(report: &mut Report) {
 
 /// Figure 6: a page is filled vertically, and holds both children wherever it is entered.
 fn vertical(report: &mut Report) {
-    let Ok(layout) = Paged::new(PAGE_ITEMS) else { return };
+    let Ok(layout) = PageLayout::new(PAGE_ITEMS) else { return };
     let nodes = 39;
     let places = (0..nodes)
         .map(|node| {

@@ -8,16 +8,16 @@ pub mod walked;
 pub mod walks;
 pub mod widening;
 
-use bheap::layout::{Binary, Paged};
+use bheap::layout::{Binary, PageLayout};
 use serde_json::json;
 
 use super::bheap_sim::article::{ITEMS, PAGE_BYTES};
-use super::bheap_sim::lru::AllSizes;
-use super::bheap_sim::run::{Classic, Shape, drive_layout};
+use super::bheap_sim::lru::LruTransfers;
+use super::bheap_sim::run::{HeapLayout, Shape, drive_layout};
 use crate::experiment::{Experiment, Options, Refusal, Report, Table, Verdict};
 use crate::report::grouped;
 use walks::Walks;
-use widening::{Gaps, Widening};
+use widening::{Gaps, WideningLayout};
 
 /// `nighttrain lab bheap-layout`
 pub const EXPERIMENT: Experiment = Experiment {
@@ -36,10 +36,10 @@ const PAGE_ITEMS: usize = PAGE_BYTES / 8;
 const PAGES_SAID: usize = 5;
 
 fn experiment(options: &Options) -> Result<Report, Refusal> {
-    let Ok(paged) = Paged::new(PAGE_ITEMS) else {
+    let Ok(paged) = PageLayout::new(PAGE_ITEMS) else {
         return Err(Refusal::Failed(format!("a page of {PAGE_ITEMS} items")));
     };
-    let Some(widening) = Widening::new(PAGE_ITEMS) else {
+    let Some(widening) = WideningLayout::new(PAGE_ITEMS) else {
         return Err(Refusal::Failed(format!("a page of {PAGE_ITEMS} items")));
     };
     let shape = Shape { items: options.items.unwrap_or(ITEMS), page_bytes: PAGE_BYTES, item_bytes: 8 };
@@ -53,9 +53,9 @@ fn experiment(options: &Options) -> Result<Report, Refusal> {
     ];
     options.say("three layouts through the article's simulation");
     let memories = std::thread::scope(|scope| {
-        let binary = scope.spawn(|| shape.memory_of(Classic::Binary, 1));
-        let paged = shape.memory_of(Classic::Paged, 1);
-        let widened = AllSizes::new(PAGE_BYTES);
+        let binary = scope.spawn(|| shape.memory_of(HeapLayout::Binary, 1));
+        let paged = shape.memory_of(HeapLayout::Paged, 1);
+        let widened = LruTransfers::new(PAGE_BYTES);
         drive_layout::<u64>(widening, items, 1, Gaps::new(widening, &widened));
         binary.join().map(|binary| [binary, paged, widened])
     });
@@ -71,7 +71,7 @@ fn experiment(options: &Options) -> Result<Report, Refusal> {
     Ok(report)
 }
 
-fn table(report: &mut Report, shape: Shape, walks: &[Walks; 3], memories: &[AllSizes; 3]) {
+fn table(report: &mut Report, shape: Shape, walks: &[Walks; 3], memories: &[LruTransfers; 3]) {
     let mut table = Table::new(
         format!("{} items, {PAGE_ITEMS} a page", grouped(shape.items as u64)),
         &[
@@ -151,8 +151,8 @@ fn judge(report: &mut Report, items: usize, walks: &[Walks; 3]) {
 
 /// The least and the greatest number of items, up to 2 M, with which widening costs exactly so many pages.
 fn items_for(pages: usize) -> Option<(usize, usize)> {
-    let paged = Paged::new(PAGE_ITEMS).ok()?;
-    let widening = Widening::new(PAGE_ITEMS)?;
+    let paged = PageLayout::new(PAGE_ITEMS).ok()?;
+    let widening = WideningLayout::new(PAGE_ITEMS)?;
     let costs = |items: &usize| widening.page_of(items - 1) == paged.page_of(items - 1) + pages;
     Some(((1..=2 * ITEMS).find(costs)?, (1..=2 * ITEMS).rev().find(costs)?))
 }
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn a_million_items_need_so_many_pages() {
-        let paged = Paged::new(PAGE_ITEMS).unwrap();
-        let widening = Widening::new(PAGE_ITEMS).unwrap();
+        let paged = PageLayout::new(PAGE_ITEMS).unwrap();
+        let widening = WideningLayout::new(PAGE_ITEMS).unwrap();
         assert_eq!(paged.page_of(ITEMS - 1) + 1, 1954);
         // 511 in the first page, 510 in each other: 1 + ⌈999,489 / 510⌉.
         assert_eq!(widening.page_of(ITEMS - 1) + 1, 1961);

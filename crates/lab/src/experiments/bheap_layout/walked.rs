@@ -7,8 +7,8 @@ use std::cell::RefCell;
 
 use bheap::{
     Heap,
-    layout::{Binary, Layout, Paged},
-    trace::{Trace, Traced},
+    layout::{Binary, Layout, PageLayout},
+    trace::{Trace, TracedRows},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -28,13 +28,13 @@ const KEY_END: usize = 100;
 pub(super) struct Walk {
     /// The key that is inserted; without one the smallest is removed.
     insert: Option<u64>,
-    textbook: Touched,
-    paged: Touched,
+    textbook: TouchLog,
+    paged: TouchLog,
 }
 
 /// Places and pages in the order in which they were first touched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-struct Touched {
+struct TouchLog {
     /// In the article's numbering: the root is 1.
     indices: Vec<usize>,
     pages: Vec<usize>,
@@ -67,7 +67,7 @@ fn operations() -> Vec<Option<u64>> {
 
 /// All operations, as the heaps of `bheap` do them.
 pub(super) fn walks() -> Vec<Walk> {
-    let Ok(paged) = Paged::new(PAGE_ITEMS) else { unreachable!("eight is a power of two above four") };
+    let Ok(paged) = PageLayout::new(PAGE_ITEMS) else { unreachable!("eight is a power of two above four") };
     let operations = operations();
     let (textbook, paged) = (touched(Binary, &operations), touched(paged, &operations));
     operations
@@ -84,7 +84,7 @@ pub(super) fn data() -> serde_json::Value {
 
 /// Takes note of what is touched.
 #[derive(Debug, Default)]
-struct Recorder(RefCell<Touched>);
+struct Recorder(RefCell<TouchLog>);
 
 impl Recorder {
     fn touch(&self, address: usize) {
@@ -110,11 +110,11 @@ impl Trace for Recorder {
     }
 }
 
-fn touched(layout: impl Layout, operations: &[Option<u64>]) -> Vec<Touched> {
+fn touched(layout: impl Layout, operations: &[Option<u64>]) -> Vec<TouchLog> {
     let recorder = Recorder::default();
     // Index 0 is not used, in either figure.
-    let base = Paged::INDEX_OF_ROOT * ITEM_BYTES;
-    let mut heap = Heap::with_rows(layout, Traced::new(Vec::new(), &recorder, base));
+    let base = PageLayout::INDEX_OF_ROOT * ITEM_BYTES;
+    let mut heap = Heap::with_rows(layout, TracedRows::new(Vec::new(), &recorder, base));
     for key in keys() {
         heap.push(key);
     }
@@ -139,8 +139,8 @@ mod tests {
     fn a_small_key_rises_through_three_pages_of_the_textbook_and_two_of_the_b_heap() {
         let walks = walks();
         // Index 29: 29, 14, 7, 3, 1 in the one; 29, 26, 24, then 6, 3, 1 in page 0 in the other.
-        let textbook = Touched { indices: vec![29, 14, 7, 3, 1], pages: vec![3, 1, 0] };
-        let paged = Touched { indices: vec![29, 26, 24, 6, 3, 1], pages: vec![3, 0] };
+        let textbook = TouchLog { indices: vec![29, 14, 7, 3, 1], pages: vec![3, 1, 0] };
+        let paged = TouchLog { indices: vec![29, 26, 24, 6, 3, 1], pages: vec![3, 0] };
         assert_eq!(walks[0], Walk { insert: Some(5), textbook, paged });
         let sum = |pick: fn(&Walk) -> usize| walks.iter().map(pick).sum::<usize>();
         assert!(sum(|walk| walk.paged.pages.len()) < sum(|walk| walk.textbook.pages.len()));

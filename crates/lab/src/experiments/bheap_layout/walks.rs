@@ -55,11 +55,11 @@ impl Walks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bheap::layout::{Binary, Paged};
+    use bheap::layout::{Binary, PageLayout};
 
     #[test]
     fn walks_at_eight_items_a_page_can_be_counted_by_hand() {
-        let paged = Paged::new(8).unwrap();
+        let paged = PageLayout::new(8).unwrap();
         // One page above four: 7 nodes, then 4 × 8.
         let b_heap = Walks::of(&paged, 39, |node| paged.page_of(node));
         assert_eq!((b_heap.pages, b_heap.levels, b_heap.pages_to_deepest), (5, 6, 2));

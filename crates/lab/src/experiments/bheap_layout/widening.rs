@@ -10,17 +10,17 @@
 //!                 └─ 15 ══
 //! ```
 
-use bheap::layout::{Children, Layout};
+use bheap::layout::{ChildRange, Layout};
 use bheap::trace::Trace;
 
 /// Index arithmetic of the B-heap that widens. Positions have no gaps; the places in memory do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Widening {
+pub struct WideningLayout {
     /// log2 of the places in a page.
     shift: u32,
 }
 
-impl Widening {
+impl WideningLayout {
     /// Pages of so many places: a power of two, at least 8. `None` otherwise.
     #[must_use]
     pub const fn new(page_items: usize) -> Option<Self> {
@@ -63,7 +63,7 @@ impl Widening {
     }
 }
 
-impl Layout for Widening {
+impl Layout for WideningLayout {
     fn parent(&self, node: usize) -> Option<usize> {
         if node == 0 {
             return None;
@@ -80,7 +80,7 @@ impl Layout for Widening {
         Some(self.position(up))
     }
 
-    fn children(&self, node: usize) -> Children {
+    fn children(&self, node: usize) -> ChildRange {
         let half = self.page_items() / 2;
         let place = self.place(node);
         let (page, offset) = (place >> self.shift, place & (self.page_items() - 1));
@@ -89,14 +89,14 @@ impl Layout for Widening {
         } else {
             place + offset
         };
-        Children { first: self.position(first), count: 2 }
+        ChildRange { first: self.position(first), count: 2 }
     }
 }
 
 /// Puts the gaps where the heap counts none: each address of a position becomes that of its place.
 #[derive(Debug)]
 pub struct Gaps<'a, M> {
-    layout: Widening,
+    layout: WideningLayout,
     memory: &'a M,
 }
 
@@ -104,7 +104,7 @@ impl<'a, M: Trace> Gaps<'a, M> {
     const ITEM_BYTES: usize = 8;
 
     /// Before this memory, for items of 8 bytes.
-    pub const fn new(layout: Widening, memory: &'a M) -> Self {
+    pub const fn new(layout: WideningLayout, memory: &'a M) -> Self {
         Self { layout, memory }
     }
 
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn it_is_a_tree_without_gaps_in_its_positions_and_siblings_share_a_page() {
         for shift in 3..=10 {
-            let layout = Widening::new(1 << shift).unwrap();
+            let layout = WideningLayout::new(1 << shift).unwrap();
             let mut next = 1;
             for node in 0..5_000 {
                 assert_eq!(layout.position(layout.place(node)), node);
@@ -148,7 +148,7 @@ mod tests {
             }
             assert_eq!(layout.parent(0), None);
         }
-        assert_eq!(Widening::new(12), None);
-        assert_eq!(Widening::new(4), None);
+        assert_eq!(WideningLayout::new(12), None);
+        assert_eq!(WideningLayout::new(4), None);
     }
 }

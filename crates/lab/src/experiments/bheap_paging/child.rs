@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::group::Group;
 use super::queues::{Kind, filled};
-use crate::experiments::again::{self, Again};
+use crate::experiments::again::{self, ChildCommand};
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::counters::Counters;
 
@@ -41,7 +41,7 @@ pub struct Task {
 
 /// What a child found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Found {
+pub struct PagingFigures {
     /// Which queue.
     pub kind: Kind,
     /// The limit in percent of the items' bytes.
@@ -62,7 +62,7 @@ pub struct Found {
     pub usage_bytes: Option<u64>,
 }
 
-impl Found {
+impl PagingFigures {
     /// Of a count of the whole measurement, the part of a pair.
     #[must_use]
     pub fn a_pair(&self, total: u64) -> f64 {
@@ -96,12 +96,12 @@ pub fn do_task_and_exit() {
 ///
 /// # Errors
 /// As [`again::ask`].
-pub fn found_by_child(task: &Task, directory: &Path, again: &Again) -> io::Result<Found> {
+pub fn found_by_child(task: &Task, directory: &Path, again: &ChildCommand) -> io::Result<PagingFigures> {
     again::ask(TASK, task, directory, again)
 }
 
 /// Builds the queue, applies the limit, warms up, measures.
-fn measured(task: &Task) -> io::Result<Found> {
+fn measured(task: &Task) -> io::Result<PagingFigures> {
     let mut keys = Random3::new(task.seed);
     let mut key = move || keys.next().map_or(0, u64::from);
     let unfiled = task.group.as_ref().map(Group::usage_bytes).transpose()?;
@@ -135,7 +135,7 @@ fn measured(task: &Task) -> io::Result<Found> {
         return Err(io::Error::other("the queue lost an item, or there was no time for one pair"));
     }
     let usage_bytes = task.group.as_ref().map(Group::usage_bytes).transpose()?;
-    Ok(Found {
+    Ok(PagingFigures {
         kind: task.kind,
         percent: task.percent,
         items: task.items,

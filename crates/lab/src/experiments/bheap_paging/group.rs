@@ -83,22 +83,23 @@ pub struct Group {
 #[error(
     "no memory cgroup can be made here ({0}); run as root, or where a group with a memory controller is delegated"
 )]
-pub struct NoGroup(String);
+pub struct CgroupFault(String);
 
 impl Group {
     /// Makes one, below the root of the first hierarchy that allows it.
     ///
     /// # Errors
     /// If none does; the text says why not.
-    pub fn create() -> Result<Self, NoGroup> {
-        let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| NoGroup(error.to_string()))?;
+    pub fn create() -> Result<Self, CgroupFault> {
+        let mounts =
+            fs::read_to_string("/proc/self/mounts").map_err(|error| CgroupFault(error.to_string()))?;
         Self::below(&hierarchies(&mounts))
     }
 
-    fn below(hierarchies: &[Hierarchy]) -> Result<Self, NoGroup> {
+    fn below(hierarchies: &[Hierarchy]) -> Result<Self, CgroupFault> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if hierarchies.is_empty() {
-            return Err(NoGroup("no hierarchy with a memory controller is mounted".into()));
+            return Err(CgroupFault("no hierarchy with a memory controller is mounted".into()));
         }
         let mut refused = Vec::new();
         for Hierarchy { version, mount } in hierarchies {
@@ -119,7 +120,7 @@ impl Group {
                 mount.display()
             ));
         }
-        Err(NoGroup(refused.join("; ")))
+        Err(CgroupFault(refused.join("; ")))
     }
 
     /// Which interface it speaks.

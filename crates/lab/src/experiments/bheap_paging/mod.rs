@@ -14,11 +14,11 @@ mod verdicts;
 
 use std::path::Path;
 
-use child::{Found, Task};
-use group::{Group, NoGroup};
+use child::{PagingFigures, Task};
+use group::{CgroupFault, Group};
 use queues::Kind;
 
-use super::again::Again;
+use super::again::ChildCommand;
 use super::scratch::Scratch;
 use crate::experiment::{Experiment, Options, Refusal, Report};
 
@@ -61,7 +61,7 @@ impl Sizes {
 
 fn run(options: &Options) -> Result<Report, Refusal> {
     child::do_task_and_exit();
-    let again = Again { arguments: vec![EXPERIMENT.name.into()] };
+    let again = ChildCommand { arguments: vec![EXPERIMENT.name.into()] };
     let sizes = Sizes::of(options.quick);
     let page_bytes = options.page_bytes.unwrap_or_else(rustix::param::page_size);
     let found =
@@ -77,16 +77,16 @@ pub fn measured(
     sizes: &Sizes,
     page_bytes: usize,
     directory: Option<&Path>,
-    again: &Again,
+    again: &ChildCommand,
     say: &dyn Fn(&str),
-) -> Result<Vec<Found>, Refusal> {
+) -> Result<Vec<PagingFigures>, Refusal> {
     let scratch = Scratch::on_disk(directory).map_err(|error| Refusal::Missing(error.to_string()))?;
     let mut all = Vec::new();
     for percent in &sizes.percents {
         for kind in Kind::ALL {
             let of = sizes.percents.len() * Kind::ALL.len();
             say(&format!("{} of {of}: {}, {percent}% resident", all.len() + 1, kind.name()));
-            let group = Group::create().map_err(|error: NoGroup| Refusal::Missing(error.to_string()))?;
+            let group = Group::create().map_err(|error: CgroupFault| Refusal::Missing(error.to_string()))?;
             let task = Task {
                 group: Some(group),
                 kind,
@@ -117,9 +117,9 @@ mod tests {
         assert!(std::env::var_os(child::TASK).is_none());
     }
 
-    fn again() -> Again {
+    fn again() -> ChildCommand {
         let name = "experiments::bheap_paging::tests::as_a_child_it_does_its_task";
-        Again { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] }
+        ChildCommand { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bheap::blocks::Blocks;
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Layout, Paged};
+use bheap::layout::{Binary, Layout, PageLayout};
 use bheap::{PageQueue, Rows};
 use engine::sys::mapping::WriteOut;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ impl Kind {
 }
 
 /// A queue of keys of 8 bytes that gives the smallest.
-pub trait Paging {
+pub trait PagedQueue {
     /// Removes the smallest and inserts another; says what was removed. Two operations, as the article's phase has
     /// them, and not the one that both could be made of.
     fn remove_insert(&mut self, key: u64) -> Option<u64>;
@@ -59,7 +59,7 @@ pub trait Paging {
     fn held(&self) -> usize;
 }
 
-impl<L: Layout, R: Rows<u64>> Paging for Heap<u64, L, R> {
+impl<L: Layout, R: Rows<u64>> PagedQueue for Heap<u64, L, R> {
     fn remove_insert(&mut self, key: u64) -> Option<u64> {
         let removed = self.pop()?;
         self.push(key);
@@ -70,7 +70,7 @@ impl<L: Layout, R: Rows<u64>> Paging for Heap<u64, L, R> {
     }
 }
 
-impl<B: Blocks<u64>> Paging for PageQueue<u64, B> {
+impl<B: Blocks<u64>> PagedQueue for PageQueue<u64, B> {
     fn remove_insert(&mut self, key: u64) -> Option<u64> {
         let removed = self.pop()?;
         self.push(key);
@@ -96,7 +96,7 @@ pub fn filled(
     items: usize,
     page_bytes: usize,
     mut key: impl FnMut() -> u64,
-) -> io::Result<(Box<dyn Paging>, WriteOut)> {
+) -> io::Result<(Box<dyn PagedQueue>, WriteOut)> {
     if kind == Kind::PageQueue {
         if !page_bytes.is_power_of_two() || page_bytes < 4 * size_of::<u64>() {
             return Err(io::Error::new(
@@ -114,7 +114,7 @@ pub fn filled(
         }
         return Ok((Box::new(queue), out));
     }
-    let mut rows = PagedRows::create(directory, Paged::INDEX_OF_ROOT, items)?;
+    let mut rows = PagedRows::create(directory, PageLayout::INDEX_OF_ROOT, items)?;
     for _ in 0..items {
         rows.push(key()).map_err(|full| io::Error::other(full.to_string()))?;
     }
@@ -122,7 +122,7 @@ pub fn filled(
     if kind == Kind::BinaryHeap {
         return Ok((Box::new(Heap::with_rows(Binary, rows)), out));
     }
-    let layout = Paged::for_page_bytes::<u64>(page_bytes)
+    let layout = PageLayout::for_page_bytes::<u64>(page_bytes)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
     Ok((Box::new(Heap::with_rows(layout, rows)), out))
 }

@@ -1,12 +1,12 @@
 //! What real paging says about the claim.
 
-use super::child::Found;
+use super::child::PagingFigures;
 use super::queues::Kind;
 use crate::experiment::{Report, Table, Verdict};
 
 /// The report of all measurements.
 #[must_use]
-pub(super) fn report(found: &[Found]) -> Report {
+pub(super) fn report(found: &[PagingFigures]) -> Report {
     let mut report = Report { data: serde_json::json!(found), ..Report::default() };
     report.tables.push(table(found));
     let mut percents: Vec<u64> =
@@ -41,7 +41,7 @@ pub(super) fn report(found: &[Found]) -> Report {
     report
 }
 
-fn judge(percent: u64, binary: &Found, paged: &Found, report: &mut Report) {
+fn judge(percent: u64, binary: &PagingFigures, paged: &PagingFigures, report: &mut Report) {
     let article =
         "the binary heap makes ten times the B-heap's page transfers (simulated, 9 of 1,954 pages resident)";
     let (more, slower) = (binary.faults() / paged.faults(), binary.us() / paged.us());
@@ -65,7 +65,13 @@ fn judge(percent: u64, binary: &Found, paged: &Found, report: &mut Report) {
     report.judge("C3", article, ours, verdict);
 }
 
-fn judge_ours(percent: u64, binary: &Found, paged: &Found, ours: &Found, report: &mut Report) {
+fn judge_ours(
+    percent: u64,
+    binary: &PagingFigures,
+    paged: &PagingFigures,
+    ours: &PagingFigures,
+    report: &mut Report,
+) {
     let fewer = if ours.counted.major_faults == 0 {
         format!("no major fault in {} pairs", ours.pairs)
     } else {
@@ -94,7 +100,7 @@ fn judge_ours(percent: u64, binary: &Found, paged: &Found, ours: &Found, report:
 /// Our own goal, in multiples of our faults.
 const FEWER: f64 = 20.0;
 
-fn smarter(paged: &Found, ours: &Found) -> Verdict {
+fn smarter(paged: &PagingFigures, ours: &PagingFigures) -> Verdict {
     let quicker = ours.us() < paged.us();
     if paged.counted.major_faults == 0 {
         Verdict::CannotBeTestedHere
@@ -107,11 +113,11 @@ fn smarter(paged: &Found, ours: &Found) -> Verdict {
     }
 }
 
-fn moved_kib(found: &Found) -> f64 {
+fn moved_kib(found: &PagingFigures) -> f64 {
     found.a_pair(found.counted.bytes_read + found.counted.bytes_written) / 1024.0
 }
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[PagingFigures]) -> Table {
     let mut table = Table::new(
         "A pair of remove and insert, by the share of the items' bytes that may stay in memory",
         &[
@@ -147,8 +153,8 @@ mod tests {
     use super::*;
     use crate::experiments::counters::Counters;
 
-    fn found(kind: Kind, major_faults: u64, seconds: f64) -> Found {
-        Found {
+    fn found(kind: Kind, major_faults: u64, seconds: f64) -> PagingFigures {
+        PagingFigures {
             kind,
             percent: 10,
             items: 1000,

@@ -10,9 +10,9 @@ use super::article::{CPU_S, ITEMS, TRANSFER_S};
 use super::cpu;
 use super::findings::{SEED, figure, sampled};
 use super::keys::Random3;
-use super::lru::{AllSizes, Transfers};
+use super::lru::{LruTransfers, Transfers};
 use super::phases::three_phases;
-use super::run::{Shape, Simulated};
+use super::run::{Shape, SimulatedHeaps};
 use crate::experiment::{Options, Refusal, Report, Table};
 use crate::report::grouped;
 use crate::report::plot::{Axis, Plot, Series, Stroke};
@@ -196,8 +196,8 @@ pub(super) fn report(options: &Options, shape: Shape) -> Result<Report, Refusal>
     Ok(report)
 }
 
-fn page_queue(shape: Shape, memory_pages: Option<usize>) -> Result<AllSizes, Refusal> {
-    let memory = AllSizes::new(shape.page_bytes);
+fn page_queue(shape: Shape, memory_pages: Option<usize>) -> Result<LruTransfers, Refusal> {
+    let memory = LruTransfers::new(shape.page_bytes);
     let parts = (memory_pages.unwrap_or(9) / 4).clamp(4, 16);
     match shape.item_bytes {
         4 => drive::<u32>(shape, parts, &memory),
@@ -211,7 +211,7 @@ fn page_queue(shape: Shape, memory_pages: Option<usize>) -> Result<AllSizes, Ref
 fn drive<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
     shape: Shape,
     parts: usize,
-    memory: &AllSizes,
+    memory: &LruTransfers,
 ) -> Result<(), bheap::layout::PageSizeError> {
     let blocks = TracedBlocks::new(Arena::<T>::new(shape.page_bytes)?, memory);
     let mut random = Random3::new(SEED);
@@ -220,15 +220,15 @@ fn drive<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
     Ok(())
 }
 
-fn at(simulated: &Simulated, queue: &AllSizes, resident: usize) -> [Transfers; 3] {
+fn at(simulated: &SimulatedHeaps, queue: &LruTransfers, resident: usize) -> [Transfers; 3] {
     let (binary, paged) = simulated.at(resident);
     [binary, paged, queue.transfers(resident)]
 }
 
 fn tables(
     report: &mut Report,
-    simulated: &Simulated,
-    queue: &AllSizes,
+    simulated: &SimulatedHeaps,
+    queue: &LruTransfers,
     prices: &Prices,
     residents: &[usize],
 ) {
@@ -294,7 +294,13 @@ fn tables(
     });
 }
 
-fn draw(report: &mut Report, simulated: &Simulated, queue: &AllSizes, prices: &Prices, residents: &[usize]) {
+fn draw(
+    report: &mut Report,
+    simulated: &SimulatedHeaps,
+    queue: &LruTransfers,
+    prices: &Prices,
+    residents: &[usize],
+) {
     let strokes = [Stroke::Two, Stroke::One, Stroke::Four];
     let curves: Vec<Series> = (0..3)
         .map(|which| {

@@ -8,7 +8,7 @@ use super::phases::{Subject, three_phases};
 
 /// Seconds of CPU of each round, binary heap and B-heap in turn.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct CpuSeconds {
     /// The binary heap's rounds.
     pub binary_s: Vec<f64>,
     /// The B-heap's rounds.
@@ -18,8 +18,8 @@ pub struct Measured {
 /// Puts both through the phases `rounds` times in turn. Another process takes from the clock on the wall, not from
 /// this thread's own, but it takes from the caches all the same: the rounds say how much.
 #[must_use]
-pub fn measure(items: usize, page_bytes: usize, rounds: u32) -> Measured {
-    let mut measured = Measured { binary_s: Vec::new(), paged_s: Vec::new() };
+pub fn measure(items: usize, page_bytes: usize, rounds: u32) -> CpuSeconds {
+    let mut measured = CpuSeconds { binary_s: Vec::new(), paged_s: Vec::new() };
     for seed in 1..=rounds {
         measured.binary_s.push(seconds(&mut BinaryHeap::<u64>::default(), items, seed));
         if let Ok(mut queue) = BHeap::<u64>::new(page_bytes) {
@@ -49,7 +49,7 @@ fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-impl Measured {
+impl CpuSeconds {
     /// The median of each: binary heap, B-heap.
     #[must_use]
     pub fn medians(&self) -> (f64, f64) {

@@ -3,7 +3,7 @@
 use super::article::{CPU_S, ON_A_SLOW_DISK, TRANSFER_S};
 use super::costs::FirstTouch;
 use super::lru::Transfers;
-use super::run::Simulated;
+use super::run::SimulatedHeaps;
 use crate::report::Report;
 use crate::report::plot::{Axis, Plot, Reference, Series, Stroke};
 
@@ -20,7 +20,7 @@ pub(super) fn runtime_s(cpu_s: f64, transfers: Transfers, transfer_s: f64, first
 
 /// Runtimes of both at one size of memory, and how many times as fast the B-heap is.
 pub(super) fn runtimes(
-    simulated: &Simulated,
+    simulated: &SimulatedHeaps,
     resident: usize,
     transfer_s: f64,
     first: FirstTouch,
@@ -31,13 +31,13 @@ pub(super) fn runtimes(
     (binary_s, paged_s, binary_s / paged_s)
 }
 
-fn bytes(simulated: &Simulated, pages: usize) -> f64 {
+fn bytes(simulated: &SimulatedHeaps, pages: usize) -> f64 {
     (pages * simulated.shape.page_bytes) as f64
 }
 
 /// The three curves of a figure, at these sizes of memory.
 fn curves(
-    simulated: &Simulated,
+    simulated: &SimulatedHeaps,
     residents: &[usize],
     transfer_s: f64,
     first: FirstTouch,
@@ -59,14 +59,14 @@ fn curves(
 }
 
 /// Adds figures 1 to 4.
-pub(super) fn add(report: &mut Report, simulated: &Simulated) {
+pub(super) fn add(report: &mut Report, simulated: &SimulatedHeaps) {
     whole_range(report, simulated);
     few_pages(report, simulated);
     last_kib(report, simulated);
     slow_disk(report, simulated);
 }
 
-fn whole_range(report: &mut Report, simulated: &Simulated) {
+fn whole_range(report: &mut Report, simulated: &SimulatedHeaps) {
     let pages = simulated.pages;
     let missing_mib = |resident: usize| -(bytes(simulated, pages) - bytes(simulated, resident)) / KIB / KIB;
     // Every size where the curves bend, every eighth between.
@@ -94,7 +94,7 @@ fn whole_range(report: &mut Report, simulated: &Simulated) {
     );
 }
 
-fn few_pages(report: &mut Report, simulated: &Simulated) {
+fn few_pages(report: &mut Report, simulated: &SimulatedHeaps) {
     let kib = |resident: usize| bytes(simulated, resident) / KIB;
     let residents: Vec<usize> = (1..=16).collect();
     let greatest = residents
@@ -130,7 +130,7 @@ fn few_pages(report: &mut Report, simulated: &Simulated) {
 }
 
 /// The last 16 pages, in KiB missing.
-fn close_up(simulated: &Simulated) -> (Vec<usize>, impl Fn(usize) -> f64) {
+fn close_up(simulated: &SimulatedHeaps) -> (Vec<usize>, impl Fn(usize) -> f64) {
     let whole = bytes(simulated, simulated.pages);
     let page = bytes(simulated, 1);
     let residents = (simulated.pages.saturating_sub(16).max(1)..=simulated.pages).collect();
@@ -138,7 +138,7 @@ fn close_up(simulated: &Simulated) -> (Vec<usize>, impl Fn(usize) -> f64) {
     (residents, missing)
 }
 
-fn last_kib(report: &mut Report, simulated: &Simulated) {
+fn last_kib(report: &mut Report, simulated: &SimulatedHeaps) {
     let (residents, missing_kib) = close_up(simulated);
     let at = catches_up(simulated, CPU_S, TRANSFER_S.0)
         .map_or_else(|| "nowhere".to_owned(), |missing| format!("where {missing} pages are missing"));
@@ -162,7 +162,7 @@ fn last_kib(report: &mut Report, simulated: &Simulated) {
     );
 }
 
-fn slow_disk(report: &mut Report, simulated: &Simulated) {
+fn slow_disk(report: &mut Report, simulated: &SimulatedHeaps) {
     let (residents, missing_kib) = close_up(simulated);
     let four = simulated.pages - 4;
     let (_, _, free) = runtimes(simulated, four, TRANSFER_S.1, FirstTouch::Free);
@@ -204,7 +204,7 @@ fn slow_disk(report: &mut Report, simulated: &Simulated) {
 }
 
 /// The first whole number of missing pages at which the B-heap is the faster one.
-pub(super) fn catches_up(simulated: &Simulated, cpu_s: (f64, f64), transfer_s: f64) -> Option<usize> {
+pub(super) fn catches_up(simulated: &SimulatedHeaps, cpu_s: (f64, f64), transfer_s: f64) -> Option<usize> {
     (0..simulated.pages).find(|&missing| {
         let (binary, paged) = simulated.missing(missing);
         runtime_s(cpu_s.1, paged, transfer_s, FirstTouch::Free)

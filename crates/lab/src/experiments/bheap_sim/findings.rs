@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::article::{AGREEMENT, CATCHES_UP_AT, CPU_S, ON_A_SLOW_DISK, REFERENCES, TRANSFER_S};
 use super::costs::FirstTouch;
-use super::cpu::{self, Measured};
+use super::cpu::{self, CpuSeconds};
 use super::figures::{self, catches_up, runtimes};
-use super::lru::{AllSizes, Transfers};
-use super::run::{Classic, Misplaced, Shape, Simulated};
+use super::lru::{LruTransfers, Transfers};
+use super::run::{HeapLayout, MisalignedRows, Shape, SimulatedHeaps};
 use crate::experiment::{Options, Report, Table, Verdict};
 use crate::report::grouped;
 
@@ -50,7 +50,7 @@ pub(super) fn of_the_article(options: &Options, shape: Shape) -> Report {
     report
 }
 
-fn judge_many_missing(report: &mut Report, simulated: &Simulated, disagreements: Vec<String>) {
+fn judge_many_missing(report: &mut Report, simulated: &SimulatedHeaps, disagreements: Vec<String>) {
     let ratios: Vec<f64> =
         [8, 9, 10].iter().map(|&n| runtimes(simulated, n, TRANSFER_S.0, FirstTouch::Free).2).collect();
     let tenfold = ratios.iter().all(|ratio| (9.5..10.5).contains(ratio));
@@ -74,7 +74,7 @@ fn judge_many_missing(report: &mut Report, simulated: &Simulated, disagreements:
     }
 }
 
-fn judge_no_pressure(report: &mut Report, simulated: &Simulated, measured: &Measured) {
+fn judge_no_pressure(report: &mut Report, simulated: &SimulatedHeaps, measured: &CpuSeconds) {
     let ours = catches_up(simulated, CPU_S, TRANSFER_S.0);
     let said = ours.map_or_else(|| "at no size".to_owned(), |missing| format!("at {missing} missing pages"));
     report.judge(
@@ -111,7 +111,7 @@ fn judge_no_pressure(report: &mut Report, simulated: &Simulated, measured: &Meas
     );
 }
 
-fn judge_slow_disk(report: &mut Report, simulated: &Simulated) {
+fn judge_slow_disk(report: &mut Report, simulated: &SimulatedHeaps) {
     let mut between = true;
     let mut ours = Vec::new();
     for (missing, said) in ON_A_SLOW_DISK {
@@ -128,14 +128,14 @@ fn judge_slow_disk(report: &mut Report, simulated: &Simulated) {
 }
 
 /// By which fraction the B-heap is faster on a 10 ms disk: first touches free, and charged.
-fn slow_disk(simulated: &Simulated, missing: usize) -> (f64, f64) {
+fn slow_disk(simulated: &SimulatedHeaps, missing: usize) -> (f64, f64) {
     let resident = simulated.pages - missing;
     let faster = |first| runtimes(simulated, resident, TRANSFER_S.1, first).2 - 1.0;
     (faster(FirstTouch::Free), faster(FirstTouch::Charged))
 }
 
 /// Adds the table of transfers; returns what differs from the reference by more than it may.
-fn transfers_table(report: &mut Report, simulated: &Simulated) -> Vec<String> {
+fn transfers_table(report: &mut Report, simulated: &SimulatedHeaps) -> Vec<String> {
     let mut table = Table::new(
         "Transfers an operation, first touch of a page free",
         &[
@@ -187,14 +187,14 @@ fn transfers_table(report: &mut Report, simulated: &Simulated) -> Vec<String> {
 
 /// By which fraction a total of ours is off: from the reference's total, or where only its rounded figure is known
 /// from that.
-pub(super) fn off(simulated: &Simulated, ours: u64, said: f64, total: Option<u64>) -> f64 {
+pub(super) fn off(simulated: &SimulatedHeaps, ours: u64, said: f64, total: Option<u64>) -> f64 {
     match total {
         Some(total) => ours as f64 / total as f64 - 1.0,
         None => simulated.an_operation(ours) / said - 1.0,
     }
 }
 
-fn slow_disk_table(report: &mut Report, simulated: &Simulated) {
+fn slow_disk_table(report: &mut Report, simulated: &SimulatedHeaps) {
     let mut table = Table::new(
         "By how much the B-heap is faster with few pages missing, first touches free or charged",
         &[
@@ -224,13 +224,13 @@ fn slow_disk_table(report: &mut Report, simulated: &Simulated) {
     report.tables.push(table);
 }
 
-fn misplaced(shape: Shape) -> AllSizes {
-    let memory = AllSizes::new(shape.page_bytes);
-    shape.drive(Classic::Paged, SEED, Misplaced::new(&memory));
+fn misplaced(shape: Shape) -> LruTransfers {
+    let memory = LruTransfers::new(shape.page_bytes);
+    shape.drive(HeapLayout::Paged, SEED, MisalignedRows::new(&memory));
     memory
 }
 
-fn misplaced_table(report: &mut Report, simulated: &Simulated, misplaced: &AllSizes) {
+fn misplaced_table(report: &mut Report, simulated: &SimulatedHeaps, misplaced: &LruTransfers) {
     let mut table = Table::new(
         "What alignment is worth: the B-heap with rows aligned to pages, and 16 bytes past as malloc gives them",
         &[
@@ -321,7 +321,7 @@ pub(super) fn sampled(pages: usize) -> Vec<usize> {
     sizes
 }
 
-fn data(simulated: &Simulated, measured: &Measured) -> serde_json::Value {
+fn data(simulated: &SimulatedHeaps, measured: &CpuSeconds) -> serde_json::Value {
     let mut data = sizes(simulated);
     data["cpu_s"] = json!({ "binary": measured.binary_s, "b_heap": measured.paged_s });
     data["catches_up_at_missing"] = json!(catches_up(simulated, CPU_S, TRANSFER_S.0));
@@ -335,7 +335,7 @@ fn data(simulated: &Simulated, measured: &Measured) -> serde_json::Value {
     data
 }
 
-fn sizes(simulated: &Simulated) -> serde_json::Value {
+fn sizes(simulated: &SimulatedHeaps) -> serde_json::Value {
     let shape = simulated.shape;
     let mut residents = sampled(simulated.pages);
     residents.extend(REFERENCES.iter().map(|reference| reference.0).filter(|&n| n < simulated.pages));

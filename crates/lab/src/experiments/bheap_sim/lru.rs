@@ -35,7 +35,7 @@ impl Transfers {
 
 /// The transfers of a sequence of touches in memories of every size.
 #[derive(Debug)]
-pub struct AllSizes {
+pub struct LruTransfers {
     page_shift: u32,
     last_page: Cell<usize>,
     last_written: Cell<bool>,
@@ -71,7 +71,7 @@ struct Stack {
 
 const CLEAN: u32 = u32::MAX;
 
-impl AllSizes {
+impl LruTransfers {
     /// A fresh memory of pages of `page_bytes` bytes, a power of two.
     #[must_use]
     pub fn new(page_bytes: usize) -> Self {
@@ -120,7 +120,7 @@ impl AllSizes {
     }
 }
 
-impl Trace for AllSizes {
+impl Trace for LruTransfers {
     fn read(&self, address: usize, bytes: usize) {
         self.touch(address, bytes, false);
     }
@@ -230,7 +230,7 @@ impl Stack {
     }
 }
 
-/// One memory of one size, as a list: what [`AllSizes`] is tested against.
+/// One memory of one size, as a list: what [`LruTransfers`] is tested against.
 #[derive(Debug)]
 pub struct ListLru {
     page_shift: u32,
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn every_size_at_once_is_each_size_alone() {
-        let all = AllSizes::new(64);
+        let all = LruTransfers::new(64);
         let alone: Vec<ListLru> = (1..=40).map(|resident| ListLru::new(64, resident)).collect();
         let mut seed = 88_172_645_463_325_252_u64;
         for step in 0..40_000_u64 {

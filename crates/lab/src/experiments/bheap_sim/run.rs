@@ -1,12 +1,12 @@
 //! The two classics under a memory of every size.
 
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Layout, Paged};
-use bheap::trace::{Trace, Traced};
+use bheap::layout::{Binary, Layout, PageLayout};
+use bheap::trace::{Trace, TracedRows};
 
 use super::article;
 use super::keys::Random3;
-use super::lru::{AllSizes, Transfers};
+use super::lru::{LruTransfers, Transfers};
 use super::phases::three_phases;
 use crate::experiment::Refusal;
 
@@ -23,20 +23,20 @@ pub struct Shape {
 
 /// What became of a shape: the memory behind each heap, and its size.
 #[derive(Debug)]
-pub struct Simulated {
+pub struct SimulatedHeaps {
     /// What was simulated.
     pub shape: Shape,
     /// The textbook heap's memory.
-    pub binary: AllSizes,
+    pub binary: LruTransfers,
     /// The B-heap's memory.
-    pub paged: AllSizes,
+    pub paged: LruTransfers,
     /// Pages that either heap touches: the memory at which nothing is transferred.
     pub pages: usize,
 }
 
 /// Which layout is put through the phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Classic {
+pub enum HeapLayout {
     /// The textbook's.
     Binary,
     /// The B-heap's.
@@ -93,27 +93,27 @@ impl Shape {
     /// # Panics
     /// If a heap loses an item.
     #[must_use]
-    pub fn simulate(self, seed: u32) -> Simulated {
+    pub fn simulate(self, seed: u32) -> SimulatedHeaps {
         let (binary, paged) = std::thread::scope(|scope| {
-            let other = scope.spawn(|| self.memory_of(Classic::Binary, seed));
-            let paged = self.memory_of(Classic::Paged, seed);
+            let other = scope.spawn(|| self.memory_of(HeapLayout::Binary, seed));
+            let paged = self.memory_of(HeapLayout::Paged, seed);
             (other.join(), paged)
         });
         let Ok(binary) = binary else { panic!("the simulation of the binary heap panicked") };
         let pages = binary.pages().max(paged.pages());
-        Simulated { shape: self, binary, paged, pages }
+        SimulatedHeaps { shape: self, binary, paged, pages }
     }
 
     /// One classic's memory after the three phases.
     #[must_use]
-    pub fn memory_of(self, which: Classic, seed: u32) -> AllSizes {
-        let memory = AllSizes::new(self.page_bytes);
+    pub fn memory_of(self, which: HeapLayout, seed: u32) -> LruTransfers {
+        let memory = LruTransfers::new(self.page_bytes);
         self.drive(which, seed, &memory);
         memory
     }
 
     /// Puts one classic through the phases before any recorder.
-    pub fn drive(self, which: Classic, seed: u32, trace: impl Trace) {
+    pub fn drive(self, which: HeapLayout, seed: u32, trace: impl Trace) {
         match self.item_bytes {
             4 => self.drive_items::<u32>(which, seed, trace),
             16 => self.drive_items::<u128>(which, seed, trace),
@@ -123,14 +123,14 @@ impl Shape {
 
     fn drive_items<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
         self,
-        which: Classic,
+        which: HeapLayout,
         seed: u32,
         trace: impl Trace,
     ) {
         match which {
-            Classic::Binary => drive_layout::<T>(Binary, self.items, seed, trace),
-            Classic::Paged => {
-                let Ok(layout) = Paged::for_page_bytes::<T>(self.page_bytes) else {
+            HeapLayout::Binary => drive_layout::<T>(Binary, self.items, seed, trace),
+            HeapLayout::Paged => {
+                let Ok(layout) = PageLayout::for_page_bytes::<T>(self.page_bytes) else {
                     panic!("a page of {} bytes", self.page_bytes)
                 };
                 drive_layout::<T>(layout, self.items, seed, trace);
@@ -147,12 +147,12 @@ pub fn drive_layout<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
     seed: u32,
     trace: impl Trace,
 ) {
-    let rows = Traced::new(Vec::<T>::new(), trace, size_of::<T>());
+    let rows = TracedRows::new(Vec::<T>::new(), trace, size_of::<T>());
     let mut random = Random3::new(seed);
     three_phases(&mut Heap::with_rows(layout, rows), items, |_| random.next().map_or(0, u64::from));
 }
 
-impl Simulated {
+impl SimulatedHeaps {
     /// The transfers of both in a memory of `resident` pages.
     #[must_use]
     pub fn at(&self, resident: usize) -> (Transfers, Transfers) {
@@ -174,11 +174,11 @@ impl Simulated {
 
 /// Rows as Varnish allocates them: each of 64 Ki pointers in a mapping of its own, 16 bytes past a page boundary.
 #[derive(Debug)]
-pub struct Misplaced<'a> {
-    memory: &'a AllSizes,
+pub struct MisalignedRows<'a> {
+    memory: &'a LruTransfers,
 }
 
-impl<'a> Misplaced<'a> {
+impl<'a> MisalignedRows<'a> {
     /// Pointers of 8 bytes in a row.
     const ROW_BYTES: usize = 65_536 * 8;
     /// By how much the allocator puts a row past the boundary.
@@ -186,7 +186,7 @@ impl<'a> Misplaced<'a> {
 
     /// Before this memory.
     #[must_use]
-    pub const fn new(memory: &'a AllSizes) -> Self {
+    pub const fn new(memory: &'a LruTransfers) -> Self {
         Self { memory }
     }
 
@@ -197,7 +197,7 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-impl Trace for Misplaced<'_> {
+impl Trace for MisalignedRows<'_> {
     fn read(&self, address: usize, bytes: usize) {
         self.memory.read(Self::moved(address), bytes);
     }
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     /// Every place of a million once, from index 1.
-    fn pages_of(trace: impl Trace, memory: &AllSizes) -> usize {
+    fn pages_of(trace: impl Trace, memory: &LruTransfers) -> usize {
         for index in 1..=article::ITEMS {
             trace.write(index * article::ITEM_BYTES, article::ITEM_BYTES);
         }
@@ -220,11 +220,11 @@ mod tests {
 
     #[test]
     fn rows_past_the_boundary_take_fifteen_pages_more() {
-        let aligned = AllSizes::new(article::PAGE_BYTES);
+        let aligned = LruTransfers::new(article::PAGE_BYTES);
         assert_eq!(pages_of(&aligned, &aligned), 1954);
-        let memory = AllSizes::new(article::PAGE_BYTES);
+        let memory = LruTransfers::new(article::PAGE_BYTES);
         // Fifteen whole rows of 129 pages instead of 128, and 34 of the last.
-        assert_eq!(pages_of(Misplaced::new(&memory), &memory), 15 * 129 + 34);
+        assert_eq!(pages_of(MisalignedRows::new(&memory), &memory), 15 * 129 + 34);
     }
 
     #[test]

@@ -14,16 +14,16 @@ use std::{
 use ::allocations::Allocations;
 use serde::Serialize;
 
-use super::{Found, limit::Measured, peers};
+use super::{WaitFigures, limit::LimitFigures, peers};
 use crate::{
-    latency::{From, Latencies, Percentiles, readable},
+    latency::{Latencies, LatencyOrigin, Percentiles, readable},
     load::{self, Plan, Target},
     paired::spread::{Draws, Ratio, median},
     placement::within,
     report::{Table, grouped},
 };
 
-/// Recording a sample, both of its latencies, takes no longer.
+/// RecordingCost a sample, both of its latencies, takes no longer.
 const RECORDING_NS_MAX: f64 = 25.0;
 /// The loop's percentiles beside those of the same loop in C: name, place in both records, bound of the ratio.
 const BESIDE: [(&str, Pick, usize, f64); 2] =
@@ -38,7 +38,7 @@ const ROUND: usize = 20_000;
 
 /// What recording a sample costs.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Recording {
+pub(super) struct RecordingCost {
     /// The least of the rounds.
     pub(super) ns: f64,
     /// Over all rounds; none where the program does not count.
@@ -76,7 +76,7 @@ pub(super) const KINDS: [Kind; 2] = [
 
 /// The generator at one of these rates.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Sending {
+pub(super) struct GeneratorFigures {
     name: &'static str,
     asked_per_s: f64,
     reached_per_s: f64,
@@ -87,7 +87,7 @@ pub(super) struct Sending {
 }
 
 /// Records `samples` samples like those of a run, heavy-tailed.
-pub(super) fn recording(samples: usize) -> Recording {
+pub(super) fn recording(samples: usize) -> RecordingCost {
     let mut draws = Draws::new(17);
     let times: Vec<(u64, u64, u64)> = (0..SAMPLES as u64)
         .map(|at| {
@@ -112,11 +112,11 @@ pub(super) fn recording(samples: usize) -> Recording {
     }
     let allocations = mark(&mut counter);
     black_box(&latencies);
-    Recording { ns: least, allocations }
+    RecordingCost { ns: least, allocations }
 }
 
 /// The generator on the second of `cores`, its peer on the first.
-pub(super) fn sending(kind: Kind, cores: (usize, usize), duration: Duration) -> io::Result<Sending> {
+pub(super) fn sending(kind: Kind, cores: (usize, usize), duration: Duration) -> io::Result<GeneratorFigures> {
     let address = (kind.peer)(cores.0)?;
     let target = (kind.target)(address).ok_or_else(|| io::Error::other("no such target"))?;
     let plan = Plan {
@@ -128,17 +128,17 @@ pub(super) fn sending(kind: Kind, cores: (usize, usize), duration: Duration) -> 
         ..Plan::default()
     };
     let outcome = within(&[cores.1], || load::run(&target, &plan))?.map_err(io::Error::other)?;
-    Ok(Sending {
+    Ok(GeneratorFigures {
         name: kind.name,
         asked_per_s: outcome.offered,
         reached_per_s: outcome.achieved,
-        lateness: outcome.lateness.percentiles(From::Due),
+        lateness: outcome.lateness.percentiles(LatencyOrigin::Due),
         preempted: outcome.preempted,
     })
 }
 
 /// Each bound, what was measured, and whether it was kept.
-pub(super) fn table(found: &Found) -> Table {
+pub(super) fn table(found: &WaitFigures) -> Table {
     let mut table = Table::new(
         "The instruments, held to their own bounds",
         &[("what", ""), ("bound", ""), ("here", ""), ("kept", "")],
@@ -153,7 +153,7 @@ pub(super) fn table(found: &Found) -> Table {
             ]);
         }
     }
-    let Recording { ns, allocations } = found.recording;
+    let RecordingCost { ns, allocations } = found.recording;
     table.row([
         "recording a sample".to_owned(),
         format!("{RECORDING_NS_MAX} ns"),
@@ -176,7 +176,7 @@ pub(super) fn table(found: &Found) -> Table {
 }
 
 /// What a reader must know to read the table: the figures behind the ratios, and how late the generator itself was.
-pub(super) fn notes(found: &Found) -> Vec<String> {
+pub(super) fn notes(found: &WaitFigures) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, ours, theirs, _) in BESIDE {
         if let Some((ours, limit, ratio)) = beside(&found.beside, ours, theirs) {
@@ -222,7 +222,7 @@ fn within_bound(ratio: &Ratio, bound: f64) -> &'static str {
 }
 
 /// Medians of both over the rounds, and the ratio of the pairs.
-fn beside(rounds: &[(Measured, Percentiles)], ours: Pick, theirs: usize) -> Option<(f64, f64, Ratio)> {
+fn beside(rounds: &[(LimitFigures, Percentiles)], ours: Pick, theirs: usize) -> Option<(f64, f64, Ratio)> {
     let (mine, limit): (Vec<_>, Vec<_>) =
         rounds.iter().map(|(c, all)| (Some(ours(all) as f64), Some(c.corrected[theirs]))).unzip();
     let middle = |series: &[Option<f64>]| median(&series.iter().flatten().copied().collect::<Vec<_>>());
@@ -234,8 +234,8 @@ mod tests {
     use super::*;
     use crate::placement::allowed;
 
-    fn rounds(ratio: f64) -> Vec<(Measured, Percentiles)> {
-        let limit = Measured { corrected: [10_000.0; 4], uncorrected: [0.0; 4], achieved: 0.0 };
+    fn rounds(ratio: f64) -> Vec<(LimitFigures, Percentiles)> {
+        let limit = LimitFigures { corrected: [10_000.0; 4], uncorrected: [0.0; 4], achieved: 0.0 };
         let ours = (10_000.0 * ratio) as u64;
         vec![(limit, Percentiles { p50: ours, p99: ours, ..Percentiles::default() }); 5]
     }

@@ -19,7 +19,7 @@ pub(super) struct Limit {
 
 /// What it measured, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Measured {
+pub(super) struct LimitFigures {
     /// p50, p90, p99 and the worst from when a message was due.
     pub(super) corrected: [f64; 4],
     /// The same from when it was sent.
@@ -49,7 +49,7 @@ impl Limit {
     }
 
     /// One run.
-    pub(super) fn run(&self, rate: f64, count: usize, cores: (usize, usize)) -> Result<Measured, String> {
+    pub(super) fn run(&self, rate: f64, count: usize, cores: (usize, usize)) -> Result<LimitFigures, String> {
         let arguments = [format!("{rate}"), count.to_string(), cores.0.to_string(), cores.1.to_string()];
         let output =
             Command::new(&self.program).args(arguments).output().map_err(|error| error.to_string())?;
@@ -58,11 +58,11 @@ impl Limit {
     }
 }
 
-fn parse(text: &str) -> Option<Measured> {
+fn parse(text: &str) -> Option<LimitFigures> {
     let figures: Vec<f64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let corrected = figures.get(..4)?.try_into().ok()?;
     let uncorrected = figures.get(4..8)?.try_into().ok()?;
-    Some(Measured { corrected, uncorrected, achieved: *figures.get(8)? })
+    Some(LimitFigures { corrected, uncorrected, achieved: *figures.get(8)? })
 }
 
 #[cfg(test)]

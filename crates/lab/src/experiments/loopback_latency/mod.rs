@@ -12,14 +12,14 @@ mod verdicts;
 
 use std::time::Duration;
 
-use instruments::{Recording, Sending};
-use limit::{Limit, Measured};
+use instruments::{GeneratorFigures, RecordingCost};
+use limit::{Limit, LimitFigures};
 use raw::{Round, Run, Wait};
 use serde::Serialize;
 
 use crate::{
     experiment::{Experiment, Options, Refusal, Report},
-    latency::{From, Latencies, Percentiles},
+    latency::{Latencies, LatencyOrigin, Percentiles},
     placement::allowed,
 };
 
@@ -62,7 +62,7 @@ impl Sizes {
 
 /// A rate, over its rounds.
 #[derive(Debug, Clone, Serialize)]
-struct AtRate {
+struct RateFigures {
     offered: f64,
     /// The median of the rounds.
     achieved: f64,
@@ -72,7 +72,7 @@ struct AtRate {
     latencies: Latencies,
 }
 
-impl AtRate {
+impl RateFigures {
     /// It kept up.
     fn holds(&self) -> bool {
         self.achieved >= 0.98 * self.offered
@@ -81,7 +81,7 @@ impl AtRate {
 
 /// A loop that sends the next byte as soon as the last is back.
 #[derive(Debug, Clone, Serialize)]
-struct Closed {
+struct ClosedLoop {
     wait: Wait,
     cores: usize,
     /// Messages a second, the best round.
@@ -91,23 +91,23 @@ struct Closed {
 
 /// All that was measured.
 #[derive(Debug, Clone, Serialize)]
-struct Found {
+struct WaitFigures {
     wait: Wait,
     cores: usize,
-    rates: Vec<AtRate>,
-    closed: Vec<Closed>,
+    rates: Vec<RateFigures>,
+    closed: Vec<ClosedLoop>,
     /// The mean time of one message in the closed loop of the same kind, in nanoseconds.
     service_ns: f64,
     /// The C program beside ours at one rate, in turns: median and p99 of both.
-    beside: Vec<(Measured, Percentiles)>,
+    beside: Vec<(LimitFigures, Percentiles)>,
     beside_rate: f64,
     no_limit: Option<String>,
     /// Our three servers.
     servers: Vec<servers::Knee>,
     no_servers: Option<String>,
-    recording: Recording,
+    recording: RecordingCost,
     /// The generator on a core of its own; empty where there is but one.
-    sending: Vec<Sending>,
+    sending: Vec<GeneratorFigures>,
 }
 
 fn run(options: &Options) -> Result<Report, Refusal> {
@@ -116,7 +116,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&found))
 }
 
-fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
+fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<WaitFigures> {
     let allowed = allowed()?;
     let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
     let cores = (first, last);
@@ -128,18 +128,18 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
     for wait in [Wait::Busy, Wait::Epoll, Wait::Block] {
         for cores in [(first, last), (first, first)] {
             let one_core = cores.0 == cores.1;
-            let again = one_core && first == last && closed.iter().any(|c: &Closed| c.wait == wait);
+            let again = one_core && first == last && closed.iter().any(|c: &ClosedLoop| c.wait == wait);
             if (wait == Wait::Busy && one_core) || again {
                 continue;
             }
             let run = Run { wait, rate: None, duration: sizes.duration, cores };
             let rounds = (0..sizes.rounds).map(|_| raw::round(run)).collect::<std::io::Result<Vec<_>>>()?;
             let Some(best) = rounds.iter().max_by(|a, b| a.achieved.total_cmp(&b.achieved)) else { continue };
-            closed.push(Closed {
+            closed.push(ClosedLoop {
                 wait,
                 cores: if one_core { 1 } else { 2 },
                 per_s: best.achieved,
-                p50_ns: best.latencies.quantile(From::Sent, 0.5),
+                p50_ns: best.latencies.quantile(LatencyOrigin::Sent, 0.5),
             });
         }
     }
@@ -166,7 +166,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
                 let theirs = limit.run(beside_rate, count, cores).map_err(std::io::Error::other)?;
                 let ours =
                     raw::round(Run { wait, rate: Some(beside_rate), duration: sizes.duration, cores })?;
-                beside.push((theirs, ours.latencies.percentiles(From::Due)));
+                beside.push((theirs, ours.latencies.percentiles(LatencyOrigin::Due)));
             }
             None
         }
@@ -185,7 +185,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
         }
     }
     let cores = allowed.len();
-    Ok(Found {
+    Ok(WaitFigures {
         wait,
         cores,
         rates,
@@ -202,14 +202,14 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<Found> {
 }
 
 /// The rounds of a rate: the one with the least median stands for it, because what disturbs can only add.
-fn together(offered: f64, rounds: Vec<Round>) -> AtRate {
-    let best = rounds.into_iter().min_by_key(|round| round.latencies.quantile(From::Due, 0.99));
+fn together(offered: f64, rounds: Vec<Round>) -> RateFigures {
+    let best = rounds.into_iter().min_by_key(|round| round.latencies.quantile(LatencyOrigin::Due, 0.99));
     let (latencies, achieved) = best.map_or((Latencies::new(), 0.0), |best| (best.latencies, best.achieved));
-    AtRate {
+    RateFigures {
         offered,
         achieved,
-        corrected: latencies.percentiles(From::Due),
-        uncorrected: latencies.percentiles(From::Sent),
+        corrected: latencies.percentiles(LatencyOrigin::Due),
+        uncorrected: latencies.percentiles(LatencyOrigin::Sent),
         latencies,
     }
 }

@@ -203,7 +203,7 @@ fn ask(peer: &Peer, run: Run) -> io::Result<Round> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{latency::From, placement::allowed};
+    use crate::{latency::LatencyOrigin, placement::allowed};
 
     #[test]
     fn each_kind_brings_every_message_back() {
@@ -217,7 +217,10 @@ mod tests {
             let run = Run { wait, rate: Some(500.0), duration: Duration::from_millis(100), cores };
             let round = round(run).unwrap();
             assert_eq!(round.latencies.count(), 50, "{wait:?}");
-            assert!(round.latencies.quantile(From::Due, 0.5) >= round.latencies.quantile(From::Sent, 0.5));
+            assert!(
+                round.latencies.quantile(LatencyOrigin::Due, 0.5)
+                    >= round.latencies.quantile(LatencyOrigin::Sent, 0.5)
+            );
         }
     }
 
@@ -229,6 +232,9 @@ mod tests {
         let round = round(run).unwrap();
         assert_eq!(round.latencies.count(), 250_000);
         assert!(round.unsent > 100_000, "{}", round.unsent);
-        assert!(round.latencies.quantile(From::Due, 0.5) > 10 * round.latencies.quantile(From::Sent, 0.1));
+        assert!(
+            round.latencies.quantile(LatencyOrigin::Due, 0.5)
+                > 10 * round.latencies.quantile(LatencyOrigin::Sent, 0.1)
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     experiments::cache_vs_peers::Bench,
     load::{
         Plan, Target, run,
-        sweep::{Bound, Search, holds, sweep},
+        sweep::{LatencyBound, Search, holds, sweep},
     },
     paired::{place::ours, tree::Cores},
     peers::{cache, feed, mail},
@@ -96,7 +96,7 @@ fn found(server: &'static str, target: &Target, duration: Duration) -> Result<Kn
         fastest = fastest.max(run(target, &plan)?.achieved);
     }
     let service_ns = 1e9 / fastest.max(1.0);
-    let bound = Bound { quantile: 0.99, at_most_ns: BOUND.as_nanos() as u64 };
+    let bound = LatencyBound { quantile: 0.99, at_most_ns: BOUND.as_nanos() as u64 };
     let search = Search { from: fastest / LEAST, to: fastest * LEAST, precision: 1.1, bound };
     let plan = Plan { drain: BOUND, ..plan };
     // On a machine that is busy with other things nothing holds, and the search would go far down to find that.

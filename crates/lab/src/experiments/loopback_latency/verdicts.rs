@@ -1,13 +1,13 @@
 //! What the rates say about the claims.
 
 use super::{
-    AtRate, Found, instruments,
+    RateFigures, WaitFigures, instruments,
     raw::Wait,
     servers::{Knee, LEAST},
 };
 use crate::{
     experiment::{Report, Table, Verdict},
-    latency::{From, readable},
+    latency::{LatencyOrigin, readable},
     report::{
         grouped,
         plot::{Axis, Plot, Reference, Series, Stroke},
@@ -22,11 +22,11 @@ const ARTICLE: &[(f64, &str)] = &[
 ];
 
 /// The report of a run.
-pub(super) fn report(found: &Found) -> Report {
+pub(super) fn report(found: &WaitFigures) -> Report {
     let mut report = Report { data: serde_json::json!(found), ..Report::default() };
     for (from, title) in [
-        (From::Due, "Latency from when a message was due"),
-        (From::Sent, "Latency from when it was sent: coordinated omission"),
+        (LatencyOrigin::Due, "Latency from when a message was due"),
+        (LatencyOrigin::Sent, "Latency from when it was sent: coordinated omission"),
     ] {
         report.tables.push(percentiles(found, from, title));
     }
@@ -42,7 +42,7 @@ pub(super) fn report(found: &Found) -> Report {
     report
 }
 
-fn percentiles(found: &Found, from: From, title: &str) -> Table {
+fn percentiles(found: &WaitFigures, from: LatencyOrigin, title: &str) -> Table {
     let mut table = Table::new(
         title,
         &[
@@ -59,17 +59,17 @@ fn percentiles(found: &Found, from: From, title: &str) -> Table {
         ],
     );
     for rate in &found.rates {
-        let percentiles = if from == From::Due { rate.corrected } else { rate.uncorrected };
+        let percentiles = if from == LatencyOrigin::Due { rate.corrected } else { rate.uncorrected };
         let said = ARTICLE.iter().find(|said| said.0 == rate.offered).map_or("", |said| said.1);
         let mut row = vec![grouped(rate.offered as u64), grouped(rate.achieved as u64)];
         row.extend(percentiles.row().iter().map(|ns| readable(*ns)));
-        row.push(if from == From::Due { said.to_owned() } else { String::new() });
+        row.push(if from == LatencyOrigin::Due { said.to_owned() } else { String::new() });
         table.row(row);
     }
     table
 }
 
-fn closed(found: &Found) -> Table {
+fn closed(found: &WaitFigures) -> Table {
     let mut table = Table::new(
         "The next byte as soon as the last is back",
         &[("kind", ""), ("cores", ""), ("messages", "1/s"), ("median", "")],
@@ -87,8 +87,8 @@ fn closed(found: &Found) -> Table {
 }
 
 /// The last rate that held and the first above it that did not.
-fn knee(found: &Found) -> (Option<&AtRate>, Option<&AtRate>) {
-    let held = found.rates.iter().rposition(AtRate::holds);
+fn knee(found: &WaitFigures) -> (Option<&RateFigures>, Option<&RateFigures>) {
+    let held = found.rates.iter().rposition(RateFigures::holds);
     let broke = match held {
         Some(at) => found.rates.get(at + 1),
         None => found.rates.first(),
@@ -97,13 +97,13 @@ fn knee(found: &Found) -> (Option<&AtRate>, Option<&AtRate>) {
 }
 
 /// Returns whether no rate held above one that broke. Where one did, chance decides which rate is the last that held.
-fn is_monotone(found: &Found) -> bool {
+fn is_monotone(found: &WaitFigures) -> bool {
     let first_that_broke = found.rates.iter().position(|rate| !rate.holds());
-    first_that_broke.is_none_or(|at| !found.rates[at..].iter().any(AtRate::holds))
+    first_that_broke.is_none_or(|at| !found.rates[at..].iter().any(RateFigures::holds))
 }
 
 /// Describes the rate that broke below one that held, if there is one.
-fn not_monotone(found: &Found) -> Option<String> {
+fn not_monotone(found: &WaitFigures) -> Option<String> {
     let broke = found.rates.iter().find(|rate| !rate.holds()).filter(|_| !is_monotone(found))?;
     let held = knee(found).0?;
     Some(format!(
@@ -115,8 +115,8 @@ fn not_monotone(found: &Found) -> Option<String> {
     ))
 }
 
-fn sweep_figure(found: &Found, report: &mut Report) {
-    let curve = |pick: fn(&AtRate) -> u64| -> Vec<(f64, f64)> {
+fn sweep_figure(found: &WaitFigures, report: &mut Report) {
+    let curve = |pick: fn(&RateFigures) -> u64| -> Vec<(f64, f64)> {
         found.rates.iter().map(|rate| (rate.offered / 1e3, pick(rate) as f64 / 1e3)).collect()
     };
     let (held, broke) = knee(found);
@@ -151,11 +151,11 @@ fn sweep_figure(found: &Found, report: &mut Report) {
 }
 
 /// The rate at which the omission hides most: the first that broke, or the highest.
-fn telling(found: &Found) -> Option<&AtRate> {
+fn telling(found: &WaitFigures) -> Option<&RateFigures> {
     knee(found).1.or(found.rates.last())
 }
 
-fn omission_figure(found: &Found, report: &mut Report) {
+fn omission_figure(found: &WaitFigures, report: &mut Report) {
     let Some(rate) = telling(found) else { return };
     let curve = |from| -> Vec<(f64, f64)> {
         rate.latencies.curve(from).into_iter().map(|(one_in, ns)| (one_in, ns as f64 / 1e3)).collect()
@@ -165,8 +165,8 @@ fn omission_figure(found: &Found, report: &mut Report) {
         left: Axis::log("latency [µs]", 1.0, 1e7),
         right: None,
         series: vec![
-            Series::new("from when it was due", Stroke::One, curve(From::Due)),
-            Series::new("from when it was sent", Stroke::Two, curve(From::Sent)),
+            Series::new("from when it was due", Stroke::One, curve(LatencyOrigin::Due)),
+            Series::new("from when it was sent", Stroke::Two, curve(LatencyOrigin::Sent)),
         ],
         references: vec![
             Reference::Place { at: 2.0, label: "median".into() },
@@ -186,7 +186,7 @@ fn omission_figure(found: &Found, report: &mut Report) {
     );
 }
 
-fn judge_rates(found: &Found, report: &mut Report) {
+fn judge_rates(found: &WaitFigures, report: &mut Report) {
     let article = "100 k/s: 6.6 µs median, 317 µs worst; 140 k/s breaks down";
     let (held, broke) = knee(found);
     if let Some(noise) = not_monotone(found) {
@@ -224,7 +224,7 @@ fn judge_rates(found: &Found, report: &mut Report) {
 /// The omission must hide so much of the median to "hide the breakdown".
 const HIDDEN: u64 = 10;
 
-fn judge_omission(found: &Found, report: &mut Report) {
+fn judge_omission(found: &WaitFigures, report: &mut Report) {
     let article = "23.3 µs median at 80 k/s without the wait, 6.0 s with it";
     if let Some(noise) = not_monotone(found) {
         return report.judge("C18", article, noise, Verdict::TooNoisyToSay);
@@ -255,7 +255,7 @@ fn judge_omission(found: &Found, report: &mut Report) {
     ));
 }
 
-fn judge_inverse(found: &Found, report: &mut Report) {
+fn judge_inverse(found: &WaitFigures, report: &mut Report) {
     let article = "the sustainable rate is about the inverse of the service time";
     let inverse = 1e9 / found.service_ns;
     let (held, broke) = knee(found);
@@ -297,7 +297,7 @@ fn about(inverse: f64, held: f64, broke: f64) -> Verdict {
     }
 }
 
-fn judge_servers(found: &Found, report: &mut Report) {
+fn judge_servers(found: &WaitFigures, report: &mut Report) {
     let article = "the sustainable rate is about the inverse of the service time";
     if let Some(reason) = &found.no_servers {
         let ours = format!("our three servers: {reason}");
@@ -336,7 +336,7 @@ fn judge_servers(found: &Found, report: &mut Report) {
     report.tables.push(table);
 }
 
-fn beside(found: &Found, report: &mut Report) {
+fn beside(found: &WaitFigures, report: &mut Report) {
     report.note(format!(
         "The loop is {}, server and client {}.",
         found.wait.words(),
@@ -356,7 +356,7 @@ mod tests {
     use crate::latency::Latencies;
 
     /// A server of this service time, one message at a time, without noise.
-    fn ideal(offered: f64, service_ns: u64, messages: u64) -> AtRate {
+    fn ideal(offered: f64, service_ns: u64, messages: u64) -> RateFigures {
         let mut latencies = Latencies::new();
         let mut free = 0;
         for at in 0..messages {
@@ -365,18 +365,18 @@ mod tests {
             free = sent + service_ns;
             latencies.record(due, sent, free);
         }
-        AtRate {
+        RateFigures {
             offered,
             achieved: messages as f64 * 1e9 / free as f64,
-            corrected: latencies.percentiles(From::Due),
-            uncorrected: latencies.percentiles(From::Sent),
+            corrected: latencies.percentiles(LatencyOrigin::Due),
+            uncorrected: latencies.percentiles(LatencyOrigin::Sent),
             latencies,
         }
     }
 
-    fn planted(service_ns: u64) -> Found {
+    fn planted(service_ns: u64) -> WaitFigures {
         let rates = [10e3, 80e3, 100e3, 140e3, 200e3];
-        Found {
+        WaitFigures {
             wait: Wait::Busy,
             cores: 2,
             rates: rates.map(|rate| ideal(rate, service_ns, 100_000)).to_vec(),
@@ -387,12 +387,12 @@ mod tests {
             no_limit: Some("a test".into()),
             servers: Vec::new(),
             no_servers: None,
-            recording: instruments::Recording { ns: 1.0, allocations: Some(0) },
+            recording: instruments::RecordingCost { ns: 1.0, allocations: Some(0) },
             sending: Vec::new(),
         }
     }
 
-    fn verdicts(found: &Found) -> Vec<Verdict> {
+    fn verdicts(found: &WaitFigures) -> Vec<Verdict> {
         report(found).verdicts.iter().map(|judgement| judgement.verdict).collect()
     }
 
@@ -409,7 +409,7 @@ mod tests {
     fn a_servers_knee_is_held_against_its_own_inverse() {
         let judged = |service_ns, held, broke| {
             let servers = vec![Knee { server: "planted", service_ns, held, broke }];
-            let report = report(&Found { servers, ..planted(8_000) });
+            let report = report(&WaitFigures { servers, ..planted(8_000) });
             report.verdicts.last().map(|judgement| judgement.verdict)
         };
         assert_eq!(judged(50_000.0, Some(19_000.0), Some(20_500.0)), Some(Verdict::Holds));
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(judged(50_000.0, Some(2_000.0), Some(2_200.0)), Some(Verdict::TooNoisyToSay));
         assert_eq!(judged(50_000.0, Some(80_000.0), None), Some(Verdict::DoesNotHoldHere));
         assert_eq!(judged(50_000.0, None, Some(10.0)), Some(Verdict::TooNoisyToSay));
-        let absent = Found { no_servers: Some("not built".into()), ..planted(8_000) };
+        let absent = WaitFigures { no_servers: Some("not built".into()), ..planted(8_000) };
         assert_eq!(verdicts(&absent).last(), Some(&Verdict::CannotBeTestedHere));
     }
 

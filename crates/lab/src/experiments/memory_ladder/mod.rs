@@ -24,10 +24,10 @@ use caches::{Cache, HugePages};
 use chase::Circle;
 use clock::Clock;
 use faults::Faults;
-use races::Heat;
+use races::RaceSize;
 use random::Random;
 use serde::Serialize;
-use sorts::Spot;
+use sorts::SortTimes;
 
 use super::counters::Counters;
 use super::scratch::Scratch;
@@ -123,9 +123,9 @@ pub struct Ladder {
     /// A load's time by the size of what is walked through: bytes and nanoseconds.
     pub staircase: Vec<(usize, f64)>,
     /// The races, by size.
-    pub heats: Vec<Heat>,
+    pub heats: Vec<RaceSize>,
     /// The sorts.
-    pub spots: Vec<Spot>,
+    pub spots: Vec<SortTimes>,
 }
 
 fn run(options: &Options) -> Result<Report, Refusal> {

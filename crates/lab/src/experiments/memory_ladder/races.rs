@@ -15,7 +15,7 @@ use crate::experiments::scratch::drop_from_cache;
 
 /// One size of a race.
 #[derive(Debug, Clone, Serialize)]
-pub struct Heat {
+pub struct RaceSize {
     /// Items.
     pub items: usize,
     /// Medians, in nanoseconds: a search by halves of a sorted file that is not in memory.
@@ -31,7 +31,7 @@ pub struct Heat {
     pub quadratic_ns: Option<f64>,
 }
 
-impl Heat {
+impl RaceSize {
     /// The scan, O(n), is faster than the search that faults, O(log n).
     #[must_use]
     pub fn scan_wins(&self) -> bool {
@@ -58,7 +58,7 @@ const QUADRATIC_ITEMS_MAX: usize = 1 << 14;
 ///
 /// # Errors
 /// If the file cannot be mapped or put out of the cache, or there is no `/proc`.
-pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> io::Result<Heat> {
+pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> io::Result<RaceSize> {
     let wanted: Vec<usize> = (0..searches).map(|_| random.below(items)).collect();
     let mut found = Vec::with_capacity(searches);
 
@@ -92,7 +92,7 @@ pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> 
         })
     });
     let faults_a_search = faults as f64 / searches as f64;
-    Ok(Heat { items, cold_search_ns, warm_search_ns, faults_a_search, scan_ns, quadratic_ns })
+    Ok(RaceSize { items, cold_search_ns, warm_search_ns, faults_a_search, scan_ns, quadratic_ns })
 }
 
 /// The position of `key`: one look at each item until it is found, as a list would be searched.
@@ -138,23 +138,23 @@ pub(super) fn median(times: &mut [f64]) -> f64 {
 /// Where the last size that wins and the first that loses meet, on a logarithmic scale; `None` if all lose, and
 /// the largest size if none does.
 #[must_use]
-pub fn crossing(heats: &[Heat], worse: impl Fn(&Heat) -> Option<f64>) -> Option<Crossing> {
-    let ratio = |heat: &Heat| worse(heat).map(|ns| ns / heat.cold_search_ns);
+pub fn crossing(heats: &[RaceSize], worse: impl Fn(&RaceSize) -> Option<f64>) -> Option<CrossoverSize> {
+    let ratio = |heat: &RaceSize| worse(heat).map(|ns| ns / heat.cold_search_ns);
     let last = heats.iter().rposition(|heat| ratio(heat).is_some_and(|ratio| ratio < 1.0))?;
     let (won, lost) = (&heats[last], heats.get(last + 1));
     let Some((lost, over)) = lost.and_then(|heat| Some((heat, ratio(heat)?))) else {
-        return Some(Crossing::Beyond(won.items));
+        return Some(CrossoverSize::Beyond(won.items));
     };
     let under = ratio(won)?;
     let share = under.ln() / (under.ln() - over.ln());
     let items = (won.items as f64).ln() + share * ((lost.items as f64).ln() - (won.items as f64).ln());
-    Some(Crossing::At(items.exp().round() as usize))
+    Some(CrossoverSize::At(items.exp().round() as usize))
 }
 
 /// Up to where the worse algorithm wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Crossing {
+pub enum CrossoverSize {
     /// Up to about so many items.
     At(usize),
     /// At every size tried, of which this is the largest.
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
     use crate::experiments::scratch::Scratch;
 
-    fn like(items: usize, cold: f64, scan: f64) -> Heat {
-        Heat {
+    fn like(items: usize, cold: f64, scan: f64) -> RaceSize {
+        RaceSize {
             items,
             cold_search_ns: cold,
             warm_search_ns: 1.0,
@@ -180,11 +180,11 @@ mod tests {
     #[test]
     fn the_crossing_lies_between_the_last_win_and_the_first_loss() {
         let heats = [like(100, 100.0, 10.0), like(1000, 100.0, 100.0 / 2.0), like(10_000, 100.0, 200.0)];
-        let Some(Crossing::At(at)) = crossing(&heats, |heat| Some(heat.scan_ns)) else {
+        let Some(CrossoverSize::At(at)) = crossing(&heats, |heat| Some(heat.scan_ns)) else {
             panic!("a crossing")
         };
         assert!((3000..3400).contains(&at), "{at}");
-        assert_eq!(crossing(&heats[..2], |heat| Some(heat.scan_ns)), Some(Crossing::Beyond(1000)));
+        assert_eq!(crossing(&heats[..2], |heat| Some(heat.scan_ns)), Some(CrossoverSize::Beyond(1000)));
         assert_eq!(crossing(&heats[2..], |heat| Some(heat.scan_ns)), None);
         assert_eq!(crossing(&heats, |heat| heat.quadratic_ns), None);
     }

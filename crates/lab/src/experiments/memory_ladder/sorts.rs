@@ -10,7 +10,7 @@ use super::random::Random;
 
 /// Nanoseconds an item, the median of the rounds.
 #[derive(Debug, Clone, Serialize)]
-pub struct Spot {
+pub struct SortTimes {
     /// What is sorted.
     pub input: &'static str,
     /// How many items.
@@ -25,7 +25,7 @@ pub struct Spot {
 
 /// Sorts arrays that fit the nearest caches and (with `large` items) arrays that fit none, and one that is sorted.
 #[must_use]
-pub fn spots(small: usize, large: usize, sorted: usize, random: &mut Random) -> Vec<Spot> {
+pub fn spots(small: usize, large: usize, sorted: usize, random: &mut Random) -> Vec<SortTimes> {
     let mut shuffled = |items: usize| {
         let mut keys: Vec<u64> = (0..items as u64).collect();
         random.shuffle(&mut keys);
@@ -40,7 +40,7 @@ pub fn spots(small: usize, large: usize, sorted: usize, random: &mut Random) -> 
     ]
 }
 
-fn spot(input: &'static str, keys: &[u64], rounds: usize) -> Spot {
+fn spot(input: &'static str, keys: &[u64], rounds: usize) -> SortTimes {
     let ns = |sort: fn(&mut [u64])| {
         let mut times: Vec<f64> = (0..rounds)
             .map(|_| {
@@ -54,7 +54,7 @@ fn spot(input: &'static str, keys: &[u64], rounds: usize) -> Spot {
             .collect();
         median(&mut times)
     };
-    Spot {
+    SortTimes {
         input,
         items: keys.len(),
         quicksort_ns: ns(quicksort),

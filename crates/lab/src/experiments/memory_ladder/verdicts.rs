@@ -2,7 +2,7 @@
 
 use super::caches::HugePages;
 use super::drawing::{count, drawn, time};
-use super::races::{Crossing, Heat, crossing};
+use super::races::{CrossoverSize, RaceSize, crossing};
 use super::{Ladder, Rung, size};
 use crate::experiment::{Report, Table, Verdict};
 use crate::report::{PlayKind, grouped};
@@ -67,9 +67,11 @@ fn judge_races(ladder: &Ladder, report: &mut Report) {
     let article = "an O(n) or O(n²) algorithm that does not fault beats an O(log n) one that does";
     let scan = crossing(&ladder.heats, |heat| Some(heat.scan_ns));
     let quadratic = crossing(&ladder.heats, |heat| heat.quadratic_ns);
-    let up_to = |crossing: Option<Crossing>| match crossing {
-        Some(Crossing::At(items)) => format!("up to about {} items", count(items as f64)),
-        Some(Crossing::Beyond(items)) => format!("at all sizes tried, up to {} items", count(items as f64)),
+    let up_to = |crossing: Option<CrossoverSize>| match crossing {
+        Some(CrossoverSize::At(items)) => format!("up to about {} items", count(items as f64)),
+        Some(CrossoverSize::Beyond(items)) => {
+            format!("at all sizes tried, up to {} items", count(items as f64))
+        }
         None => "at no size tried".to_owned(),
     };
     let faulted = ladder.heats.iter().any(|heat| heat.faults_a_search >= 1.0);
@@ -123,7 +125,7 @@ fn rungs(ladder: &Ladder) -> Table {
     table
 }
 
-fn races(heats: &[Heat]) -> Table {
+fn races(heats: &[RaceSize]) -> Table {
     let mut table = Table::new(
         "The races: a worse algorithm in memory against a better one that faults",
         &[

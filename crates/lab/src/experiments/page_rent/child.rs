@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiments::again;
 use crate::experiments::bheap_paging::group::Group;
-use crate::experiments::bheap_paging::queues::{Kind, Paging, filled};
+use crate::experiments::bheap_paging::queues::{Kind, PagedQueue, filled};
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::counters::Counters;
@@ -58,7 +58,7 @@ pub struct Task {
 
 /// What a child found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Found {
+pub struct RentFigures {
     /// Which queue.
     pub kind: Kind,
     /// Pages of memory that objects and queue shared.
@@ -127,7 +127,7 @@ pub(super) fn do_task_and_exit() {
     });
 }
 
-fn measured(task: &Task) -> io::Result<Found> {
+fn measured(task: &Task) -> io::Result<RentFigures> {
     let mut keys = Random3::new(1);
     let mut key = move || keys.next().map_or(0, u64::from);
     let before = task.group.usage_bytes()?;
@@ -150,7 +150,7 @@ fn measured(task: &Task) -> io::Result<Found> {
     if queue.held() != task.items {
         return Err(io::Error::other("the queue lost an item"));
     }
-    Ok(Found { kind: task.kind, limit_pages: task.limit_bytes / PAGE_BYTES as u64, periods })
+    Ok(RentFigures { kind: task.kind, limit_pages: task.limit_bytes / PAGE_BYTES as u64, periods })
 }
 
 /// When a period begins to count, and when it ends.
@@ -191,7 +191,7 @@ struct Expiries {
 
 /// Expires on schedule, and looks in between how much of the queue is in memory.
 fn expire(
-    queue: &mut dyn Paging,
+    queue: &mut dyn PagedQueue,
     schedule: &Schedule,
     per_s: f64,
     residency: &Residency,
@@ -233,7 +233,7 @@ struct Objects {
     ranks: Vec<usize>,
 }
 
-struct Delivered {
+struct DeliveryFigures {
     /// In the order in which they were due.
     latencies_us: Vec<f64>,
     faults: u64,
@@ -263,9 +263,9 @@ impl Objects {
     }
 
     /// Reads objects on schedule, whether or not those before were late.
-    fn deliver(&self, schedule: &Schedule, per_s: f64, seed: u64) -> io::Result<Delivered> {
+    fn deliver(&self, schedule: &Schedule, per_s: f64, seed: u64) -> io::Result<DeliveryFigures> {
         let mut random = Random::new(seed);
-        let mut delivered = Delivered { latencies_us: Vec::new(), faults: 0 };
+        let mut delivered = DeliveryFigures { latencies_us: Vec::new(), faults: 0 };
         let mut before = None;
         for due in schedule.due(per_s) {
             schedule.wait(due);
@@ -291,7 +291,7 @@ impl Objects {
     }
 }
 
-impl Delivered {
+impl DeliveryFigures {
     fn beside(&self, expiries_per_s: f64, expiries: &Expiries) -> Period {
         let slice = self.latencies_us.len().div_ceil(SLICES).max(1);
         let mut p99s: Vec<f64> = self.latencies_us.chunks(slice).map(|part| quantile(part, 0.99)).collect();
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_what_was_delivered() {
-        let delivered = Delivered { latencies_us: (1..=200).map(f64::from).collect(), faults: 50 };
+        let delivered = DeliveryFigures { latencies_us: (1..=200).map(f64::from).collect(), faults: 50 };
         let period = delivered.beside(1.0, &Expiries { done: 3, faults: 2, held_pages: 1.5 });
         // Eight parts of 25, whose 99th percentile is their greatest; the fourth of these is the median.
         assert_eq!((period.p50_us, period.p99_us, period.worst_us), (100.0, 100.0, 200.0));

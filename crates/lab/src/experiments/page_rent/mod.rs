@@ -13,10 +13,10 @@ mod verdicts;
 
 use std::path::Path;
 
-pub use child::{Found, Period, Task};
+pub use child::{Period, RentFigures, Task};
 
-use super::again::Again;
-use super::bheap_paging::group::{Group, NoGroup};
+use super::again::ChildCommand;
+use super::bheap_paging::group::{CgroupFault, Group};
 use super::bheap_paging::queues::Kind;
 use super::memory_ladder::random::Random;
 use super::scratch::Scratch;
@@ -80,7 +80,7 @@ impl Sizes {
 
 fn run(options: &Options) -> Result<Report, Refusal> {
     child::do_task_and_exit();
-    let again = Again { arguments: vec![EXPERIMENT.name.into()] };
+    let again = ChildCommand { arguments: vec![EXPERIMENT.name.into()] };
     let sizes = Sizes::of(options.quick);
     let found = measured(&sizes, options.directory.as_deref(), &again, &|what| options.say(what))?;
     Ok(verdicts::report(&sizes, &found))
@@ -93,9 +93,9 @@ fn run(options: &Options) -> Result<Report, Refusal> {
 pub fn measured(
     sizes: &Sizes,
     directory: Option<&Path>,
-    again: &Again,
+    again: &ChildCommand,
     say: &dyn Fn(&str),
-) -> Result<Vec<Found>, Refusal> {
+) -> Result<Vec<RentFigures>, Refusal> {
     let scratch = Scratch::on_disk(directory).map_err(|error| Refusal::Missing(error.to_string()))?;
     let failed = |error: std::io::Error| Refusal::Failed(error.to_string());
     say("writing the objects");
@@ -104,7 +104,7 @@ pub fn measured(
     let mut all = Vec::new();
     for kind in Kind::ALL {
         say(&format!("deliveries beside a {}", kind.name()));
-        let group = Group::create().map_err(|error: NoGroup| Refusal::Missing(error.to_string()))?;
+        let group = Group::create().map_err(|error: CgroupFault| Refusal::Missing(error.to_string()))?;
         let task = Task {
             group,
             kind,
@@ -144,7 +144,7 @@ mod tests {
             seconds: (0.1, 0.3),
         };
         let name = "experiments::page_rent::tests::as_a_child_it_does_its_task";
-        let again = Again { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] };
+        let again = ChildCommand { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] };
         let found = match measured(&sizes, None, &again, &|_| ()) {
             Ok(found) => found,
             Err(Refusal::Missing(what)) => {

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::Sizes;
-use super::child::{Found, OBJECT_BYTES, Period};
+use super::child::{OBJECT_BYTES, Period, RentFigures};
 use crate::experiment::{Report, Table, Verdict};
 use crate::experiments::bheap_paging::queues::Kind;
 use crate::report::grouped;
 use crate::report::plot::{Axis, Plot, Series, Stroke};
 
 /// The report of all queues.
-pub(super) fn report(sizes: &Sizes, found: &[Found]) -> Report {
+pub(super) fn report(sizes: &Sizes, found: &[RentFigures]) -> Report {
     let mut report = Report { data: json!(found), ..Report::default() };
     report.tables.push(table(found));
     draw(&mut report, found);
@@ -71,7 +71,7 @@ pub(super) fn report(sizes: &Sizes, found: &[Found]) -> Report {
 }
 
 /// The interval of what expiries add to a figure, compared with the same queue without expiries.
-fn added(found: &Found, interval: impl Fn(&Period) -> (f64, f64)) -> Option<(f64, f64)> {
+fn added(found: &RentFigures, interval: impl Fn(&Period) -> (f64, f64)) -> Option<(f64, f64)> {
     let quiet = found.periods.iter().find(|period| period.expiries_per_s <= 0.0)?;
     let ((quiet_low, quiet_high), (low, high)) = (interval(quiet), interval(found.periods.last()?));
     Some((low - quiet_high, high - quiet_low))
@@ -90,7 +90,7 @@ fn is_more(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
 
 /// Compares the binary heap with ours at the most expiries, each relative to itself without expiries. The claim holds
 /// if the binary heap keeps more pages, and the deliveries beside it fault more and come later.
-fn judged(binary: &Found, ours: &Found) -> Verdict {
+fn judged(binary: &RentFigures, ours: &RentFigures) -> Verdict {
     let compare =
         |interval: fn(&Period) -> (f64, f64)| Some(is_more(added(binary, interval)?, added(ours, interval)?));
     // Held pages are counted, not sampled: their interval has no width.
@@ -112,7 +112,7 @@ fn judged(binary: &Found, ours: &Found) -> Verdict {
 }
 
 /// What an expiry reads that comes when the queue has long been put out.
-fn alone(found: &[Found]) -> String {
+fn alone(found: &[RentFigures]) -> String {
     let read = found.iter().filter_map(|found| {
         let rare = found.periods.iter().find(|period| period.expiries_per_s > 0.0 && period.expiries > 0)?;
         let pages = rare.expiry_faults as f64 / rare.expiries as f64;
@@ -131,7 +131,7 @@ fn rate(per_s: f64) -> String {
     }
 }
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[RentFigures]) -> Table {
     let mut table = Table::new(
         "Deliveries beside each queue, by how often something expires",
         &[
@@ -169,7 +169,7 @@ fn table(found: &[Found]) -> Table {
     table
 }
 
-fn draw(report: &mut Report, found: &[Found]) {
+fn draw(report: &mut Report, found: &[RentFigures]) {
     let busy = |kind: Kind| {
         let of = found.iter().find(|found| found.kind == kind)?;
         Some((
@@ -222,7 +222,7 @@ mod tests {
 
     /// A queue's periods without expiries and with many: pages held, faults of a million deliveries, the 99th
     /// percentile of each part.
-    fn queue(quiet: (f64, u64, f64), busy: (f64, u64, f64), spread_us: f64) -> Found {
+    fn queue(quiet: (f64, u64, f64), busy: (f64, u64, f64), spread_us: f64) -> RentFigures {
         let period = |expiries_per_s: f64, (held_pages, delivery_faults, p99_us): (f64, u64, f64)| Period {
             expiries_per_s,
             expiries: 1000,
@@ -236,7 +236,7 @@ mod tests {
             worst_us: p99_us,
         };
         let periods = vec![period(0.0, quiet), period(1000.0, busy)];
-        Found { kind: Kind::BinaryHeap, limit_pages: 1000, periods }
+        RentFigures { kind: Kind::BinaryHeap, limit_pages: 1000, periods }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::cmp::{Ordering, Reverse};
 
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Dary, Layout, PageSizeError, Paged};
+use bheap::layout::{Binary, Dary, Layout, PageLayout, PageSizeError};
 use bheap::memory::AlignedRows;
 use bheap::{PageQueue, Rows};
 
@@ -21,14 +21,14 @@ pub const OURS: &str = "page queue";
 
 /// What decides which item is smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compared {
+pub enum ItemOrder {
     /// The key; items of equal keys leave in any order.
     Key,
     /// The key, then the handle.
     KeyAndHandle,
 }
 
-impl Compared {
+impl ItemOrder {
     /// In words.
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -77,7 +77,7 @@ impl From<ByKey> for Item {
 }
 
 /// What is timed.
-pub trait Timed {
+pub trait TimedQueue {
     /// Adds an item.
     fn push(&mut self, item: Item);
     /// Takes the smallest.
@@ -85,9 +85,9 @@ pub trait Timed {
 }
 
 /// A queue of items of another type, which is made of key and handle.
-struct Of<Q, T>(Q, std::marker::PhantomData<T>);
+struct QueueAdapter<Q, T>(Q, std::marker::PhantomData<T>);
 
-impl<T: Ord + From<Item> + Into<Item>, L: Layout, R: Rows<T>> Timed for Of<Heap<T, L, R>, T> {
+impl<T: Ord + From<Item> + Into<Item>, L: Layout, R: Rows<T>> TimedQueue for QueueAdapter<Heap<T, L, R>, T> {
     fn push(&mut self, item: Item) {
         self.0.push(item.into());
     }
@@ -96,7 +96,7 @@ impl<T: Ord + From<Item> + Into<Item>, L: Layout, R: Rows<T>> Timed for Of<Heap<
     }
 }
 
-impl<T: Ord + Copy + From<Item> + Into<Item>> Timed for Of<PageQueue<T>, T> {
+impl<T: Ord + Copy + From<Item> + Into<Item>> TimedQueue for QueueAdapter<PageQueue<T>, T> {
     fn push(&mut self, item: Item) {
         self.0.push(item.into());
     }
@@ -105,7 +105,9 @@ impl<T: Ord + Copy + From<Item> + Into<Item>> Timed for Of<PageQueue<T>, T> {
     }
 }
 
-impl<T: Ord + From<Item> + Into<Item>> Timed for Of<std::collections::BinaryHeap<Reverse<T>>, T> {
+impl<T: Ord + From<Item> + Into<Item>> TimedQueue
+    for QueueAdapter<std::collections::BinaryHeap<Reverse<T>>, T>
+{
     fn push(&mut self, item: Item) {
         self.0.push(Reverse(item.into()));
     }
@@ -114,7 +116,9 @@ impl<T: Ord + From<Item> + Into<Item>> Timed for Of<std::collections::BinaryHeap
     }
 }
 
-impl<T: Ord + From<Item> + Into<Item>, const D: usize> Timed for Of<dary_heap::DaryHeap<Reverse<T>, D>, T> {
+impl<T: Ord + From<Item> + Into<Item>, const D: usize> TimedQueue
+    for QueueAdapter<dary_heap::DaryHeap<Reverse<T>, D>, T>
+{
     fn push(&mut self, item: Item) {
         self.0.push(Reverse(item.into()));
     }
@@ -124,8 +128,8 @@ impl<T: Ord + From<Item> + Into<Item>, const D: usize> Timed for Of<dary_heap::D
 }
 
 /// Its node is the handle; its key is the key, or both.
-impl<T: Clone + PartialOrd + From<Item> + Into<Item>, const D: usize> Timed
-    for Of<orx_priority_queue::DaryHeap<u64, T, D>, T>
+impl<T: Clone + PartialOrd + From<Item> + Into<Item>, const D: usize> TimedQueue
+    for QueueAdapter<orx_priority_queue::DaryHeap<u64, T, D>, T>
 {
     fn push(&mut self, item: Item) {
         orx_priority_queue::PriorityQueue::push(&mut self.0, item.1, item.into());
@@ -172,27 +176,27 @@ pub const NAMES: [&str; 10] = [
 ///
 /// # Panics
 /// If there is no such number.
-pub fn make(at: usize, compared: Compared) -> Result<Box<dyn Timed>, PageSizeError> {
+pub fn make(at: usize, compared: ItemOrder) -> Result<Box<dyn TimedQueue>, PageSizeError> {
     match (compared, at) {
-        (Compared::Key, 8) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 4>::default())),
-        (Compared::Key, 9) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 8>::default())),
+        (ItemOrder::Key, 8) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 4>::default())),
+        (ItemOrder::Key, 9) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 8>::default())),
         (_, 8) => Ok(of::<_, Item>(orx_priority_queue::DaryHeap::<u64, Item, 4>::default())),
         (_, 9) => Ok(of::<_, Item>(orx_priority_queue::DaryHeap::<u64, Item, 8>::default())),
-        (Compared::Key, _) => made::<ByKey>(at),
-        (Compared::KeyAndHandle, _) => made::<Item>(at),
+        (ItemOrder::Key, _) => made::<ByKey>(at),
+        (ItemOrder::KeyAndHandle, _) => made::<Item>(at),
     }
 }
 
-fn of<Q, T>(queue: Q) -> Box<dyn Timed>
+fn of<Q, T>(queue: Q) -> Box<dyn TimedQueue>
 where
-    Of<Q, T>: Timed + 'static,
+    QueueAdapter<Q, T>: TimedQueue + 'static,
 {
-    Box::new(Of(queue, std::marker::PhantomData))
+    Box::new(QueueAdapter(queue, std::marker::PhantomData))
 }
 
 fn made<T: Ord + Copy + From<Item> + Into<Item> + 'static>(
     at: usize,
-) -> Result<Box<dyn Timed>, PageSizeError> {
+) -> Result<Box<dyn TimedQueue>, PageSizeError> {
     Ok(match at {
         0 => of::<_, T>(PageQueue::<T>::new(PAGE_BYTES)?),
         1 => of::<_, T>(Heap::with_rows(Binary, Vec::<T>::new())),
@@ -200,8 +204,8 @@ fn made<T: Ord + Copy + From<Item> + Into<Item> + 'static>(
         // The children of a node begin where two cache lines begin.
         3 => of::<_, T>(Heap::with_rows(Dary::<8>, AlignedRows::<T>::new(128, 7)?)),
         4 => {
-            let rows = AlignedRows::<T>::new(PAGE_BYTES, Paged::INDEX_OF_ROOT)?;
-            of::<_, T>(Heap::with_rows(Paged::for_page_bytes::<T>(PAGE_BYTES)?, rows))
+            let rows = AlignedRows::<T>::new(PAGE_BYTES, PageLayout::INDEX_OF_ROOT)?;
+            of::<_, T>(Heap::with_rows(PageLayout::for_page_bytes::<T>(PAGE_BYTES)?, rows))
         }
         5 => of::<_, T>(std::collections::BinaryHeap::<Reverse<T>>::new()),
         6 => of::<_, T>(dary_heap::DaryHeap::<Reverse<T>, 4>::new()),

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::contenders::Compared;
+use super::contenders::ItemOrder;
 use super::ram::Timing;
 
 const SOURCE: &str = include_str!("priority_queue.cpp");
@@ -67,11 +67,11 @@ impl Program {
     pub fn time(
         &self,
         items: usize,
-        compared: Compared,
+        compared: ItemOrder,
         repeats: usize,
         seed: u64,
     ) -> Result<Timing, String> {
-        let what = if compared == Compared::Key { "key" } else { "both" };
+        let what = if compared == ItemOrder::Key { "key" } else { "both" };
         let output = Command::new(self.path())
             .args([what, &items.to_string(), &repeats.to_string(), &seed.to_string()])
             .output()
@@ -106,7 +106,7 @@ mod tests {
     fn it_does_the_same_work_as_ours() {
         // Where there is no compiler the experiment says so; here, too, nothing is to be tested then.
         let Ok(program) = Program::compile() else { return };
-        for compared in [Compared::Key, Compared::KeyAndHandle] {
+        for compared in [ItemOrder::Key, ItemOrder::KeyAndHandle] {
             let theirs = program.time(500, compared, 2, 9).unwrap();
             let mut queue = contenders::make(0, compared).unwrap();
             assert_eq!(theirs.checksum, ram::time(queue.as_mut(), 500, 2, 9).checksum);

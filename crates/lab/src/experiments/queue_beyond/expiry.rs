@@ -9,7 +9,7 @@
 //! from its head.
 
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Dary, Layout, PageSizeError, Paged};
+use bheap::layout::{Binary, Dary, Layout, PageLayout, PageSizeError};
 use bheap::memory::AlignedRows;
 use bheap::{PageQueue, Rows};
 use rustix::time::{ClockId, clock_gettime};
@@ -81,8 +81,8 @@ pub fn make(at: usize) -> Result<Box<dyn Entries>, PageSizeError> {
         // The children of a node begin where a cache line begins.
         2 => Box::new(Heap::with_rows(Dary::<8>, AlignedRows::new(64, 7)?)),
         3 => {
-            let rows = AlignedRows::new(PAGE_BYTES, Paged::INDEX_OF_ROOT)?;
-            Box::new(Heap::with_rows(Paged::for_page_bytes::<u64>(PAGE_BYTES)?, rows))
+            let rows = AlignedRows::new(PAGE_BYTES, PageLayout::INDEX_OF_ROOT)?;
+            Box::new(Heap::with_rows(PageLayout::for_page_bytes::<u64>(PAGE_BYTES)?, rows))
         }
         _ => Box::new(PageQueue::new(PAGE_BYTES)?),
     })
@@ -90,7 +90,7 @@ pub fn make(at: usize) -> Result<Box<dyn Entries>, PageSizeError> {
 
 /// What one queue needed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Needed {
+pub struct ExpiryFigures {
     /// Nanoseconds of CPU for one entry's push and pop.
     pub entry_ns: f64,
     /// Nanoseconds of CPU to sift one entry.
@@ -108,7 +108,7 @@ pub struct Needed {
 ///
 /// # Errors
 /// Never with the page sizes used here.
-pub fn measure(at: usize, objects: usize) -> Result<Needed, PageSizeError> {
+pub fn measure(at: usize, objects: usize) -> Result<ExpiryFigures, PageSizeError> {
     let mut queue = make(at)?;
     let mut store = Store { random: Random::new(6), now_s: 0, each_s: objects.div_ceil(MEAN_S), checksum: 0 };
     // Until as many leave as come.
@@ -142,7 +142,7 @@ pub fn measure(at: usize, objects: usize) -> Result<Needed, PageSizeError> {
         (last, moved) = (word, moved - 1);
     }
     assert_eq!(moved, 0, "no entry was lost");
-    Ok(Needed { entry_ns, sift_ns, rare_ns: f64::from(rare), checksum: store.checksum })
+    Ok(ExpiryFigures { entry_ns, sift_ns, rare_ns: f64::from(rare), checksum: store.checksum })
 }
 
 struct Store {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn every_queue_gives_the_same_entries_in_the_same_order() {
-        let all: Vec<Needed> = (0..NAMES.len()).map(|at| measure(at, 3_000).unwrap()).collect();
+        let all: Vec<ExpiryFigures> = (0..NAMES.len()).map(|at| measure(at, 3_000).unwrap()).collect();
         assert!(
             all.iter().all(|needed| needed.checksum == all[0].checksum && needed.entry_ns > 0.0),
             "{all:?}"

@@ -24,11 +24,11 @@ use serde_json::json;
 
 use crate::experiment::{Experiment, Options, Refusal, Report};
 use crate::experiments::bheap_sim::article::ITEMS;
-use contenders::Compared;
+use contenders::ItemOrder;
 use cpp::Program;
 use keys::Keys;
 use operations::Times;
-use pressure::Which;
+use pressure::QueueChoice;
 
 /// `nighttrain lab queue-beyond`
 pub const EXPERIMENT: Experiment = Experiment {
@@ -53,7 +53,7 @@ pub struct Sizes {
     /// The same, over other keys.
     pub simulated_others: usize,
     /// Items in the queues that are timed, what is compared, and rounds.
-    pub timed: Vec<(usize, Compared, usize)>,
+    pub timed: Vec<(usize, ItemOrder, usize)>,
     /// Items in the queue whose operations are counted and timed one by one.
     pub counted: usize,
     /// The same, over other keys.
@@ -68,7 +68,7 @@ impl Sizes {
     /// For people who wait (under half a minute), or for the record.
     #[must_use]
     pub fn of(options: &Options) -> Self {
-        use Compared::{Key, KeyAndHandle};
+        use ItemOrder::{Key, KeyAndHandle};
         let mut sizes = if options.quick {
             Self {
                 simulated: ITEMS,
@@ -150,7 +150,8 @@ fn words(error: impl std::fmt::Display) -> String {
 
 fn pressed(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), String> {
     let items = sizes.simulated;
-    let queues = [Which::Binary, Which::BHeap, Which::PageQueue(9), Which::PageQueue(64)];
+    let queues =
+        [QueueChoice::Binary, QueueChoice::BHeap, QueueChoice::PageQueue(9), QueueChoice::PageQueue(64)];
     options.say("the article's keys through four queues");
     // Two at a time: the binary heap's simulation takes as long as the others' together.
     let [binary, paged, nine, many] = std::thread::scope(|scope| {
@@ -159,7 +160,7 @@ fn pressed(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), 
         let binary = queues[0].simulate(items, Keys::Uniform(1));
         let others: Result<Vec<_>, _> = others.join().map_err(|_| "the simulation panicked".to_owned())?;
         let all: Vec<_> = std::iter::once(binary.map_err(words)?).chain(others.map_err(words)?).collect();
-        <[pressure::Simulated; 4]>::try_from(all).map_err(|_| "four queues".to_owned())
+        <[pressure::SimulatedQueue; 4]>::try_from(all).map_err(|_| "four queues".to_owned())
     })?;
     verdicts::pressure(report, &[&binary, &paged, &nine, &many]);
 
@@ -168,8 +169,9 @@ fn pressed(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), 
     for keys in Keys::OTHERS {
         options.say(&format!("other keys: {}", keys.name()));
         let [heap, nine, many] = std::thread::scope(|scope| {
-            let heap = scope.spawn(|| Which::BHeap.simulate(few, keys));
-            let queues = [Which::PageQueue(9), Which::PageQueue(64)].map(|queue| queue.simulate(few, keys));
+            let heap = scope.spawn(|| QueueChoice::BHeap.simulate(few, keys));
+            let queues = [QueueChoice::PageQueue(9), QueueChoice::PageQueue(64)]
+                .map(|queue| queue.simulate(few, keys));
             let [nine, many] = queues;
             let heap = heap.join().map_err(|_| "the simulation panicked".to_owned())?;
             Ok::<_, String>([heap.map_err(words)?, nine.map_err(words)?, many.map_err(words)?])
@@ -282,7 +284,7 @@ mod tests {
         Sizes {
             simulated: 20_000,
             simulated_others: 10_000,
-            timed: vec![(500, Compared::Key, 3)],
+            timed: vec![(500, ItemOrder::Key, 3)],
             counted: 4_000,
             counted_others: 2_000,
             space: 20_000,

@@ -1,7 +1,7 @@
 //! Every single operation: the items that it compares and moves, counted, and its time.
 //!
 //! ```text
-//! counted   keys ─▶ PageQueue<Counted> over traced blocks ─▶ comparisons, items written, of each operation
+//! counted   keys ─▶ PageQueue<CountedItem> over traced blocks ─▶ comparisons, items written, of each operation
 //! timed     the same keys, three times ─▶ nanoseconds of each operation in each pass
 //! ```
 //! The counts are the same whenever this is repeated. Times are not: an interrupt or a neighbour takes its share
@@ -17,7 +17,7 @@ use bheap::blocks::{Arena, TracedBlocks};
 use bheap::layout::PageSizeError;
 use bheap::trace::Trace;
 
-use super::contenders::{self, Compared, Item, Items};
+use super::contenders::{self, Item, ItemOrder, Items};
 use super::keys::Keys;
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
 
@@ -30,15 +30,15 @@ thread_local!(static COMPARED: Cell<u32> = const { Cell::new(0) });
 
 /// An item whose comparisons are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Counted(u64, u64);
+struct CountedItem(u64, u64);
 
-impl PartialOrd for Counted {
+impl PartialOrd for CountedItem {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Counted {
+impl Ord for CountedItem {
     fn cmp(&self, other: &Self) -> Ordering {
         COMPARED.set(COMPARED.get() + 1);
         (self.0, self.1).cmp(&(other.0, other.1))
@@ -52,13 +52,13 @@ struct Moves(Cell<u32>);
 impl Trace for &Moves {
     fn read(&self, _: usize, _: usize) {}
     fn write(&self, _: usize, bytes: usize) {
-        self.0.set(self.0.get() + (bytes / size_of::<Counted>()) as u32);
+        self.0.set(self.0.get() + (bytes / size_of::<CountedItem>()) as u32);
     }
 }
 
 /// What one operation did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct OperationCost {
     /// Comparisons of items.
     pub compared: u32,
     /// Items written.
@@ -69,7 +69,7 @@ pub struct Work {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// The most of each, not necessarily in the same operation.
-    pub most: Work,
+    pub most: OperationCost,
     /// Operations that had to make up for work that was not done in time.
     pub late: u64,
 }
@@ -83,10 +83,10 @@ pub fn counted(
     items: usize,
     fan_out: usize,
     mut next: impl FnMut(u64) -> Item,
-    mut each: impl FnMut(Work),
+    mut each: impl FnMut(OperationCost),
 ) -> Result<Bounds, PageSizeError> {
     let moves = Moves::default();
-    let store = TracedBlocks::new(Arena::<Counted>::new(PAGE_BYTES)?, &moves);
+    let store = TracedBlocks::new(Arena::<CountedItem>::new(PAGE_BYTES)?, &moves);
     let mut queue = PageQueue::with_store(store, fan_out);
     let mut bounds = Bounds::default();
     let mut now = 0;
@@ -95,14 +95,14 @@ pub fn counted(
         moves.0.set(0);
         if operation == Operation::Insert {
             let (key, handle) = next(now);
-            queue.push(Counted(key, handle));
+            queue.push(CountedItem(key, handle));
         } else {
             match queue.pop() {
                 Some(item) => now = item.0,
                 None => unreachable!("as many inserts as removals"),
             }
         }
-        let work = Work { compared: COMPARED.get(), moved: moves.0.get() };
+        let work = OperationCost { compared: COMPARED.get(), moved: moves.0.get() };
         bounds.most.compared = bounds.most.compared.max(work.compared);
         bounds.most.moved = bounds.most.moved.max(work.moved);
         each(work);
@@ -146,7 +146,7 @@ pub fn phase(at: usize, items: usize) -> &'static str {
 /// # Errors
 /// Never with the page sizes of [`super::contenders`].
 pub fn timed(contender: usize, items: usize) -> Result<Vec<u32>, PageSizeError> {
-    let mut queue = contenders::make(contender, Compared::KeyAndHandle)?;
+    let mut queue = contenders::make(contender, ItemOrder::KeyAndHandle)?;
     let mut source = Items::new(SEED);
     let mut times_ns = Vec::with_capacity(4 * items);
     let mut last = Instant::now();

@@ -6,17 +6,17 @@
 use bheap::PageQueue;
 use bheap::blocks::{Arena, TracedBlocks};
 use bheap::heap::Heap;
-use bheap::layout::{Binary, PageSizeError, Paged};
-use bheap::trace::Traced;
+use bheap::layout::{Binary, PageLayout, PageSizeError};
+use bheap::trace::TracedRows;
 
 use super::keys::Keys;
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
-use crate::experiments::bheap_sim::lru::AllSizes;
+use crate::experiments::bheap_sim::lru::LruTransfers;
 use crate::experiments::bheap_sim::three_phases;
 
-/// Which queue is simulated.
+/// QueueChoice queue is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum QueueChoice {
     /// The textbook's.
     Binary,
     /// As published.
@@ -27,19 +27,19 @@ pub enum Which {
 
 /// The memory behind one queue after the three phases.
 #[derive(Debug)]
-pub struct Simulated {
-    /// Which queue.
-    pub which: Which,
+pub struct SimulatedQueue {
+    /// QueueChoice queue.
+    pub which: QueueChoice,
     /// Items that were in it at once.
     pub items: usize,
     /// What it cost in a memory of each size.
-    pub memory: AllSizes,
+    pub memory: LruTransfers,
 }
 
 /// Pages of memory that are looked at, from the smallest to those at which everything is resident.
 pub const RESIDENT: [usize; 15] = [8, 9, 10, 12, 16, 32, 64, 128, 256, 512, 1024, 1800, 1954, 1980, 2100];
 
-impl Which {
+impl QueueChoice {
     /// What it is called in a report.
     #[must_use]
     pub fn name(self) -> String {
@@ -54,17 +54,17 @@ impl Which {
     ///
     /// # Errors
     /// Never with the article's pages.
-    pub fn simulate(self, items: usize, keys: Keys) -> Result<Simulated, PageSizeError> {
-        let memory = AllSizes::new(PAGE_BYTES);
+    pub fn simulate(self, items: usize, keys: Keys) -> Result<SimulatedQueue, PageSizeError> {
+        let memory = LruTransfers::new(PAGE_BYTES);
         match self {
             // Position 0 lies one item past the boundary, as in the article's simulation.
             Self::Binary => {
-                let rows = Traced::new(Vec::<u64>::new(), &memory, size_of::<u64>());
+                let rows = TracedRows::new(Vec::<u64>::new(), &memory, size_of::<u64>());
                 three_phases(&mut Heap::with_rows(Binary, rows), items, keys.sequence());
             }
             Self::BHeap => {
-                let rows = Traced::new(Vec::<u64>::new(), &memory, size_of::<u64>());
-                let layout = Paged::for_page_bytes::<u64>(PAGE_BYTES)?;
+                let rows = TracedRows::new(Vec::<u64>::new(), &memory, size_of::<u64>());
+                let layout = PageLayout::for_page_bytes::<u64>(PAGE_BYTES)?;
                 three_phases(&mut Heap::with_rows(layout, rows), items, keys.sequence());
             }
             Self::PageQueue(pages) => {
@@ -73,7 +73,7 @@ impl Which {
                 three_phases(&mut queue, items, keys.sequence());
             }
         }
-        Ok(Simulated { which: self, items, memory })
+        Ok(SimulatedQueue { which: self, items, memory })
     }
 }
 
@@ -82,7 +82,7 @@ fn fan_out(pages: usize) -> usize {
     (pages / 4).clamp(4, 16)
 }
 
-impl Simulated {
+impl SimulatedQueue {
     /// Transfers an operation in a memory of `resident` pages, first touches charged.
     #[must_use]
     pub fn an_operation(&self, resident: usize) -> f64 {
@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn the_page_queue_stays_below_the_b_heap_where_keys_come_in_no_order() {
         for keys in [Keys::Uniform(1), Keys::Uniform(20_250_101), Keys::Clustered] {
-            let heap = Which::BHeap.simulate(60_000, keys).unwrap();
-            let binary = Which::Binary.simulate(60_000, keys).unwrap();
-            let queue = Which::PageQueue(9).simulate(60_000, keys).unwrap();
+            let heap = QueueChoice::BHeap.simulate(60_000, keys).unwrap();
+            let binary = QueueChoice::Binary.simulate(60_000, keys).unwrap();
+            let queue = QueueChoice::PageQueue(9).simulate(60_000, keys).unwrap();
             assert_eq!(queue.above(&heap, 8..=90).next(), None, "{keys:?}");
             assert!(binary.above(&heap, 8..=90).count() == 83, "{keys:?}");
         }
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn totals_are_the_same_each_time_and_more_memory_never_costs_more() {
-        let once = Which::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
-        let again = Which::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
+        let once = QueueChoice::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
+        let again = QueueChoice::PageQueue(64).simulate(30_000, Keys::Expiries).unwrap();
         for resident in 1..80 {
             assert_eq!(once.memory.transfers(resident), again.memory.transfers(resident));
             assert!(once.memory.transfers(resident + 1).reads <= once.memory.transfers(resident).reads);

@@ -7,7 +7,7 @@ use bheap::layout::PageSizeError;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-use super::contenders::{self, Compared, Items, Timed, checked};
+use super::contenders::{self, ItemOrder, Items, TimedQueue, checked};
 use super::cpp::Program;
 use crate::experiment::{Options, Table};
 use crate::paired::spread::{Ratio, Spread, median};
@@ -33,11 +33,11 @@ pub struct Sample {
 
 /// The rounds of all queues at one size.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct SizeSamples {
     /// Items that were in each queue at once.
     pub items: usize,
     /// What decided which is smaller.
-    pub compared: Compared,
+    pub compared: ItemOrder,
     /// Ours, then the others as they came.
     pub samples: Vec<Sample>,
 }
@@ -53,7 +53,7 @@ const NEAR: f64 = 1.25;
 ///
 /// # Panics
 /// If it loses an item.
-pub fn time(queue: &mut dyn Timed, items: usize, repeats: usize, seed: u64) -> Timing {
+pub fn time(queue: &mut dyn TimedQueue, items: usize, repeats: usize, seed: u64) -> Timing {
     let mut source = Items::new(seed);
     let (mut checksum, mut phases_s) = (0, [0.0; 3]);
     for _ in 0..repeats {
@@ -79,7 +79,7 @@ pub fn time(queue: &mut dyn Timed, items: usize, repeats: usize, seed: u64) -> T
     Timing { checksum, phases_s }
 }
 
-fn left(queue: &mut dyn Timed) -> u64 {
+fn left(queue: &mut dyn TimedQueue) -> u64 {
     let Some((key, _)) = queue.pop() else { panic!("an item was lost") };
     key
 }
@@ -104,13 +104,13 @@ impl Timing {
 /// In words: a queue that did other work than the rest, which would make the comparison void.
 pub fn measure(
     items: usize,
-    compared: Compared,
+    compared: ItemOrder,
     rounds: usize,
     cpp: Option<&Program>,
     options: &Options,
-) -> Result<Measured, String> {
+) -> Result<SizeSamples, String> {
     let repeats = (OPERATIONS_MIN / (4 * items)).max(1);
-    let mut measured = Measured { items, compared, samples: Vec::new() };
+    let mut measured = SizeSamples { items, compared, samples: Vec::new() };
     let names: Vec<&str> = contenders::NAMES.into_iter().chain(cpp.map(|_| CPP)).collect();
     for name in &names {
         measured.samples.push(Sample { name: (*name).to_owned(), rounds: vec![None; rounds] });
@@ -162,7 +162,7 @@ impl Sample {
     }
 }
 
-impl Measured {
+impl SizeSamples {
     /// Whether a queue is ours or may still turn out to be the best of the others.
     fn is_near(&self, at: usize) -> bool {
         let first = |sample: &Sample| sample.rounds[0].map_or(f64::INFINITY, |ns| ns[3]);
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn all_queues_do_the_same_work_and_are_timed() {
-        let measured = measure(2_000, Compared::Key, 2, None, &Options::default()).unwrap();
+        let measured = measure(2_000, ItemOrder::Key, 2, None, &Options::default()).unwrap();
         assert_eq!(measured.samples.len(), contenders::NAMES.len());
         for sample in &measured.samples {
             assert!(sample.rounds.iter().all(|round| round.is_some_and(|ns| ns.iter().all(|&ns| ns > 0.0))));
@@ -269,9 +269,9 @@ mod tests {
 
     #[test]
     fn the_best_is_one_of_the_others_and_the_far_ones_are_left_out() {
-        let measured = Measured {
+        let measured = SizeSamples {
             items: 1,
-            compared: Compared::Key,
+            compared: ItemOrder::Key,
             samples: vec![
                 sample("ours", &[Some(50.0), Some(60.0), Some(55.0)]),
                 sample("slow", &[Some(200.0), None, None]),
@@ -288,8 +288,8 @@ mod tests {
 
     #[test]
     fn a_round_in_which_work_differs_is_an_error() {
-        struct Forgetful(Vec<contenders::Item>);
-        impl Timed for Forgetful {
+        struct LifoQueue(Vec<contenders::Item>);
+        impl TimedQueue for LifoQueue {
             fn push(&mut self, item: contenders::Item) {
                 self.0.push(item);
             }
@@ -299,15 +299,15 @@ mod tests {
         }
         let checksum =
             |at: usize, compared| time(contenders::make(at, compared).unwrap().as_mut(), 100, 1, 3).checksum;
-        let right = checksum(1, Compared::Key);
+        let right = checksum(1, ItemOrder::Key);
         for at in 0..contenders::NAMES.len() {
-            assert_eq!(checksum(at, Compared::Key), right);
+            assert_eq!(checksum(at, ItemOrder::Key), right);
             assert_eq!(
-                checksum(at, Compared::KeyAndHandle),
+                checksum(at, ItemOrder::KeyAndHandle),
                 right,
                 "keys leave in one order whatever the handles"
             );
         }
-        assert_ne!(time(&mut Forgetful(Vec::new()), 100, 1, 3).checksum, right);
+        assert_ne!(time(&mut LifoQueue(Vec::new()), 100, 1, 3).checksum, right);
     }
 }

@@ -1,7 +1,7 @@
 //! Bytes in use for each live item: while the queue grows, is held, and shrinks; with handles and removals.
 
 use bheap::layout::PageSizeError;
-use bheap::{HandleQueue, Lazy, PageQueue};
+use bheap::{HandleQueue, LazyQueue, PageQueue};
 
 use super::contenders::{Item, Items};
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
@@ -67,13 +67,13 @@ pub const HANDLED_BYTES: usize = size_of::<u64>() + size_of::<bheap::Handle>();
 /// # Panics
 /// If the queue calls a live handle stale.
 pub fn with_handles(items: usize) -> Result<(Space, f64), PageSizeError> {
-    let mut queue: Lazy<u64> = Lazy::new(PAGE_BYTES)?;
+    let mut queue: LazyQueue<u64> = LazyQueue::new(PAGE_BYTES)?;
     let (mut source, mut random) = (Items::new(5), Random::new(5));
     let look = (items / LOOKS).max(1);
-    let part = |queue: &Lazy<u64>| queue.bytes() as f64 / (queue.len() * HANDLED_BYTES) as f64;
+    let part = |queue: &LazyQueue<u64>| queue.bytes() as f64 / (queue.len() * HANDLED_BYTES) as f64;
     let mut space = Space { items, growing: 0.0, held: 0.0, to_a_half: 0.0 };
     let (mut handles, mut garbage) = (Vec::with_capacity(items), 0.0_f64);
-    let inserted = |queue: &mut Lazy<u64>, key| match queue.insert(key) {
+    let inserted = |queue: &mut LazyQueue<u64>, key| match queue.insert(key) {
         Ok(handle) => handle,
         Err(full) => panic!("there is memory for it: {full}"),
     };

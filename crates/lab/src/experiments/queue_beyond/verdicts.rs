@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::contenders::Compared;
-use super::expiry::Needed;
+use super::contenders::ItemOrder;
+use super::expiry::ExpiryFigures;
 use super::keys::Keys;
-use super::operations::{Bounds, LIMIT, Times, Work, phase};
-use super::pressure::{RESIDENT, Simulated};
-use super::ram::Measured;
+use super::operations::{Bounds, LIMIT, OperationCost, Times, phase};
+use super::pressure::{RESIDENT, SimulatedQueue};
+use super::ram::SizeSamples;
 use super::space::{HANDLED_BYTES, Space};
 use crate::experiment::{Report, Table, Verdict};
 use crate::experiments::bheap_sim::article::ITEMS;
@@ -51,7 +51,7 @@ fn share_at_most(share: &Ratio, goal: f64) -> Verdict {
 
 /// The table, the figure and the verdicts over the article's keys: binary heap, B-heap, and the page queue as it is
 /// made for nine pages and for 64.
-pub(super) fn pressure(report: &mut Report, all: &[&Simulated; 4]) {
+pub(super) fn pressure(report: &mut Report, all: &[&SimulatedQueue; 4]) {
     let [binary, paged, nine, many] = all;
     let items = paged.items;
     let mut table = Table::new(
@@ -106,7 +106,7 @@ pub(super) fn pressure(report: &mut Report, all: &[&Simulated; 4]) {
     draw(report, all);
 }
 
-fn never_above(report: &mut Report, ours: &Simulated, paged: &Simulated) {
+fn never_above(report: &mut Report, ours: &SimulatedQueue, paged: &SimulatedQueue) {
     // With other numbers of items, as large a share of all pages.
     let last = NEVER_ABOVE.end() * paged.items / ITEMS;
     let sizes = *NEVER_ABOVE.start()..=last.max(*NEVER_ABOVE.start());
@@ -139,7 +139,7 @@ fn never_above(report: &mut Report, ours: &Simulated, paged: &Simulated) {
     );
 }
 
-fn draw(report: &mut Report, all: &[&Simulated; 4]) {
+fn draw(report: &mut Report, all: &[&SimulatedQueue; 4]) {
     let pages = all.iter().map(|simulated| simulated.memory.pages()).max().unwrap_or(1);
     let mut sizes: Vec<usize> = (0..=160)
         .map(|step| (8.0 * (pages as f64 / 8.0).powf(f64::from(step) / 160.0)).round() as usize)
@@ -175,7 +175,7 @@ fn draw(report: &mut Report, all: &[&Simulated; 4]) {
 }
 
 /// The table and the verdict over other keys: B-heap, page queue for nine pages, for 64.
-pub(super) fn other_keys(report: &mut Report, rows: &[(Keys, [Simulated; 3])]) {
+pub(super) fn other_keys(report: &mut Report, rows: &[(Keys, [SimulatedQueue; 3])]) {
     let items = rows.first().map_or(0, |row| row.1[0].items);
     let mut table = Table::new(
         format!("Other keys, transfers an operation, first touches charged: {} items", grouped(items as u64)),
@@ -228,14 +228,14 @@ pub(super) fn other_keys(report: &mut Report, rows: &[(Keys, [Simulated; 3])]) {
 }
 
 /// The table and the verdict at one size in RAM.
-pub(super) fn ram(report: &mut Report, measured: &Measured, with_cpp: bool) {
+pub(super) fn ram(report: &mut Report, measured: &SizeSamples, with_cpp: bool) {
     report.tables.push(measured.table());
     match report.data["ram"].as_array_mut() {
         Some(all) => all.push(measured.data()),
         None => report.data["ram"] = json!([measured.data()]),
     }
     let (Some(share), Some(best)) = (measured.share(), measured.best()) else { return };
-    let goal = SHARES.iter().find(|goal| goal.0 == measured.items && measured.compared == Compared::Key);
+    let goal = SHARES.iter().find(|goal| goal.0 == measured.items && measured.compared == ItemOrder::Key);
     let without = if with_cpp { "" } else { " (the C++ library's could not be had)" };
     report.judge(
         CLAIM,
@@ -305,7 +305,7 @@ pub(super) fn bounds(report: &mut Report, rows: &[(String, usize, usize, Bounds)
 const LONGEST: usize = 10;
 
 /// The operations whose least time is longest: what they were, and what they did.
-pub(super) fn longest(least: &[u32], passes: &[Vec<u32>], work: &[Work], items: usize) -> Table {
+pub(super) fn longest(least: &[u32], passes: &[Vec<u32>], work: &[OperationCost], items: usize) -> Table {
     let mut order: Vec<usize> = (0..least.len()).collect();
     let (_, _, _) =
         order.select_nth_unstable_by_key(LONGEST.min(least.len() - 1), |&at| std::cmp::Reverse(least[at]));
@@ -475,7 +475,7 @@ pub(super) fn space(report: &mut Report, plain: Space, (handled, garbage): (Spac
 }
 
 /// The table and the verdict of the store's expiry: by objects, and by queue as [`super::expiry::NAMES`] has them.
-pub(super) fn expiry(report: &mut Report, found: &[(usize, Vec<Vec<Needed>>)]) {
+pub(super) fn expiry(report: &mut Report, found: &[(usize, Vec<Vec<ExpiryFigures>>)]) {
     let mut table = Table::new(
         "The store's expiry: words of time and hash, four ttls, CPU time an entry (medians)",
         &[
@@ -491,10 +491,10 @@ pub(super) fn expiry(report: &mut Report, found: &[(usize, Vec<Vec<Needed>>)]) {
     let mut better = 0;
     let mut data = Vec::new();
     for (objects, queues) in found {
-        let all = |at: usize, value: fn(&Needed) -> f64| -> Vec<Option<f64>> {
+        let all = |at: usize, value: fn(&ExpiryFigures) -> f64| -> Vec<Option<f64>> {
             queues[at].iter().map(|needed| Some(value(needed))).collect()
         };
-        let middle = |at: usize, value: fn(&Needed) -> f64| {
+        let middle = |at: usize, value: fn(&ExpiryFigures) -> f64| {
             median(&queues[at].iter().map(value).collect::<Vec<f64>>()).unwrap_or(f64::NAN)
         };
         for (at, name) in super::expiry::NAMES.iter().enumerate() {
@@ -558,7 +558,8 @@ mod tests {
 
     #[test]
     fn the_longest_operations_come_with_their_work() {
-        let work: Vec<Work> = (0..40).map(|at| Work { compared: at, moved: 2 * at }).collect();
+        let work: Vec<OperationCost> =
+            (0..40).map(|at| OperationCost { compared: at, moved: 2 * at }).collect();
         let pass: Vec<u32> = (0..40).map(|at| 1000 * (40 - at)).collect();
         let table = longest(&pass, std::slice::from_ref(&pass), &work, 10);
         assert_eq!(table.rows.len(), LONGEST);
@@ -570,7 +571,7 @@ mod tests {
     fn one_operation_too_long_is_said() {
         let judged = |compared, items| {
             let mut report = Report::default();
-            let bounds = Bounds { most: Work { compared, moved: 7 }, late: 0 };
+            let bounds = Bounds { most: OperationCost { compared, moved: 7 }, late: 0 };
             super::bounds(&mut report, &[("sorted".into(), items, 4, bounds)]);
             report.verdicts[0].verdict
         };

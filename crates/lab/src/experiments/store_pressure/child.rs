@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Found, Way, serving};
+use super::{PressureFigures, ServingMode, serving};
 use crate::experiments::bheap_paging::group::Group;
 
 /// The environment variable that makes a process such a child: a [`Task`] as JSON.
@@ -16,7 +16,7 @@ pub(super) const TASK: &str = "NIGHTTRAIN_LAB_PRESSURE_TASK";
 
 /// How the children are started.
 #[derive(Debug, Clone)]
-pub struct Again {
+pub struct ChildCommand {
     /// Arguments after the program's own path that lead to where a child does its task.
     pub arguments: Vec<String>,
 }
@@ -26,7 +26,7 @@ pub struct Again {
 pub(super) struct Task {
     /// The group that it enters, or none.
     pub(super) group: Option<Group>,
-    pub(super) way: Way,
+    pub(super) way: ServingMode,
     pub(super) objects: u64,
     /// The file of the objects.
     pub(super) store: PathBuf,
@@ -68,7 +68,7 @@ fn perform(task: &Task) -> io::Result<()> {
 ///
 /// # Errors
 /// If it cannot be started, or ended otherwise than well; the text has its own last words.
-pub(super) fn found_by_child(task: &Task, again: &Again) -> io::Result<Found> {
+pub(super) fn found_by_child(task: &Task, again: &ChildCommand) -> io::Result<PressureFigures> {
     let output = Command::new(std::env::current_exe()?)
         .args(&again.arguments)
         .env(TASK, serde_json::to_string(task)?)

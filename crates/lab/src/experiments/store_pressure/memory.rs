@@ -11,7 +11,7 @@ use std::{
 /// What an object costs beside its bytes: its entry in the table and in the queue, and what the allocator rounds up.
 const OVERHEAD_BYTES: usize = 96;
 
-struct Kept {
+struct CachedObject {
     body: Box<[u8]>,
     visited: Cell<bool>,
 }
@@ -20,7 +20,7 @@ struct Kept {
 pub(super) struct Memory {
     budget_bytes: usize,
     used_bytes: usize,
-    kept: HashMap<u64, Kept>,
+    kept: HashMap<u64, CachedObject>,
     order: VecDeque<u64>,
     ghosts: HashMap<u64, ()>,
     ghost_order: VecDeque<u64>,
@@ -60,7 +60,7 @@ impl Memory {
             self.evict();
         }
         self.used_bytes += body.len() + OVERHEAD_BYTES;
-        self.kept.insert(id, Kept { body: body.into(), visited: Cell::new(false) });
+        self.kept.insert(id, CachedObject { body: body.into(), visited: Cell::new(false) });
         self.order.push_back(id);
     }
 

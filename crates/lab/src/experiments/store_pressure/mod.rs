@@ -22,11 +22,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub use child::Again;
+pub use child::ChildCommand;
 use child::Task;
 
 use super::{
-    bheap_paging::group::{Group, NoGroup},
+    bheap_paging::group::{CgroupFault, Group},
     scratch::{Scratch, drop_from_cache},
 };
 use crate::{
@@ -54,7 +54,7 @@ const PROCESS_BYTES: u64 = 16 << 20;
 
 /// A way to serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
+pub enum ServingMode {
     /// One mapping with the kernel's own readahead, read by the loop.
     Map,
     /// The same with `MADV_RANDOM`.
@@ -65,7 +65,7 @@ pub enum Way {
     Direct,
 }
 
-impl Way {
+impl ServingMode {
     /// All, the article's first.
     pub const ALL: [Self; 4] = [Self::Map, Self::MapRandom, Self::Kernel, Self::Direct];
 
@@ -108,9 +108,9 @@ impl Sizes {
 
 /// What a way came to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Found {
+pub struct PressureFigures {
     /// Which.
-    pub way: Way,
+    pub way: ServingMode,
     /// Objects in the file, and its bytes.
     pub objects: u64,
     /// Bytes of the file.
@@ -145,7 +145,7 @@ pub struct Found {
 
 fn run(options: &Options) -> Result<Report, Refusal> {
     child::do_task_and_exit();
-    let again = Again { arguments: vec![EXPERIMENT.name.into()] };
+    let again = ChildCommand { arguments: vec![EXPERIMENT.name.into()] };
     let mut sizes = Sizes::of(options.quick);
     if let Some(items) = options.items {
         sizes.objects = items as u64;
@@ -162,11 +162,11 @@ fn run(options: &Options) -> Result<Report, Refusal> {
 pub fn measured(
     sizes: &Sizes,
     directory: Option<&Path>,
-    again: &Again,
+    again: &ChildCommand,
     say: &dyn Fn(&str),
-) -> Result<Vec<Found>, Refusal> {
+) -> Result<Vec<PressureFigures>, Refusal> {
     let failed = |error: io::Error| Refusal::Failed(error.to_string());
-    let group = || Group::create().map_err(|error: NoGroup| Refusal::Missing(error.to_string()));
+    let group = || Group::create().map_err(|error: CgroupFault| Refusal::Missing(error.to_string()));
     // Before the file is written, which takes a while.
     drop(group()?);
     if sizes.objects < 20_000 {
@@ -183,7 +183,7 @@ pub fn measured(
         }
     };
     let store_bytes = std::fs::metadata(&path).map_err(failed)?.len();
-    Way::ALL
+    ServingMode::ALL
         .into_iter()
         .map(|way| {
             say(way.name());
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn every_way_answers_rightly_and_ours_never_fault() {
         let name = "experiments::store_pressure::tests::as_a_child_it_does_its_task";
-        let again = Again { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] };
+        let again = ChildCommand { arguments: vec![name.into(), "--exact".into(), "--nocapture".into()] };
         let sizes = Sizes { objects: 20_000, rate: 2_000, seconds: (0.3, 0.5), file: None };
         let found = match measured(&sizes, None, &again, &|_| ()) {
             Ok(found) => found,
@@ -259,7 +259,7 @@ mod tests {
             }
             Err(other) => panic!("{other}"),
         };
-        assert_eq!(found.iter().map(|found| found.way).collect::<Vec<_>>(), Way::ALL);
+        assert_eq!(found.iter().map(|found| found.way).collect::<Vec<_>>(), ServingMode::ALL);
         for found in &found {
             assert_eq!(found.wrong, 0, "{found:?}");
             assert!(
@@ -268,10 +268,10 @@ mod tests {
             );
             assert!(found.store_bytes >= STORE_TIMES_MEMORY * found.memory_bytes, "{found:?}");
             match found.way {
-                Way::Map | Way::MapRandom => assert_eq!(found.cold, 0, "{found:?}"),
+                ServingMode::Map | ServingMode::MapRandom => assert_eq!(found.cold, 0, "{found:?}"),
                 // A fault that reads would be the loop's own read of the disk.
-                Way::Direct => assert!(found.cold > 0 && found.major_faults == 0, "{found:?}"),
-                Way::Kernel => assert!(found.cold > 0, "{found:?}"),
+                ServingMode::Direct => assert!(found.cold > 0 && found.major_faults == 0, "{found:?}"),
+                ServingMode::Kernel => assert!(found.cold > 0, "{found:?}"),
             }
         }
         let report = verdicts::report(&found);
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn too_small_a_store_is_refused() {
-        let again = Again { arguments: Vec::new() };
+        let again = ChildCommand { arguments: Vec::new() };
         let sizes = Sizes { objects: 100, ..Sizes::of(true) };
         assert!(matches!(
             measured(&sizes, None, &again, &|_| ()),

@@ -18,7 +18,7 @@ use engine::{
     },
 };
 
-use super::{ALIGN_BYTES, Found, PROCESS_BYTES, Way, child::Task, memory::Memory, places};
+use super::{ALIGN_BYTES, PROCESS_BYTES, PressureFigures, ServingMode, child::Task, memory::Memory, places};
 use crate::{
     experiments::counters::Counters,
     pressure::{objects, requests::Requests},
@@ -33,7 +33,7 @@ const OWN_PERCENT_DIRECT: u64 = 90;
 const OWN_PERCENT_KERNEL: u64 = 50;
 
 /// Where bodies come from.
-enum Place {
+enum BodySource {
     Map(ReadMapping),
     Tiers(Box<Tiers>),
 }
@@ -45,18 +45,18 @@ struct Tiers {
     reads: Reads,
 }
 
-struct Serving {
-    place: Place,
+struct ObjectServer {
+    place: BodySource,
     /// In the file, in units of [`ALIGN_BYTES`].
     places: Vec<u32>,
-    seen: RefCell<Seen>,
+    seen: RefCell<ServingFigures>,
     /// Whether the warm-up is over.
     is_warm: Cell<bool>,
 }
 
 /// What is measured; begun anew after the warm-up.
 #[derive(Default)]
-struct Seen {
+struct ServingFigures {
     hit_ns: Histogram,
     cold_ns: Histogram,
     refused: Cell<u64>,
@@ -73,7 +73,7 @@ struct Round {
 }
 
 /// Serves for as long as the task says, and tells what came of it.
-pub(super) fn measured(task: &Task) -> io::Result<Found> {
+pub(super) fn measured(task: &Task) -> io::Result<PressureFigures> {
     let places = places(task.objects);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The pool outlives the loop: it ends the helpers.
@@ -83,7 +83,8 @@ pub(super) fn measured(task: &Task) -> io::Result<Found> {
         // What the process itself takes is not the store's: the same for all ways.
         group.limit(task.memory_bytes + PROCESS_BYTES)?;
     }
-    let serving = Rc::new(Serving { place, places, seen: RefCell::default(), is_warm: Cell::new(false) });
+    let serving =
+        Rc::new(ObjectServer { place, places, seen: RefCell::default(), is_warm: Cell::new(false) });
     tokio::task::LocalSet::new().block_on(&runtime, async {
         if let Some(completions) = completions {
             tokio::task::spawn_local(settle(Rc::clone(&serving), completions));
@@ -101,21 +102,21 @@ pub(super) fn measured(task: &Task) -> io::Result<Found> {
 
 type Pool = (ReadPool, Completions);
 
-fn open(task: &Task, metadata_bytes: u64) -> io::Result<(Place, Option<Pool>)> {
+fn open(task: &Task, metadata_bytes: u64) -> io::Result<(BodySource, Option<Pool>)> {
     let bytes = std::fs::metadata(&task.store)?.len();
-    let mapped = |pattern| -> io::Result<(Place, Option<Pool>)> {
+    let mapped = |pattern| -> io::Result<(BodySource, Option<Pool>)> {
         let mapping = ReadMapping::map(&File::options().read(true).write(true).open(&task.store)?, bytes)?;
         mapping.expect(pattern)?;
-        Ok((Place::Map(mapping), None))
+        Ok((BodySource::Map(mapping), None))
     };
     let (cached, source): (_, Arc<dyn Source>) = match task.way {
-        Way::Map => return mapped(Pattern::Normal),
-        Way::MapRandom => return mapped(Pattern::Random),
-        Way::Kernel => {
+        ServingMode::Map => return mapped(Pattern::Normal),
+        ServingMode::MapRandom => return mapped(Pattern::Random),
+        ServingMode::Kernel => {
             let cached = Arc::new(CachedFile::open(&task.store)?);
             (Some(Arc::clone(&cached)), cached)
         }
-        Way::Direct => (None, Arc::new(DirectFile::open(&task.store)?)),
+        ServingMode::Direct => (None, Arc::new(DirectFile::open(&task.store)?)),
     };
     let percent = if cached.is_some() { OWN_PERCENT_KERNEL } else { OWN_PERCENT_DIRECT };
     // Small: what is read is copied or sent at once here.
@@ -125,21 +126,21 @@ fn open(task: &Task, metadata_bytes: u64) -> io::Result<(Place, Option<Pool>)> {
     let own = task.memory_bytes.saturating_sub(metadata_bytes) * percent / 100;
     // Bytes of memory: fits.
     let memory = RefCell::new(Memory::new(own as usize));
-    Ok((Place::Tiers(Box::new(Tiers { memory, cached, reads })), Some((pool, completions))))
+    Ok((BodySource::Tiers(Box::new(Tiers { memory, cached, reads })), Some((pool, completions))))
 }
 
-async fn settle(serving: Rc<Serving>, mut completions: Completions) {
+async fn settle(serving: Rc<ObjectServer>, mut completions: Completions) {
     let mut messages = Vec::new();
     loop {
         completions.next(&mut messages).await;
-        if let Place::Tiers(tiers) = &serving.place {
+        if let BodySource::Tiers(tiers) = &serving.place {
             tiers.reads.settle(&mut messages);
         }
     }
 }
 
 /// Serves what is due at `rate` a second. Nothing waits for an answer before it asks the next.
-async fn serve(serving: &Rc<Serving>, requests: &mut Requests, rate: u64, seconds: f64) -> Round {
+async fn serve(serving: &Rc<ObjectServer>, requests: &mut Requests, rate: u64, seconds: f64) -> Round {
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(seconds);
     let every = Duration::from_secs_f64(1.0 / rate as f64);
@@ -172,18 +173,18 @@ async fn serve(serving: &Rc<Serving>, requests: &mut Requests, rate: u64, second
 }
 
 /// Answers from memory now, or hands to a helper what is not there.
-fn answer(serving: &Rc<Serving>, id: u64, due: Instant, scratch: &mut Vec<u8>) {
+fn answer(serving: &Rc<ObjectServer>, id: u64, due: Instant, scratch: &mut Vec<u8>) {
     // A 16-byte unit of an object's number: far below 2^64.
     let at = u64::from(serving.places[id as usize]) * ALIGN_BYTES;
     let bytes = objects::bytes(id);
     let range = at as usize..at as usize + bytes as usize;
     scratch.clear();
     match &serving.place {
-        Place::Map(mapping) => {
+        BodySource::Map(mapping) => {
             mapping.span(range).copy_to(scratch);
             serving.seen.borrow().hit(id, scratch, due);
         }
-        Place::Tiers(tiers) => {
+        BodySource::Tiers(tiers) => {
             let Tiers { memory, cached, reads } = &**tiers;
             if let Some(body) = memory.borrow().body(id) {
                 scratch.extend_from_slice(body);
@@ -216,7 +217,7 @@ fn answer(serving: &Rc<Serving>, id: u64, due: Instant, scratch: &mut Vec<u8>) {
                 if was_warm == serving.is_warm.get() {
                     seen.cold_ns.record(nanoseconds(due.elapsed()));
                 }
-                if let Place::Tiers(tiers) = &serving.place {
+                if let BodySource::Tiers(tiers) = &serving.place {
                     tiers.memory.borrow_mut().offer(id, &body);
                 }
             });
@@ -224,7 +225,7 @@ fn answer(serving: &Rc<Serving>, id: u64, due: Instant, scratch: &mut Vec<u8>) {
     }
 }
 
-impl Seen {
+impl ServingFigures {
     fn hit(&self, id: u64, body: &[u8], due: Instant) {
         self.verify(id, body);
         self.hit_ns.record(nanoseconds(due.elapsed()));
@@ -241,10 +242,15 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn found(task: &Task, seen: &Seen, round: &Round, major_faults: u64) -> io::Result<Found> {
+fn found(
+    task: &Task,
+    seen: &ServingFigures,
+    round: &Round,
+    major_faults: u64,
+) -> io::Result<PressureFigures> {
     let us =
         |histogram: &Histogram| histogram.read().quantiles([0.5, 0.99, 0.999, 1.0]).map(|ns| ns as f64 / 1e3);
-    Ok(Found {
+    Ok(PressureFigures {
         way: task.way,
         objects: task.objects,
         store_bytes: std::fs::metadata(&task.store)?.len() / PAGE_BYTES as u64 * PAGE_BYTES as u64,

@@ -1,6 +1,6 @@
 //! What the three ways say about the claim.
 
-use super::{Found, STORE_TIMES_MEMORY, Way};
+use super::{PressureFigures, STORE_TIMES_MEMORY, ServingMode};
 use crate::{
     experiment::{Report, Table, Verdict},
     report::grouped,
@@ -14,12 +14,12 @@ const HIT_US_MAX: f64 = 2_000.0;
 /// How many times slower the p99 of a loop that waits for the disk itself may be, and still count as fast.
 const HIT_TIMES_MAX: f64 = 2.0;
 
-pub(super) fn report(found: &[Found]) -> Report {
+pub(super) fn report(found: &[PressureFigures]) -> Report {
     let mut report = Report { data: serde_json::json!(found), ..Report::default() };
     report.tables.push(table(found));
     let of = |way| found.iter().find(|found| found.way == way);
-    let ours = [Way::Kernel, Way::Direct].into_iter().filter_map(of);
-    let maps = [Way::Map, Way::MapRandom].into_iter().filter_map(of);
+    let ours = [ServingMode::Kernel, ServingMode::Direct].into_iter().filter_map(of);
+    let maps = [ServingMode::Map, ServingMode::MapRandom].into_iter().filter_map(of);
     if let Some(best) = ours.min_by(|a, b| a.hit_us[1].total_cmp(&b.hit_us[1])) {
         judge_size(best, &mut report);
         if let Some(map) = maps.max_by_key(|found| found.hits) {
@@ -39,7 +39,7 @@ pub(super) fn report(found: &[Found]) -> Report {
     report
 }
 
-fn judge_size(best: &Found, report: &mut Report) {
+fn judge_size(best: &PressureFigures, report: &mut Report) {
     let fast = keeps_up(best) && best.hit_us[2] <= HIT_US_MAX && best.major_faults == 0;
     let ours = format!(
         "{} objects in {} MiB on {} MiB ({STORE_TIMES_MEMORY}×), by {}: {:.1}% of what was due was answered, {:.0}% of it \
@@ -61,7 +61,7 @@ fn judge_size(best: &Found, report: &mut Report) {
     report.judge("C2", "a 300 GB store on 16 GB of memory is typical", ours, verdict);
 }
 
-fn judge_kernel(map: &Found, best: &Found, report: &mut Report) {
+fn judge_kernel(map: &PressureFigures, best: &PressureFigures, report: &mut Report) {
     let ours = format!(
         "one event loop on the mapping alone ({}): {:.1}% of what was due was answered, {} major faults ({:.0} a second), \
          stalled for {:.0}% of the time, p99 {:.0} µs and p99.9 {:.0} µs, against {:.0} and {:.0} µs by {} for what is \
@@ -89,19 +89,19 @@ fn judge_kernel(map: &Found, best: &Found, report: &mut Report) {
     report.judge("C2", "the kernel alone decides what stays in memory, and hits stay fast", ours, verdict);
 }
 
-fn keeps_up(found: &Found) -> bool {
+fn keeps_up(found: &PressureFigures) -> bool {
     answered_percent(found) >= ANSWERED_SHARE_MIN * 100.0
 }
 
-fn answered_percent(found: &Found) -> f64 {
+fn answered_percent(found: &PressureFigures) -> f64 {
     (found.hits + found.cold) as f64 * 100.0 / found.due.max(1) as f64
 }
 
-fn hit_percent(found: &Found) -> f64 {
+fn hit_percent(found: &PressureFigures) -> f64 {
     found.hits as f64 * 100.0 / (found.hits + found.cold).max(1) as f64
 }
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[PressureFigures]) -> Table {
     let title = found.first().map_or_else(String::new, |found| {
         format!(
             "{} objects in {} MiB, {} MiB of memory for them, {} requests due a second",
@@ -128,7 +128,7 @@ fn table(found: &[Found]) -> Table {
         ],
     );
     for found in found {
-        let mapped = matches!(found.way, Way::Map | Way::MapRandom);
+        let mapped = matches!(found.way, ServingMode::Map | ServingMode::MapRandom);
         let unknown = || "–".to_owned();
         table.row([
             found.way.name().to_owned(),

@@ -1,6 +1,6 @@
 //! `tcp://`: some bytes there, the same number back.
 
-use super::{Client, Wrong};
+use super::{Client, InvalidReply};
 
 /// Sends `bytes` bytes and takes any `bytes` bytes for the answer, in order.
 #[derive(Debug)]
@@ -24,21 +24,23 @@ impl Client for Echo {
         self.waiting += 1;
     }
 
-    fn received(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<usize, Wrong> {
+    fn received(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<usize, InvalidReply> {
         self.arrived += bytes.len();
         let answers = self.arrived / self.bytes;
         self.arrived %= self.bytes;
         if answers > self.waiting || (answers == self.waiting && self.arrived > 0) {
-            return Err(Wrong("the server sent more bytes than it was sent".into()));
+            return Err(InvalidReply("the server sent more bytes than it was sent".into()));
         }
         self.waiting -= answers;
         Ok(answers)
     }
 
-    fn closed(&mut self) -> Result<usize, Wrong> {
+    fn closed(&mut self) -> Result<usize, InvalidReply> {
         match self.waiting {
             0 => Ok(0),
-            waiting => Err(Wrong(format!("the server closed the connection and owes {waiting} echoes"))),
+            waiting => {
+                Err(InvalidReply(format!("the server closed the connection and owes {waiting} echoes")))
+            }
         }
     }
 

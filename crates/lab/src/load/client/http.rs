@@ -1,11 +1,11 @@
 //! `http://` and `https://`: one GET after another on a connection that is kept.
 
 use wire::http1::{
-    framing::{Answered, BodyDecoder, StepState, response_framing},
+    framing::{BodyDecoder, RequestKind, StepState, response_framing},
     head::{HeadLimits, HeaderSlots, Progress, parse_response},
 };
 
-use super::{Client, Wrong};
+use super::{Client, InvalidReply};
 
 /// Bytes of a response's head that are waited for.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -45,10 +45,10 @@ impl Http {
     }
 
     /// Parses a head at the start of `bytes`; how long it is, if it is there whole.
-    fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Wrong> {
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, InvalidReply> {
         match parse_response(bytes, &mut self.slots, &self.limits) {
             Ok(Progress::NeedMore) => Ok(None),
-            Err(error) => Err(Wrong(format!("not an HTTP response: {error}"))),
+            Err(error) => Err(InvalidReply(format!("not an HTTP response: {error}"))),
             Ok(Progress::Complete((head, head_bytes))) => {
                 if head.is_interim() {
                     return Ok(Some(head_bytes));
@@ -58,8 +58,8 @@ impl Http {
                     self.first_refusal
                         .get_or_insert_with(|| format!("{} {}", head.status, head.reason).trim().to_owned());
                 }
-                let framing = response_framing(&head, Answered::of_method("GET"))
-                    .map_err(|error| Wrong(format!("an ambiguous HTTP response: {error}")))?;
+                let framing = response_framing(&head, RequestKind::of_method("GET"))
+                    .map_err(|error| InvalidReply(format!("an ambiguous HTTP response: {error}")))?;
                 self.state = State::Body(BodyDecoder::new(framing));
                 Ok(Some(head_bytes))
             }
@@ -67,10 +67,10 @@ impl Http {
     }
 
     /// One step through `bytes`: how many are done with (0: more are needed), and whether an answer has ended.
-    fn step(&mut self, bytes: &[u8]) -> Result<(usize, bool), Wrong> {
+    fn step(&mut self, bytes: &[u8]) -> Result<(usize, bool), InvalidReply> {
         match &mut self.state {
             State::Idle if bytes.is_empty() => Ok((0, false)),
-            State::Idle => Err(Wrong("a response that nobody asked for".into())),
+            State::Idle => Err(InvalidReply("a response that nobody asked for".into())),
             State::Head => {
                 let Some(head_bytes) = self.head(bytes)? else { return Ok((0, false)) };
                 let whole = matches!(&self.state, State::Body(body) if body.is_done());
@@ -80,8 +80,9 @@ impl Http {
                 Ok((head_bytes, whole))
             }
             State::Body(body) => {
-                let step =
-                    body.decode(bytes).map_err(|error| Wrong(format!("a broken body: {}", error.rule)))?;
+                let step = body
+                    .decode(bytes)
+                    .map_err(|error| InvalidReply(format!("a broken body: {}", error.rule)))?;
                 let done = step.state == StepState::Done;
                 if done {
                     self.state = State::Idle;
@@ -98,7 +99,7 @@ impl Client for Http {
         self.state = State::Head;
     }
 
-    fn received(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<usize, Wrong> {
+    fn received(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<usize, InvalidReply> {
         let joined;
         let mut rest = if self.partial.is_empty() {
             bytes
@@ -121,7 +122,7 @@ impl Client for Http {
         Ok(answers)
     }
 
-    fn closed(&mut self) -> Result<usize, Wrong> {
+    fn closed(&mut self) -> Result<usize, InvalidReply> {
         match &self.state {
             State::Idle => Ok(0),
             State::Body(body) if body.at_eof().is_ok() => {
@@ -129,7 +130,7 @@ impl Client for Http {
                 Ok(1)
             }
             State::Head | State::Body(_) => {
-                Err(Wrong("the server closed the connection before its answer was whole".into()))
+                Err(InvalidReply("the server closed the connection before its answer was whole".into()))
             }
         }
     }

@@ -19,7 +19,7 @@ use wire::http2::{
     hpack::{self, Decoder, FIELD_OVERHEAD, FieldSection, NO_TABLE, Strings},
 };
 
-use super::{Client, Wrong};
+use super::{Client, InvalidReply};
 
 /// Bytes of the window of each stream, and of the connection's: the largest that all servers are used to.
 const WINDOW_BYTES: u32 = (1 << 30) - 1;
@@ -42,7 +42,7 @@ pub(in super::super) struct Http2 {
     /// The next stream's number.
     next: u32,
     /// Streams that wait for the end of their answer, in the order in which they were opened.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<OpenStream>,
     /// See [`Client::next_answered`].
     places: VecDeque<usize>,
     streams_max: usize,
@@ -62,7 +62,7 @@ pub(in super::super) struct Http2 {
 }
 
 /// A stream that waits.
-struct Asked {
+struct OpenStream {
     stream: u32,
     /// Its answer's head has come.
     has_head: bool,
@@ -105,7 +105,7 @@ impl Http2 {
     }
 
     /// Takes all that came, but for the beginning of a frame; where that is.
-    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong> {
+    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply> {
         let mut at = 0;
         loop {
             let passed = self.content_left.min(bytes.len() - at);
@@ -134,17 +134,20 @@ impl Http2 {
         }
     }
 
-    fn nonsense(&self, bytes: &[u8], fault: &dyn std::fmt::Display) -> Wrong {
+    fn nonsense(&self, bytes: &[u8], fault: &dyn std::fmt::Display) -> InvalidReply {
         if !self.is_greeted && bytes.starts_with(b"HTTP/1.") {
-            return Wrong("the server answers by HTTP/1, not by HTTP/2".into());
+            return InvalidReply("the server answers by HTTP/1, not by HTTP/2".into());
         }
-        Wrong(format!("not HTTP/2: {fault}"))
+        InvalidReply(format!("not HTTP/2: {fault}"))
     }
 
     /// A DATA frame begins.
-    fn content(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Result<(), Wrong> {
+    fn content(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Result<(), InvalidReply> {
         if header.length > FRAME_BYTES_MIN {
-            return Err(Wrong(format!("a DATA frame of {} bytes, more than was allowed", header.length)));
+            return Err(InvalidReply(format!(
+                "a DATA frame of {} bytes, more than was allowed",
+                header.length
+            )));
         }
         self.asked(header.stream)?;
         self.content_left = header.length as usize;
@@ -157,7 +160,7 @@ impl Http2 {
         Ok(())
     }
 
-    fn frame(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Wrong> {
+    fn frame(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), InvalidReply> {
         match frame {
             Frame::Headers { stream, fragment, end_stream, .. } => {
                 self.head(*stream, fragment, *end_stream)?
@@ -174,7 +177,7 @@ impl Http2 {
                     match setting {
                         Setting::MAX_CONCURRENT_STREAMS => self.streams_max = value as usize,
                         Setting::HEADER_TABLE_SIZE if (value as usize) < self.table_bytes => {
-                            return Err(Wrong(format!(
+                            return Err(InvalidReply(format!(
                                 "a table of {value} bytes for the fields of requests, less than one request's"
                             )));
                         }
@@ -189,9 +192,9 @@ impl Http2 {
             Frame::GoAway { code, debug, .. } => {
                 let (code, debug) = (code.0, String::from_utf8_lossy(debug));
                 let why = format!("the server ends the connection by GOAWAY, code {code} {debug}");
-                return Err(Wrong(why.trim_end().to_owned()));
+                return Err(InvalidReply(why.trim_end().to_owned()));
             }
-            Frame::PushPromise { .. } => return Err(Wrong("a push, which was not allowed".into())),
+            Frame::PushPromise { .. } => return Err(InvalidReply("a push, which was not allowed".into())),
             // The head before it began with the status, and where its stream ends was said there.
             Frame::Continuation { .. } => {}
             Frame::Data { .. }
@@ -206,7 +209,7 @@ impl Http2 {
     }
 
     /// A head, or trailers.
-    fn head(&mut self, stream: u32, block: &[u8], ends: bool) -> Result<(), Wrong> {
+    fn head(&mut self, stream: u32, block: &[u8], ends: bool) -> Result<(), InvalidReply> {
         let asked = self.asked(stream)?;
         if !asked.has_head {
             let status = status(block)?;
@@ -218,14 +221,14 @@ impl Http2 {
         if ends { self.end(stream) } else { Ok(()) }
     }
 
-    fn asked(&mut self, stream: u32) -> Result<&mut Asked, Wrong> {
+    fn asked(&mut self, stream: u32) -> Result<&mut OpenStream, InvalidReply> {
         self.asked
             .iter_mut()
             .find(|asked| asked.stream == stream)
-            .ok_or_else(|| Wrong(format!("a response that nobody asked for, on stream {stream}")))
+            .ok_or_else(|| InvalidReply(format!("a response that nobody asked for, on stream {stream}")))
     }
 
-    fn end(&mut self, stream: u32) -> Result<(), Wrong> {
+    fn end(&mut self, stream: u32) -> Result<(), InvalidReply> {
         self.asked(stream)?;
         if let Some(place) = self.asked.iter().position(|asked| asked.stream == stream) {
             self.asked.remove(place);
@@ -242,18 +245,20 @@ impl Http2 {
 
 /// The status with which a head's field block begins. Nothing else of it is looked at, if the status is a common one: our
 /// table holds nothing, so no block depends on another.
-fn status(block: &[u8]) -> Result<u16, Wrong> {
+fn status(block: &[u8]) -> Result<u16, InvalidReply> {
     let start = block.iter().take_while(|byte| **byte == NO_TABLE).count();
     if let Some(status) = block.get(start).and_then(|byte| STATUSES.get(usize::from(byte.wrapping_sub(0x88))))
     {
         return Ok(*status);
     }
     let mut section = FieldSection::new(SECTION_BYTES, SECTION_FIELDS);
-    Decoder::new().decode(block, &mut section).map_err(|error| Wrong(format!("a broken head: {error}")))?;
+    Decoder::new()
+        .decode(block, &mut section)
+        .map_err(|error| InvalidReply(format!("a broken head: {error}")))?;
     let status = section.iter().next().filter(|(name, _)| *name == b":status").map(|(_, value)| value);
     status
         .and_then(|value| std::str::from_utf8(value).ok()?.parse().ok())
-        .ok_or_else(|| Wrong("a response whose head does not begin with its status".into()))
+        .ok_or_else(|| InvalidReply("a response whose head does not begin with its status".into()))
 }
 
 impl Client for Http2 {
@@ -271,11 +276,11 @@ impl Client for Http2 {
     fn request(&mut self, out: &mut Vec<u8>) {
         let block = if self.next == 1 { &self.first } else { &self.later };
         frame::headers(out, self.next, block, true, FRAME_BYTES_MIN);
-        self.asked.push_back(Asked { stream: self.next, has_head: false });
+        self.asked.push_back(OpenStream { stream: self.next, has_head: false });
         self.next += 2;
     }
 
-    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong> {
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply> {
         let mut joined = std::mem::take(&mut self.partial);
         let bytes = if joined.is_empty() {
             bytes
@@ -292,11 +297,11 @@ impl Client for Http2 {
         self.places.pop_front().unwrap_or(0)
     }
 
-    fn closed(&mut self) -> Result<usize, Wrong> {
+    fn closed(&mut self) -> Result<usize, InvalidReply> {
         if self.asked.is_empty() {
             Ok(0)
         } else {
-            Err(Wrong("the server closed the connection before its answers were whole".into()))
+            Err(InvalidReply("the server closed the connection before its answers were whole".into()))
         }
     }
 

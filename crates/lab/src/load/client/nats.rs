@@ -6,7 +6,7 @@ use wire::nats::{
     write,
 };
 
-use super::{Client, Wrong};
+use super::{Client, InvalidReply};
 
 /// Bytes of the server's that may wait for their end.
 const PARTIAL_BYTES_MAX: usize = 2 << 20;
@@ -45,13 +45,13 @@ impl Nats {
     }
 
     /// Takes whole operations from the start of `bytes`; how many bytes they were, and how many answers.
-    fn operations(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, usize), Wrong> {
+    fn operations(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, usize), InvalidReply> {
         let (mut done, mut answers) = (0, 0);
         while done < bytes.len() {
             let (operation, length) = match server::parse(&bytes[done..]) {
                 Ok(Progress::Complete(operation, length)) => (operation, length),
                 Ok(Progress::NeedMore(_)) => break,
-                Err(fault) => return Err(Wrong(format!("not a NATS server: {fault}"))),
+                Err(fault) => return Err(InvalidReply(format!("not a NATS server: {fault}"))),
             };
             done += length;
             match operation {
@@ -70,9 +70,9 @@ impl Nats {
                     self.waiting -= 1;
                     answers += 1;
                 }
-                ServerOp::Message { .. } => return Err(Wrong("a message that nobody sent".into())),
+                ServerOp::Message { .. } => return Err(InvalidReply("a message that nobody sent".into())),
                 ServerOp::Error { text } => {
-                    return Err(Wrong(format!("the server says {}", String::from_utf8_lossy(text))));
+                    return Err(InvalidReply(format!("the server says {}", String::from_utf8_lossy(text))));
                 }
                 _ => {}
             }
@@ -87,7 +87,7 @@ impl Client for Nats {
         self.waiting += 1;
     }
 
-    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong> {
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply> {
         if self.partial.is_empty() {
             let (done, answers) = self.operations(bytes, out)?;
             self.partial.extend_from_slice(&bytes[done..]);
@@ -98,19 +98,19 @@ impl Client for Nats {
         let (done, answers) = self.operations(&all, out)?;
         all.drain(..done);
         if all.len() > PARTIAL_BYTES_MAX {
-            return Err(Wrong("a message without an end".into()));
+            return Err(InvalidReply("a message without an end".into()));
         }
         self.partial = all;
         Ok(answers)
     }
 
-    fn closed(&mut self) -> Result<usize, Wrong> {
+    fn closed(&mut self) -> Result<usize, InvalidReply> {
         match (self.state, self.waiting) {
             (State::Ready, 0) => Ok(0),
             (State::Ready, waiting) => {
-                Err(Wrong(format!("the server closed the connection and owes {waiting} messages")))
+                Err(InvalidReply(format!("the server closed the connection and owes {waiting} messages")))
             }
-            _ => Err(Wrong("the server closed the connection before it was ready".into())),
+            _ => Err(InvalidReply("the server closed the connection before it was ready".into())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `smtp://`: one mail after another on a connection that is kept (RFC 5321).
 
-use super::{Client, Wrong};
+use super::{Client, InvalidReply};
 
 /// Bytes of a reply's line; RFC 5321 §4.5.3.1.5 allows 512.
 const LINE_BYTES_MAX: usize = 4 << 10;
@@ -62,8 +62,8 @@ impl Smtp {
     }
 
     /// One whole reply line; whether it answers a request.
-    fn reply(&mut self, line: &str, out: &mut Vec<u8>) -> Result<bool, Wrong> {
-        let wrong = || Wrong(format!("not an SMTP reply: {:?}", line.trim_end()));
+    fn reply(&mut self, line: &str, out: &mut Vec<u8>) -> Result<bool, InvalidReply> {
+        let wrong = || InvalidReply(format!("not an SMTP reply: {:?}", line.trim_end()));
         let code: u16 = line.get(..3).and_then(|code| code.parse().ok()).ok_or_else(wrong)?;
         if !(200..600).contains(&code) {
             return Err(wrong());
@@ -110,7 +110,7 @@ impl Smtp {
                 self.state = State::Idle;
                 return Ok(true);
             }
-            _ => return Err(Wrong(format!("the server answers: {}", line.trim_end()))),
+            _ => return Err(InvalidReply(format!("the server answers: {}", line.trim_end()))),
         }
         Ok(false)
     }
@@ -125,12 +125,12 @@ impl Client for Smtp {
         self.state = State::Command(0);
     }
 
-    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, Wrong> {
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply> {
         let mut answers = 0;
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             if self.line.len() > LINE_BYTES_MAX {
-                return Err(Wrong("an SMTP reply without an end".into()));
+                return Err(InvalidReply("an SMTP reply without an end".into()));
             }
             if part.ends_with(b"\n") {
                 let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
@@ -140,10 +140,10 @@ impl Client for Smtp {
         Ok(answers)
     }
 
-    fn closed(&mut self) -> Result<usize, Wrong> {
+    fn closed(&mut self) -> Result<usize, InvalidReply> {
         match self.state {
             State::Idle => Ok(0),
-            _ => Err(Wrong("the server closed the connection before it replied".into())),
+            _ => Err(InvalidReply("the server closed the connection before it replied".into())),
         }
     }
 

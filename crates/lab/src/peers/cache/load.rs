@@ -77,7 +77,7 @@ pub enum Urls {
 
 /// What a load asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct LoadSpec {
     /// What kind of page.
     pub page: Page,
     /// Of each body, the answer's or the upload's.
@@ -196,7 +196,7 @@ fn zipf(urls: u64, count: usize) -> Vec<u64> {
 /// wrk is not there, or ended without a result.
 pub fn wrk(
     scripts: &Scripts,
-    asked: &Asked,
+    asked: &LoadSpec,
     port: u16,
     cores: &Cores,
     seconds: u64,

@@ -126,7 +126,7 @@ impl Contender {
 
 /// A server that answers.
 #[derive(Debug)]
-pub struct Running {
+pub struct ServerProcess {
     /// Who it is.
     pub contender: Contender,
     /// What it is called here.
@@ -153,7 +153,7 @@ pub fn start(
     directory: &Path,
     (ip, cores): (Ipv4Addr, &Cores),
     consumers: Option<usize>,
-) -> Result<Running, PeerError> {
+) -> Result<ServerProcess, PeerError> {
     let directory = directory.join(format!("{name}-{}", consumers.unwrap_or(0)));
     fs::create_dir_all(&directory)?;
     let port = free_port()?;
@@ -203,7 +203,7 @@ pub fn start(
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let tree = Tree::start(command)?;
     let mut running =
-        Running { contender, name: name.to_owned(), address, cores: cores.clone(), consumers, tree };
+        ServerProcess { contender, name: name.to_owned(), address, cores: cores.clone(), consumers, tree };
     wait_until_ready(&mut running).map_err(|why| {
         PeerError::failed(format!("{name} did not start: {why}; it said: {}", last_words(&output)))
     })?;
@@ -232,7 +232,7 @@ fn floor(
 ///
 /// # Errors
 /// `Failed`: it ended, or takes none.
-pub fn wait_until_ready(running: &mut Running) -> Result<(), PeerError> {
+pub fn wait_until_ready(running: &mut ServerProcess) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
         // A floor counts its connections: it is looked at without making one.

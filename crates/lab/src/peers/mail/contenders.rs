@@ -81,7 +81,7 @@ impl Contender {
 
 /// A contender that takes mail.
 #[derive(Debug)]
-pub struct Running {
+pub struct ServerProcess {
     /// Its processes.
     pub tree: Tree,
     /// Where it takes mail.
@@ -100,7 +100,7 @@ pub struct Running {
     directory: tempfile::TempDir,
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if let Some(stop) = &mut self.stop {
             // It may be gone already.
@@ -129,7 +129,7 @@ fn peer(name: &str, installed: &str) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// What is missing and how to have it, or its last words.
-pub fn start(contender: Contender, place: (Ipv4Addr, &Cores)) -> Result<Running, String> {
+pub fn start(contender: Contender, place: (Ipv4Addr, &Cores)) -> Result<ServerProcess, String> {
     start_with_store(contender, place, STORE_GIB)
 }
 
@@ -141,7 +141,7 @@ pub fn start_with_store(
     contender: Contender,
     (ip, cores): (Ipv4Addr, &Cores),
     store_gib: u64,
-) -> Result<Running, String> {
+) -> Result<ServerProcess, String> {
     let said = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new().prefix("bench-mail-").tempdir().map_err(said)?;
     let port = free_port().map_err(said)?;
@@ -259,7 +259,7 @@ pub fn start_with_store(
     let is_ours =
         matches!(contender, Contender::Ours | Contender::Other | Contender::Shared | Contender::Unindexed);
     let is_slow = !is_ours && contender != Contender::Sink;
-    let mut running = Running { tree, address, version, is_slow, admin, http, stop, directory };
+    let mut running = ServerProcess { tree, address, version, is_slow, admin, http, stop, directory };
     running.wait()?;
     if is_ours {
         running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
@@ -298,7 +298,7 @@ fn postfix(cores: &Cores, directory: &Path, port: u16) -> Result<Command, String
     Ok(command)
 }
 
-impl Running {
+impl ServerProcess {
     /// Where its pages and APIs are.
     ///
     /// # Errors

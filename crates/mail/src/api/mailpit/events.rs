@@ -18,14 +18,14 @@ use crate::{
     api::socket,
     mailbox::mailboxes::{Mailboxes, Scope},
     web::{
-        live::Told,
-        serve::{answer::Fault, app::App, client::Client, scope::Asked},
+        live::LiveEvent,
+        serve::{answer::Fault, app::App, client::Client, scope::RequestScope},
     },
 };
 
 pub(super) async fn events<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -33,9 +33,14 @@ pub(super) async fn events<M: Mailboxes>(
     socket::tell(app, client, scope, &headers, upgrade, event).await
 }
 
-async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, told: Told) -> Option<String> {
+async fn event<M: Mailboxes>(
+    app: Arc<App<M>>,
+    client: Client,
+    scope: Scope,
+    told: LiveEvent,
+) -> Option<String> {
     Some(match told {
-        Told::Arrived(summary) => {
+        LiveEvent::Arrived(summary) => {
             // Gone again, or the store fails: nothing to tell.
             let gist = app.gist(client, &summary).await.ok().flatten()?;
             let mut event = b"{\"Type\":\"new\",\"Data\":".to_vec();
@@ -43,7 +48,7 @@ async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, tol
             event.push(b'}');
             String::from_utf8(event).ok()?
         }
-        Told::Deleted(id) => json!({ "Type": "delete", "Data": { "ID": id.to_string() } }).to_string(),
-        Told::Missed => json!({ "Type": "prune", "Data": null }).to_string(),
+        LiveEvent::Deleted(id) => json!({ "Type": "delete", "Data": { "ID": id.to_string() } }).to_string(),
+        LiveEvent::Missed => json!({ "Type": "prune", "Data": null }).to_string(),
     })
 }

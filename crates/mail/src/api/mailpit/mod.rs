@@ -27,22 +27,22 @@ use super::{
 use crate::{
     mailbox::mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
     render::{
-        Prepared,
-        html::{Clean, Remote, Showing},
+        ParsedMail,
+        html::{DisplayOptions, RemoteContent, SanitizedHtml},
     },
-    search::{Marks as _, Query as Search},
+    search::{FlagLookup as _, Query as Search},
     web::{
-        lists::{self, Around},
+        lists::{self, ListFrame},
         message::{attachments_of, download, part_of},
-        previews::preview_cache::{Gist, Hidden},
+        previews::preview_cache::{HiddenRecipient, Preview},
         serve::{
-            access::{Asker, asker},
+            access::{RequestInitiator, asker},
             answer::Fault,
             app::App,
             client::Client,
-            jobs::Kept,
-            request_body::Taken,
-            scope::{Asked, Params, Queried},
+            jobs::ChargedMail,
+            request_body::ChargedBody,
+            scope::{PathParams, QueryParams, RequestScope},
         },
         source::source,
     },
@@ -94,7 +94,7 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/info", info::<M>, ("Counts and versions.", ""))
         .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, cleaned.", ""))
         .get("/api/events", events::events::<M>, ("Arrivals and deletions by WebSocket.", ""))
-        // Asked for by Mailpit's own pages; and what is not done here, each with a word why.
+        // RequestScope for by Mailpit's own pages; and what is not done here, each with a word why.
         .unlisted(GET, "/api/v1/webui", webui::<M>)
         .unlisted(GET, "/api/v1/message/{id}/part/{part}/thumb", part::<M>)
         .unlisted(GET, "/api/v1/message/{id}/html-check", not_checked)
@@ -115,7 +115,7 @@ async fn no_chaos() -> Fault {
 
 /// The last parameters of a path; `{address}` is read elsewhere.
 #[derive(Deserialize)]
-struct Named {
+struct MessageParams {
     id: Option<String>,
     part: Option<u32>,
     tag: Option<String>,
@@ -124,7 +124,7 @@ struct Named {
 
 async fn info<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
 ) -> Result<Json<Value>, Fault> {
     let count = app.mailboxes.count(&scope).await?;
     let totals = app.mailboxes.totals();
@@ -164,9 +164,9 @@ struct Listing {
 
 async fn list<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Queried(listing): Queried<Listing>,
+    QueryParams(listing): QueryParams<Listing>,
 ) -> Result<Response, Fault> {
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
     let total = app.mailboxes.count(&scope).await?;
@@ -177,9 +177,9 @@ async fn list<M: Mailboxes>(
 
 async fn find<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Queried(listing): Queried<Listing>,
+    QueryParams(listing): QueryParams<Listing>,
 ) -> Result<Response, Fault> {
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
     let all = all_found(&app, client, &scope, &listing.query).await?;
@@ -213,7 +213,7 @@ async fn answer<M: Mailboxes>(
     whole: (u64, u64),
 ) -> Result<Response, Fault> {
     let tags: Vec<String> = app.marks.all_tags(scope).into_keys().collect();
-    let around = Around {
+    let around = ListFrame {
         head: "{\"messages\":[".to_owned(),
         tail: format!(
             "],\"start\":{start},\"count\":{},\"messages_count\":{},\"messages_unread\":{},\"total\":{},\"unread\":{},\"tags\":{}}}",
@@ -237,12 +237,12 @@ fn item<M: Mailboxes>(
     app: &App<M>,
     scope: &Scope,
     summary: &Summary,
-    gist: &Gist,
+    gist: &Preview,
     out: &mut Vec<u8>,
 ) -> serde_json::Result<()> {
     let (read, tags) = app.marks.of(summary.id);
     // Within an inbox it is not told who else has got the mail.
-    let is_told = |hidden: &&Hidden| match scope {
+    let is_told = |hidden: &&HiddenRecipient| match scope {
         Scope::All => true,
         _ => Inbox::of(&hidden.said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
     };
@@ -255,13 +255,13 @@ async fn fetch<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
     scope: &Scope,
-    named: &Named,
-) -> Result<Kept, Fault> {
+    named: &MessageParams,
+) -> Result<ChargedMail, Fault> {
     let id = id_of(app, scope, named).await?;
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
-async fn id_of<M: Mailboxes>(app: &App<M>, scope: &Scope, named: &Named) -> Result<MailId, Fault> {
+async fn id_of<M: Mailboxes>(app: &App<M>, scope: &Scope, named: &MessageParams) -> Result<MailId, Fault> {
     let name = named.id.as_deref().unwrap_or_default();
     let id = if name == "latest" {
         app.mailboxes.list(scope, 0, 1).await?.first().map(|summary| summary.id)
@@ -274,13 +274,13 @@ async fn id_of<M: Mailboxes>(app: &App<M>, scope: &Scope, named: &Named) -> Resu
 /// As in Mailpit, who reads a mail marks it read; another site's page does not.
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
-    if asker(&headers) == Asker::OwnPageOrProgram {
+    if asker(&headers) == RequestInitiator::OwnPageOrProgram {
         app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
     let tags = app.marks.tags(mail.summary.id);
@@ -289,14 +289,14 @@ async fn message<M: Mailboxes>(
 
 async fn headers<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
     let all = app
         .render(client, mail, |mail, until| {
-            let prepared = Prepared::within(&mail.raw, until);
+            let prepared = ParsedMail::within(&mail.raw, until);
             let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for (name, value) in prepared.read().headers() {
                 all.entry(name).or_default().push(value);
@@ -309,9 +309,9 @@ async fn headers<M: Mailboxes>(
 
 async fn raw<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let id = id_of(&app, &scope, &named).await?;
     // Text that no browser takes for a page: nosniff is on every answer.
@@ -321,9 +321,9 @@ async fn raw<M: Mailboxes>(
 
 async fn part<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
     let part = named.part.ok_or(Fault::NoSuchPart)?;
@@ -335,9 +335,9 @@ async fn part<M: Mailboxes>(
 /// `ID.html` or `ID.txt`: cleaned, and under the frame's policy, because it is a page on our own origin.
 async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Params(named): Params<Named>,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let file = named.file.as_deref().unwrap_or_default();
     let (id, kind) = file.rsplit_once('.').ok_or(Fault::NoSuchPage)?;
@@ -346,16 +346,16 @@ async fn view<M: Mailboxes>(
         "txt" => false,
         _ => return Err(Fault::NoSuchPage),
     };
-    let named = Named { id: Some(id.to_owned()), part: None, tag: None, file: None };
+    let named = MessageParams { id: Some(id.to_owned()), part: None, tag: None, file: None };
     let mail = fetch(&app, client, &scope, &named).await?;
     let pictures = attachments_of(&mail.summary);
     let body = app
         .render(client, mail, move |mail, until| {
-            let prepared = Prepared::within(&mail.raw, until);
+            let prepared = ParsedMail::within(&mail.raw, until);
             let reading = prepared.read();
             if as_html {
                 reading
-                    .html(&Showing { pictures: &pictures, ..Showing::default() }, until)
+                    .html(&DisplayOptions { pictures: &pictures, ..DisplayOptions::default() }, until)
                     .map(|clean| clean.html)
             } else {
                 Some(reading.text().0)
@@ -364,7 +364,7 @@ async fn view<M: Mailboxes>(
         .await?
         .ok_or(Fault::NoSuchPart)?;
     let kind = if as_html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
-    let policy = Clean::content_security_policy(Remote::Blocked);
+    let policy = SanitizedHtml::content_security_policy(RemoteContent::Blocked);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
@@ -411,9 +411,9 @@ async fn named<M: Mailboxes>(
 
 async fn set_read<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    body: Taken,
+    body: ChargedBody,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     let mails = match change.ids.is_empty() {
@@ -426,8 +426,8 @@ async fn set_read<M: Mailboxes>(
 
 async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
-    body: Taken,
+    RequestScope(scope): RequestScope,
+    body: ChargedBody,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     if change.ids.is_empty() {
@@ -441,9 +441,9 @@ async fn delete<M: Mailboxes>(
 
 async fn delete_found<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    Queried(listing): Queried<Listing>,
+    QueryParams(listing): QueryParams<Listing>,
 ) -> Result<&'static str, Fault> {
     if listing.query.trim().is_empty() {
         return Err(Fault::Bad("an empty search deletes nothing".to_owned()));
@@ -454,15 +454,18 @@ async fn delete_found<M: Mailboxes>(
     Ok("ok")
 }
 
-async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(scope): Asked) -> Json<Vec<String>> {
+async fn tags<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    RequestScope(scope): RequestScope,
+) -> Json<Vec<String>> {
     Json(app.marks.all_tags(&scope).into_keys().collect())
 }
 
 async fn set_tags<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
-    body: Taken,
+    body: ChargedBody,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     let names = app.marks.names(&change.tags)?;
@@ -472,9 +475,9 @@ async fn set_tags<M: Mailboxes>(
 
 async fn rename_tag<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
-    Params(named): Params<Named>,
-    body: Taken,
+    RequestScope(scope): RequestScope,
+    PathParams(named): PathParams<MessageParams>,
+    body: ChargedBody,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     if change.name.trim().is_empty() {
@@ -486,8 +489,8 @@ async fn rename_tag<M: Mailboxes>(
 
 async fn delete_tag<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
-    Params(named): Params<Named>,
+    RequestScope(scope): RequestScope,
+    PathParams(named): PathParams<MessageParams>,
 ) -> Result<&'static str, Fault> {
     app.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), None).await?;
     Ok("ok")

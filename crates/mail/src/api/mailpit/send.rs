@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::super::one_line;
 use crate::{
     mailbox::mailboxes::{Mailboxes, Scope},
-    web::serve::{answer::Fault, app::App, client::Client, request_body::Taken, scope::Asked},
+    web::serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
 };
 
 /// A mail that is sent by the API, base64 and all.
@@ -25,14 +25,14 @@ const RECIPIENTS_MAX: usize = 1000;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Person {
+struct MailboxName {
     email: String,
     #[serde(default)]
     name: String,
 }
 
 #[derive(Deserialize)]
-struct Attached {
+struct SendAttachment {
     #[serde(rename = "Content")]
     content: String,
     #[serde(rename = "Filename", default)]
@@ -44,17 +44,17 @@ struct Attached {
 }
 
 #[derive(Deserialize)]
-struct Sent {
+struct SendRequest {
     #[serde(rename = "From")]
-    from: Person,
+    from: MailboxName,
     #[serde(rename = "To", default)]
-    to: Vec<Person>,
+    to: Vec<MailboxName>,
     #[serde(rename = "Cc", default)]
-    cc: Vec<Person>,
+    cc: Vec<MailboxName>,
     #[serde(rename = "Bcc", default)]
     bcc: Vec<String>,
     #[serde(rename = "ReplyTo", default)]
-    reply_to: Vec<Person>,
+    reply_to: Vec<MailboxName>,
     #[serde(rename = "Subject", default)]
     subject: String,
     #[serde(rename = "Text", default)]
@@ -62,7 +62,7 @@ struct Sent {
     #[serde(rename = "HTML", default)]
     html: String,
     #[serde(rename = "Attachments", default)]
-    attachments: Vec<Attached>,
+    attachments: Vec<SendAttachment>,
     #[serde(rename = "Headers", default)]
     headers: BTreeMap<String, String>,
     #[serde(rename = "Tags", default)]
@@ -71,10 +71,10 @@ struct Sent {
 
 pub(super) async fn send<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
-    Asked(scope): Asked,
+    RequestScope(scope): RequestScope,
     client: Client,
     Extension(httpd::Client(peer)): Extension<httpd::Client>,
-    Taken { bytes, mut held }: Taken<SEND_BYTES_MAX>,
+    ChargedBody { bytes, mut held }: ChargedBody<SEND_BYTES_MAX>,
 ) -> Result<Json<Value>, Fault> {
     // What is made of the body is as large, and for a while there twice.
     held.grow(2 * bytes.len() as u64)?;
@@ -99,7 +99,7 @@ struct Letter {
 }
 
 fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
-    let sent: Sent = serde_json::from_slice(body)
+    let sent: SendRequest = serde_json::from_slice(body)
         .map_err(|error| Fault::Bad(format!("this is no mail to send: {error}")))?;
     let mut recipients: Vec<String> =
         sent.to.iter().chain(&sent.cc).map(|person| person.email.clone()).collect();
@@ -119,7 +119,7 @@ fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
     Ok(Letter { from: sent.from.email, recipients, raw, tags: sent.tags })
 }
 
-impl Sent {
+impl SendRequest {
     /// Refuses what would be more than one line of the mail's head, or of a part's.
     fn check_lines(&self) -> Result<(), Fault> {
         one_line("Subject", &self.subject)?;
@@ -147,12 +147,12 @@ impl Sent {
     }
 }
 
-fn raw(sent: &Sent, name: &str) -> Result<Vec<u8>, Fault> {
-    let person = |person: &Person| -> Address<'static> {
+fn raw(sent: &SendRequest, name: &str) -> Result<Vec<u8>, Fault> {
+    let person = |person: &MailboxName| -> Address<'static> {
         let name = (!person.name.is_empty()).then(|| person.name.clone());
         Address::new_address(name, person.email.clone())
     };
-    let people = |all: &[Person]| Address::new_list(all.iter().map(person).collect());
+    let people = |all: &[MailboxName]| Address::new_list(all.iter().map(person).collect());
     let mut builder = MessageBuilder::new()
         .from(person(&sent.from))
         .subject(sent.subject.as_str())

@@ -11,11 +11,11 @@ use sha2::{Digest, Sha256};
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Summary},
     render::{
-        Attachment, Prepared, Reading, Until,
+        Attachment, DecodedMail, ParsedMail, StepLimit,
         fields::{self, Address},
     },
     web::{
-        previews::preview_cache::{Gist, Hidden},
+        previews::preview_cache::{HiddenRecipient, Preview},
         when,
     },
 };
@@ -23,7 +23,7 @@ use crate::{
 /// The fields of a mail in a list or an event that are the same whoever asks, as JSON without the braces.
 pub(crate) fn list_fields(
     summary: &Summary,
-    reading: &Reading<'_>,
+    reading: &DecodedMail<'_>,
     snippet: &str,
     attachments: usize,
 ) -> String {
@@ -39,8 +39,8 @@ pub(crate) fn list_fields(
 pub(super) fn write_item<'a>(
     id: MailId,
     (read, tags): (bool, &[String]),
-    hidden: impl Iterator<Item = &'a Hidden>,
-    gist: &Gist,
+    hidden: impl Iterator<Item = &'a HiddenRecipient>,
+    gist: &Preview,
     out: &mut Vec<u8>,
 ) -> serde_json::Result<()> {
     out.extend_from_slice(b"{\"ID\":\"");
@@ -73,8 +73,8 @@ pub(crate) fn said_address(address: &str) -> String {
 }
 
 /// A mail with its content.
-pub(super) fn message(mail: &Mail, tags: &[String], until: &Until) -> Value {
-    let prepared = Prepared::within(&mail.raw, until);
+pub(super) fn message(mail: &Mail, tags: &[String], until: &StepLimit) -> Value {
+    let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
     let (inline, attached): (Vec<&Attachment>, Vec<&Attachment>) =
         reading.attachments().iter().partition(|attachment| attachment.inline);
@@ -97,7 +97,7 @@ pub(super) fn message(mail: &Mail, tags: &[String], until: &Until) -> Value {
     message
 }
 
-fn common(summary: &Summary, reading: &Reading<'_>) -> Value {
+fn common(summary: &Summary, reading: &DecodedMail<'_>) -> Value {
     let list = |field| -> Vec<Value> { reading.addresses(field).iter().map(address).collect() };
     json!({
         "MessageID": reading.message_id(),
@@ -124,14 +124,14 @@ fn address(address: &Address<'_>) -> Value {
 }
 
 /// Whom the transaction named and the head does not.
-pub(crate) fn hidden<'a>(mail: &'a Mail, reading: &Reading<'_>) -> impl Iterator<Item = &'a str> {
+pub(crate) fn hidden<'a>(mail: &'a Mail, reading: &DecodedMail<'_>) -> impl Iterator<Item = &'a str> {
     let named = [HeaderName::To, HeaderName::Cc].into_iter().flat_map(|field| reading.addresses(field));
     let named: HashSet<String> = named.map(|named| named.address.to_ascii_lowercase()).collect();
     let said = mail.recipients.iter().map(|said| &**said);
     said.filter(move |said| !named.contains(&said.to_ascii_lowercase()))
 }
 
-fn attachment_json(reading: &Reading<'_>, attachment: &Attachment) -> Value {
+fn attachment_json(reading: &DecodedMail<'_>, attachment: &Attachment) -> Value {
     let bytes = reading.attachment_bytes(attachment);
     json!({
         "PartID": attachment.part.to_string(),
@@ -150,7 +150,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// RFC 2369 and RFC 8058, as far as a list of links goes.
-fn unsubscribe(reading: &Reading<'_>) -> Value {
+fn unsubscribe(reading: &DecodedMail<'_>) -> Value {
     let headers = reading.headers();
     let value = |name: &str| {
         headers

@@ -32,7 +32,7 @@ pub(super) const NAME_BYTES: usize = 16;
 
 /// A mail in a sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
+pub(super) struct MailKey {
     pub(super) arrived_ms: u64,
     pub(super) id: MailId,
 }
@@ -100,7 +100,7 @@ pub(super) struct Columns {
     pub(super) height: u32,
     words: usize,
     bits: Vec<u64>,
-    pub(super) names: Vec<Name>,
+    pub(super) names: Vec<MailKey>,
 }
 
 impl Columns {
@@ -113,7 +113,7 @@ impl Columns {
         self.names.len() == self.words * 64
     }
 
-    pub(super) fn add(&mut self, name: Name, grams: &[u32]) {
+    pub(super) fn add(&mut self, name: MailKey, grams: &[u32]) {
         let column = self.push(name);
         for gram in grams {
             for row in rows_of(*gram, self.height) {
@@ -123,7 +123,7 @@ impl Columns {
     }
 
     /// An empty column.
-    pub(super) fn push(&mut self, name: Name) -> usize {
+    pub(super) fn push(&mut self, name: MailKey) -> usize {
         assert!(!self.is_full(), "a full sheet is put away first");
         self.names.push(name);
         self.names.len() - 1
@@ -161,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    fn name(id: u64) -> Name {
-        Name { arrived_ms: id, id: MailId(id) }
+    fn name(id: u64) -> MailKey {
+        MailKey { arrived_ms: id, id: MailId(id) }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::sync::{
 
 use crate::search::index::{
     Index, PENDING_MAX,
-    columns::{Columns, Name, columns_of, height_for},
+    columns::{Columns, MailKey, columns_of, height_for},
     grams::Finder,
     segment::IndexSegment,
 };
@@ -62,7 +62,7 @@ pub(crate) fn start<M: Mailboxes>(
 }
 
 /// A sheet of which less is left than there is room for: the columns that live.
-type Sparse = (Arc<IndexSegment>, Vec<(usize, Name)>);
+type SparseSegment = (Arc<IndexSegment>, Vec<(usize, MailKey)>);
 
 struct Indexer<M> {
     index: Arc<Index>,
@@ -174,7 +174,7 @@ impl<M: Mailboxes> Indexer<M> {
     async fn go_through(&mut self) -> bool {
         let sheets = self.index.state().sheets.clone();
         let mut known: Vec<MailId> = Vec::new();
-        let mut outdated: Vec<Name> = Vec::new();
+        let mut outdated: Vec<MailKey> = Vec::new();
         for sheet in sheets {
             match sheet.reading().and_then(|reading| reading.names()) {
                 Ok(names) if sheet.is_outdated() => outdated.extend(names),
@@ -202,14 +202,14 @@ impl<M: Mailboxes> Indexer<M> {
             let mut state = self.index.state();
             for (id, arrived_ms) in stored {
                 if known.binary_search(&id).is_err() {
-                    state.wait(Name { arrived_ms, id });
+                    state.wait(MailKey { arrived_ms, id });
                 }
             }
             from = next;
         }
         let mut state = self.index.state();
         // Told while it was gone through, and found as well.
-        let mut pending: Vec<Name> = std::mem::take(&mut state.pending).into();
+        let mut pending: Vec<MailKey> = std::mem::take(&mut state.pending).into();
         pending.sort_unstable();
         pending.dedup();
         state.pending = pending.into();
@@ -224,7 +224,7 @@ impl<M: Mailboxes> Indexer<M> {
 
     /// Indexes the next mails; `false` if none waits.
     async fn feed(&mut self) -> bool {
-        let batch: Vec<Name> = {
+        let batch: Vec<MailKey> = {
             let mut state = self.index.state();
             let state = &mut *state;
             let queue = if state.pending.is_empty() { &mut state.outdated } else { &mut state.pending };
@@ -284,7 +284,7 @@ impl<M: Mailboxes> Indexer<M> {
         true
     }
 
-    fn index_mail(&mut self, name: Name, mail: &Mail) {
+    fn index_mail(&mut self, name: MailKey, mail: &Mail) {
         let text = search::text_of(mail);
         let grams = self.finder.grams(&text);
         let height = height_for(grams.len(), mail.summary.size_bytes);
@@ -347,7 +347,7 @@ impl<M: Mailboxes> Indexer<M> {
             state.deaths = 0;
             state.sheets.clone()
         };
-        let mut sparse: BTreeMap<u32, Vec<Sparse>> = BTreeMap::new();
+        let mut sparse: BTreeMap<u32, Vec<SparseSegment>> = BTreeMap::new();
         for sheet in sheets.into_iter().filter(|sheet| !sheet.is_outdated()) {
             let names = match sheet.reading().and_then(|reading| reading.names()) {
                 Ok(names) => names,
@@ -381,7 +381,7 @@ impl<M: Mailboxes> Indexer<M> {
     }
 
     /// Writes what lives of some sheets anew.
-    fn put_together(&mut self, height: u32, group: Vec<Sparse>) {
+    fn put_together(&mut self, height: u32, group: Vec<SparseSegment>) {
         let mut columns = Columns::new(height);
         let mut replaced: Vec<Arc<IndexSegment>> = Vec::new();
         for (sheet, living) in group {
@@ -429,7 +429,7 @@ impl<M: Mailboxes> Indexer<M> {
 }
 
 /// Copies the columns that live.
-fn copy(sheet: &IndexSegment, living: &[(usize, Name)], columns: &mut Columns) -> io::Result<()> {
+fn copy(sheet: &IndexSegment, living: &[(usize, MailKey)], columns: &mut Columns) -> io::Result<()> {
     let reading = sheet.reading()?;
     let first = columns.names.len();
     for (_, name) in living {

@@ -40,12 +40,12 @@ use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
 pub(crate) use crate::search::index::indexer::start;
 use crate::search::index::{
-    columns::{Columns, Name},
-    segment::{IndexSegment, NoSheet},
+    columns::{Columns, MailKey},
+    segment::{IndexSegment, SegmentFault},
 };
 use crate::web::serve::counters::{Counter, Counters};
 use crate::{
-    mailbox::mailboxes::{Event, MailId, Remains},
+    mailbox::mailboxes::{Event, MailId, RemainingName},
     search::{self, Candidates},
 };
 
@@ -56,7 +56,7 @@ const SHEET: &str = "sheet";
 
 /// Where the index of a store lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IndexAt {
+pub struct IndexLocation {
     /// A directory of its own; made if it is missing.
     pub directory: PathBuf,
     /// A number of the store: sheets of another are not believed.
@@ -65,7 +65,7 @@ pub struct IndexAt {
     pub mails_min: u64,
 }
 
-impl IndexAt {
+impl IndexLocation {
     /// An index of a store, as soon as one search could not look into all of its mails.
     #[must_use]
     pub fn new(directory: PathBuf, store: u32) -> Self {
@@ -74,12 +74,12 @@ impl IndexAt {
 }
 
 /// Where a search goes on: when the last mail looked at arrived, and its name.
-pub(crate) type After = (u64, MailId);
+pub(crate) type ResumePoint = (u64, MailId);
 
 /// The index of a store.
 #[derive(Debug)]
 pub(crate) struct Index {
-    at: IndexAt,
+    at: IndexLocation,
     state: Mutex<State>,
     counters: Arc<Counters>,
 }
@@ -89,13 +89,13 @@ struct State {
     /// Each stored mail is in one of these: then what is no candidate does not match.
     is_complete: bool,
     /// The oldest first.
-    pending: VecDeque<Name>,
+    pending: VecDeque<MailKey>,
     /// To be indexed anew: for these, outdated sheets answer.
-    outdated: VecDeque<Name>,
+    outdated: VecDeque<MailKey>,
     /// There are more of these than fit in there.
     is_outdated_cut: bool,
     /// Those that are read.
-    working: Vec<Name>,
+    working: Vec<MailKey>,
     filling: BTreeMap<u32, Columns>,
     /// Being written.
     full: Option<Arc<Columns>>,
@@ -116,9 +116,11 @@ impl State {
             match events.try_recv() {
                 Ok(Event::Arrived(summary)) if summary.is_letter() => {
                     self.arrivals += 1;
-                    self.wait(Name { arrived_ms: summary.arrived_ms, id: summary.id });
+                    self.wait(MailKey { arrived_ms: summary.arrived_ms, id: summary.id });
                 }
-                Ok(Event::Deleted { remains: Remains::Nothing, .. } | Event::Over { .. }) => self.deaths += 1,
+                Ok(Event::Deleted { remains: RemainingName::Nothing, .. } | Event::Over { .. }) => {
+                    self.deaths += 1
+                }
                 Ok(Event::Arrived(_) | Event::Deleted { .. }) => {}
                 Ok(Event::Missed) | Err(TryRecvError::Lagged(_)) => self.is_complete = false,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
@@ -128,7 +130,7 @@ impl State {
     }
 
     /// A mail that is to be indexed.
-    fn wait(&mut self, name: Name) {
+    fn wait(&mut self, name: MailKey) {
         if self.pending.len() < PENDING_MAX {
             self.pending.push_back(name);
         } else {
@@ -139,7 +141,7 @@ impl State {
 
 impl Index {
     /// What was written before; nothing is complete until the stored mails were gone through.
-    pub(crate) fn open(at: IndexAt, counters: Arc<Counters>) -> io::Result<Self> {
+    pub(crate) fn open(at: IndexLocation, counters: Arc<Counters>) -> io::Result<Self> {
         fs::create_dir_all(&at.directory)?;
         let mut state = State::default();
         for entry in fs::read_dir(&at.directory)? {
@@ -158,7 +160,7 @@ impl Index {
                 // What a crash left behind.
                 _ if number.is_some() && !is_sheet => _ = fs::remove_file(&path),
                 _ if number.is_none() => {}
-                Err(NoSheet::Io(error)) => return Err(error),
+                Err(SegmentFault::Io(error)) => return Err(error),
                 Err(why) => {
                     counters.add(Counter::IndexDamaged, 1);
                     tracing::warn!(file = %path.display(), "rebuilding a search index segment: {why}");
@@ -192,15 +194,15 @@ impl Index {
     pub(crate) fn candidates<'a>(
         &self,
         words: impl Iterator<Item = &'a str>,
-        fresh: &[After],
-        after: Option<After>,
+        fresh: &[ResumePoint],
+        after: Option<ResumePoint>,
         most: usize,
     ) -> Option<Candidates> {
         let grams = grams::asked(words);
         if grams.is_empty() {
             return None;
         }
-        let mut found = Newest { after, most, names: Vec::new(), is_more: false };
+        let mut found = NewestMatches { after, most, names: Vec::new(), is_more: false };
         let mut set = Vec::new();
         let sheets = {
             let mut state = self.state();
@@ -208,7 +210,7 @@ impl Index {
             if !state.is_complete {
                 return None;
             }
-            found.take(fresh.iter().map(|(arrived_ms, id)| Name { arrived_ms: *arrived_ms, id: *id }));
+            found.take(fresh.iter().map(|(arrived_ms, id)| MailKey { arrived_ms: *arrived_ms, id: *id }));
             found.take(state.pending.iter().chain(&state.working).copied());
             for columns in state.filling.values().chain(state.full.as_deref()) {
                 // Memory does not fail.
@@ -235,7 +237,7 @@ impl Index {
 
     /// A sheet that cannot be read: its mails are indexed again. Nothing if it cannot be told which they were: then the
     /// stored mails are gone through.
-    fn set_aside(&self, sheet: &Arc<IndexSegment>, why: &io::Error) -> Option<Vec<Name>> {
+    fn set_aside(&self, sheet: &Arc<IndexSegment>, why: &io::Error) -> Option<Vec<MailKey>> {
         self.counters.add(Counter::IndexDamaged, 1);
         tracing::warn!(file = %sheet.path().display(), "rebuilding a search index segment: {why}");
         let names = sheet.reading().and_then(|reading| reading.names());
@@ -266,19 +268,19 @@ fn number_of(path: &Path) -> Option<u64> {
 }
 
 /// The newest of what is found, behind a place.
-struct Newest {
-    after: Option<After>,
+struct NewestMatches {
+    after: Option<ResumePoint>,
     most: usize,
-    names: Vec<Name>,
+    names: Vec<MailKey>,
     is_more: bool,
 }
 
-impl Newest {
-    fn take_columns(&mut self, set: &[u64], names: &[Name]) {
+impl NewestMatches {
+    fn take_columns(&mut self, set: &[u64], names: &[MailKey]) {
         self.take(columns::set_columns(set).filter_map(|column| names.get(column).copied()));
     }
 
-    fn take(&mut self, names: impl Iterator<Item = Name>) {
+    fn take(&mut self, names: impl Iterator<Item = MailKey>) {
         for name in names {
             if self.after.is_none_or(|after| (name.arrived_ms, name.id) < after) {
                 self.names.push(name);

@@ -18,7 +18,7 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::columns::{Columns, HEIGHTS, NAME_BYTES, Name, Rows, columns_of};
+use super::columns::{Columns, HEIGHTS, MailKey, NAME_BYTES, Rows, columns_of};
 use crate::mailbox::mailboxes::MailId;
 
 const MAGIC: [u8; 8] = *b"NTsheet\n";
@@ -48,7 +48,7 @@ pub(super) struct IndexSegment {
 
 /// Why a file is no sheet.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoSheet {
+pub(super) enum SegmentFault {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("it is damaged")]
@@ -113,35 +113,35 @@ impl IndexSegment {
     }
 
     /// A file that was written before.
-    pub(super) fn open(path: PathBuf, store: u32) -> Result<Self, NoSheet> {
+    pub(super) fn open(path: PathBuf, store: u32) -> Result<Self, SegmentFault> {
         let file = File::open(&path)?;
         let bytes = file.metadata()?.len();
         let mut header = [0; HEADER_BYTES];
         if bytes < HEADER_BYTES as u64 {
-            return Err(NoSheet::Damaged);
+            return Err(SegmentFault::Damaged);
         }
         file.read_exact_at(&mut header, 0)?;
         let number =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         if header[..8] != MAGIC {
-            return Err(NoSheet::Damaged);
+            return Err(SegmentFault::Damaged);
         }
         let (version, height, mails, own) = (number(8), number(12), number(16), number(20));
         if ![VERSION, VERSION_BEFORE].contains(&version) {
-            return Err(NoSheet::Version(version));
+            return Err(SegmentFault::Version(version));
         }
         let checksum = &header[HEADER_SUMMED..HEADER_SUMMED + SUM_BYTES];
         let is_ours = HEIGHTS.contains(&height) && (1..=columns_of(height)).contains(&(mails as usize));
         if checksum != sum(&header[..HEADER_SUMMED], OF_HEADER, own) || !is_ours {
-            return Err(NoSheet::Damaged);
+            return Err(SegmentFault::Damaged);
         }
         if own != store {
-            return Err(NoSheet::Foreign);
+            return Err(SegmentFault::Foreign);
         }
         let is_outdated = version == VERSION_BEFORE;
         let sheet = Self { path, height, mails: mails as usize, store, bytes, is_outdated };
         if sheet.names_at() + (sheet.mails * NAME_BYTES + SUM_BYTES) as u64 != bytes {
-            return Err(NoSheet::Damaged);
+            return Err(SegmentFault::Damaged);
         }
         Ok(sheet)
     }
@@ -172,8 +172,8 @@ impl IndexSegment {
     }
 
     /// The file is opened for a question: however many sheets there are, they hold no descriptors.
-    pub(super) fn reading(&self) -> io::Result<Reading<'_>> {
-        Ok(Reading { sheet: self, file: File::open(&self.path)? })
+    pub(super) fn reading(&self) -> io::Result<SegmentReader<'_>> {
+        Ok(SegmentReader { sheet: self, file: File::open(&self.path)? })
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {
@@ -182,14 +182,14 @@ impl IndexSegment {
 }
 
 /// A sheet that is asked.
-pub(super) struct Reading<'a> {
+pub(super) struct SegmentReader<'a> {
     sheet: &'a IndexSegment,
     file: File,
 }
 
-impl Reading<'_> {
+impl SegmentReader<'_> {
     /// Whose columns they are.
-    pub(super) fn names(&self) -> io::Result<Vec<Name>> {
+    pub(super) fn names(&self) -> io::Result<Vec<MailKey>> {
         let mut bytes = vec![0; self.sheet.mails * NAME_BYTES + SUM_BYTES];
         self.file.read_exact_at(&mut bytes, self.sheet.names_at())?;
         let (bytes, checksum) = bytes.split_at(self.sheet.mails * NAME_BYTES);
@@ -198,7 +198,7 @@ impl Reading<'_> {
         }
         let (numbers, _) = bytes.as_chunks::<8>();
         let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect::<Vec<_>>();
-        Ok(numbers.chunks_exact(2).map(|name| Name { arrived_ms: name[0], id: MailId(name[1]) }).collect())
+        Ok(numbers.chunks_exact(2).map(|name| MailKey { arrived_ms: name[0], id: MailId(name[1]) }).collect())
     }
 
     /// A row's words.
@@ -217,7 +217,7 @@ impl Reading<'_> {
     }
 }
 
-impl Rows for Reading<'_> {
+impl Rows for SegmentReader<'_> {
     fn height(&self) -> u32 {
         self.sheet.height
     }
@@ -254,8 +254,10 @@ mod tests {
         let path = directory.path().join("1.sheet");
         let mut filled = Columns::new(256);
         for id in 0..70u64 {
-            filled
-                .add(Name { arrived_ms: 1000 + id, id: MailId(id + 1) }, &[id as u32, 7000 + id as u32 % 3]);
+            filled.add(
+                MailKey { arrived_ms: 1000 + id, id: MailId(id + 1) },
+                &[id as u32, 7000 + id as u32 % 3],
+            );
         }
         let sheet = IndexSegment::write(path.clone(), &filled, 5).unwrap();
         let found = |sheet: &IndexSegment, grams: &[u32]| -> io::Result<Vec<usize>> {
@@ -271,7 +273,7 @@ mod tests {
         let again = IndexSegment::open(path.clone(), 5).unwrap();
         assert_eq!(again.reading().unwrap().names().unwrap(), filled.names);
         assert_eq!(again.bytes, sheet.bytes);
-        assert!(matches!(IndexSegment::open(path.clone(), 6), Err(NoSheet::Foreign)));
+        assert!(matches!(IndexSegment::open(path.clone(), 6), Err(SegmentFault::Foreign)));
 
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
@@ -299,6 +301,6 @@ mod tests {
         let mut later = whole;
         later[8] = 3;
         fs::write(&path, &later).unwrap();
-        assert!(matches!(IndexSegment::open(path, 5), Err(NoSheet::Version(3))));
+        assert!(matches!(IndexSegment::open(path, 5), Err(SegmentFault::Version(3))));
     }
 }

@@ -39,10 +39,10 @@ fn twin() -> Twin {
 
 impl Site {
     fn open(twin: &Twin, directory: &Path) -> Self {
-        Self::of(twin, IndexAt { directory: directory.to_owned(), store: 7, mails_min: 0 })
+        Self::of(twin, IndexLocation { directory: directory.to_owned(), store: 7, mails_min: 0 })
     }
 
-    fn of(twin: &Twin, at: IndexAt) -> Self {
+    fn of(twin: &Twin, at: IndexLocation) -> Self {
         let counters = Arc::new(Counters::new());
         let index = Arc::new(Index::open(at, Arc::clone(&counters)).unwrap());
         let (stop, stopping) = watch::channel(false);
@@ -282,7 +282,7 @@ fn an_outdated_index_answers_until_replaced() {
     assert!(!outdated.is_empty());
 
     // Nothing is indexed while so few are stored: the sheets of the version before are all there is.
-    let at = IndexAt { directory: directory.path().to_owned(), store: 7, mails_min: u64::MAX };
+    let at = IndexLocation { directory: directory.path().to_owned(), store: 7, mails_min: u64::MAX };
     let site = Site::of(&twin, at);
     site.until("gone through", |site| site.index.state().is_complete);
     deliver(&twin, &mut numbers, 62);
@@ -368,5 +368,5 @@ fn a_disk_that_takes_nothing_costs_time_and_no_hit() {
     let counters = Arc::clone(&site.counters);
     site.close();
     assert!(counters.now(Counter::IndexNotWritten) > 0);
-    assert!(Index::open(IndexAt::new(place, 1), counters).is_err());
+    assert!(Index::open(IndexLocation::new(place, 1), counters).is_err());
 }

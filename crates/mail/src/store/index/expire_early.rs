@@ -14,7 +14,7 @@ const SPARE_MAX: usize = 1024;
 
 /// A mail that goes before its age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hurried {
+pub(crate) struct EarlyExpiry {
     pub(crate) expires_ms: u64,
     /// Where that is written in the log.
     pub(crate) marker: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Hurried {
 
 /// Whether a mail's end can be brought forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hurry {
+pub(crate) enum EarlyExpiryOutcome {
     /// It can.
     Yes,
     /// It goes by then anyway.
@@ -36,15 +36,17 @@ pub(crate) enum Hurry {
 
 impl Index {
     /// Whether a mail's end can be brought forward to `expires_ms`.
-    pub(crate) fn may_hurry(&self, id: MailId, expires_ms: u64, now_ms: u64) -> Hurry {
-        let Some(slot) = self.find(id) else { return Hurry::Gone };
+    pub(crate) fn may_hurry(&self, id: MailId, expires_ms: u64, now_ms: u64) -> EarlyExpiryOutcome {
+        let Some(slot) = self.find(id) else { return EarlyExpiryOutcome::Gone };
         let entry = &self.entries[slot];
         match self.expires_ms(entry) {
-            _ if entry.is_let_go => Hurry::Gone,
-            at_ms if at_ms <= now_ms => Hurry::Gone,
-            at_ms if at_ms <= expires_ms => Hurry::NoNeed,
-            _ if self.hurried.get(&id.0).is_some_and(|hurried| hurried.times >= TIMES_MAX) => Hurry::TooOften,
-            _ => Hurry::Yes,
+            _ if entry.is_let_go => EarlyExpiryOutcome::Gone,
+            at_ms if at_ms <= now_ms => EarlyExpiryOutcome::Gone,
+            at_ms if at_ms <= expires_ms => EarlyExpiryOutcome::NoNeed,
+            _ if self.hurried.get(&id.0).is_some_and(|hurried| hurried.times >= TIMES_MAX) => {
+                EarlyExpiryOutcome::TooOften
+            }
+            _ => EarlyExpiryOutcome::Yes,
         }
     }
 
@@ -53,7 +55,7 @@ impl Index {
         let slot = self.find(id)?;
         let before = self.hurried.get(&id.0).copied();
         let times = before.map_or(0, |hurried| hurried.times).saturating_add(1);
-        self.hurried.insert(id.0, Hurried { expires_ms, marker, times });
+        self.hurried.insert(id.0, EarlyExpiry { expires_ms, marker, times });
         self.entries[slot].is_hurried = true;
         self.expiry.push(due_s(expires_ms) << 32 | u64::from(slot));
         before.map(|hurried| hurried.marker)

@@ -11,14 +11,14 @@ use std::{collections::HashMap, sync::Arc};
 use crate::store::record::Part;
 
 #[derive(Debug, Default)]
-pub(super) struct Large {
+pub(super) struct LargeMailParts {
     parts: HashMap<u64, Arc<[Part]>>,
     within: HashMap<u32, Vec<u64>>,
     /// Of all of them.
     parts_count: usize,
 }
 
-impl Large {
+impl LargeMailParts {
     pub(super) fn insert(&mut self, id: u64, parts: Arc<[Part]>, segment_of: impl Fn(u64) -> u32) {
         for segment in segments(&parts, segment_of) {
             self.within.entry(segment).or_default().push(id);

@@ -10,7 +10,7 @@
 //!
 //! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the
 //! log; what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈
-//! 80 more. [`Rules::bytes_max`] bounds them together, because one mail to a hundred new recipients takes twenty
+//! 80 more. [`IndexRules::bytes_max`] bounds them together, because one mail to a hundred new recipients takes twenty
 //! kilobytes: beyond the bound the oldest mails go ([`Index::oldest_over`]).
 //!
 //! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name, but
@@ -31,13 +31,13 @@ use bheap::PageQueue;
 use engine::log::Location;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-pub(crate) use crate::store::index::expire_early::{Hurried, Hurry};
+pub(crate) use crate::store::index::expire_early::{EarlyExpiry, EarlyExpiryOutcome};
 use crate::{
     mailbox::mailboxes::{Inbox, MailId, Scope},
     store::record::Part,
 };
 use chain::{Chain, Link, NONE};
-use large::Large;
+use large::LargeMailParts;
 use slab::Slab;
 use table::SlotTable;
 
@@ -95,7 +95,7 @@ struct Entry {
     role: Role,
     /// Its inbox has it no more; other inboxes have.
     is_let_go: bool,
-    /// It goes before its age, as [`Hurried`] says.
+    /// It goes before its age, as [`EarlyExpiry`] says.
     is_hurried: bool,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Place {
 
 /// A mail that an inbox has no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct RemovedMail {
     pub(crate) place: Place,
     pub(crate) inbox: Inbox,
     /// Its name in its first inbox.
@@ -170,7 +170,7 @@ pub(crate) struct Gone {
 
 /// What is kept and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct IndexRules {
     pub(crate) age_ms: u64,
     pub(crate) per_inbox_max: u32,
     /// Bytes of memory that mails and inboxes may take.
@@ -182,7 +182,7 @@ pub(crate) struct Rules {
     pub(crate) seed: u64,
 }
 
-impl Rules {
+impl IndexRules {
     fn segment_of(&self, location: u64) -> u32 {
         let offset = Location::from_bits(location).map_or(0, Location::offset);
         (offset.saturating_sub(self.segments_at) / self.segment_bytes) as u32
@@ -192,7 +192,7 @@ impl Rules {
 /// The index of one core.
 #[derive(Debug)]
 pub(crate) struct Index {
-    rules: Rules,
+    rules: IndexRules,
     entries: Slab<Entry>,
     by_id: SlotTable,
     inboxes: Slab<InboxSlot>,
@@ -213,8 +213,8 @@ pub(crate) struct Index {
     /// The second after which it is over age, and the slot: an entry that finds another mail there finds it not due.
     expiry: PageQueue<u64>,
     /// Those that go before their age, by name.
-    hurried: HashMap<u64, Hurried>,
-    large: Large,
+    hurried: HashMap<u64, EarlyExpiry>,
+    large: LargeMailParts,
     /// Bytes of the names of inboxes and domains.
     name_bytes: usize,
 }
@@ -239,7 +239,7 @@ fn place_of_domain(domain: &str, seed: u64) -> u64 {
 }
 
 impl Index {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: IndexRules) -> Self {
         Self {
             rules,
             entries: Slab::new(),
@@ -256,23 +256,23 @@ impl Index {
             in_segment: HashMap::new(),
             expiry: queue(),
             hurried: HashMap::new(),
-            large: Large::default(),
+            large: LargeMailParts::default(),
             name_bytes: 0,
         }
     }
 
-    /// Bytes of memory of the mails and inboxes that are here now, which [`Rules::bytes_max`] bounds. Tables and slots
+    /// Bytes of memory of the mails and inboxes that are here now, which [`IndexRules::bytes_max`] bounds. Tables and slots
     /// that once held more keep their memory for the next ones.
     pub(crate) fn live_bytes(&self) -> usize {
         self.entries.len() * ENTRY_BYTES
             + self.letters.len() * LETTER_BYTES
             + (self.inboxes.len() + self.domains.len()) * INBOX_BYTES
             + self.name_bytes
-            + self.hurried.len() * size_of::<(u64, Hurried)>()
+            + self.hurried.len() * size_of::<(u64, EarlyExpiry)>()
             + self.large.bytes()
     }
 
-    /// The oldest mail that an inbox still has, if mails and inboxes together exceed [`Rules::bytes_max`].
+    /// The oldest mail that an inbox still has, if mails and inboxes together exceed [`IndexRules::bytes_max`].
     pub(crate) fn oldest_over(&self) -> Option<MailId> {
         if self.live_bytes() <= self.rules.bytes_max {
             return None;
@@ -314,7 +314,7 @@ impl Index {
             + self.domains.bytes()
             + self.by_domain.bytes()
             + self.expiry.bytes()
-            + self.hurried.capacity() * size_of::<(u64, Hurried)>()
+            + self.hurried.capacity() * size_of::<(u64, EarlyExpiry)>()
             + self.letters.capacity() * size_of::<(u64, u64)>()
             + self.large.bytes()
     }
@@ -413,7 +413,7 @@ impl Index {
     }
 
     /// Takes a mail out of its inbox. `known`: its inbox, if whoever asks has it to give away.
-    pub(crate) fn remove(&mut self, id: MailId, known: Option<Inbox>) -> Option<Gone> {
+    pub(crate) fn remove(&mut self, id: MailId, known: Option<Inbox>) -> Option<RemovedMail> {
         let slot = self.find(id).filter(|slot| !self.entries[*slot].is_let_go)?;
         let inbox = known.unwrap_or_else(|| self.inbox_of(&self.entries[slot]));
         Some(self.remove_slot(slot, inbox))
@@ -444,7 +444,7 @@ impl Index {
 
     /// Takes out up to `most` of the mails whose record, or a part of it, lies in a segment, the oldest first. A segment is filled in the
     /// order of arrival, so that of the oldest they are near the oldest end of the chain.
-    pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<Gone> {
+    pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<RemovedMail> {
         let mut gone = Vec::new();
         for (beside, chain) in [self.all, self.others].into_iter().enumerate() {
             let mut slot = chain.oldest;
@@ -469,7 +469,7 @@ impl Index {
     }
 
     /// Takes out one mail that is over age.
-    pub(crate) fn expire_one(&mut self, now_ms: u64) -> Option<Gone> {
+    pub(crate) fn expire_one(&mut self, now_ms: u64) -> Option<RemovedMail> {
         loop {
             let &word = self.expiry.peek()?;
             // A second begun is not over: what is due in it waits for the next.
@@ -550,15 +550,15 @@ impl Index {
         walk: &mut Walk,
         steps: usize,
         now_ms: u64,
-        mut found: impl FnMut(Place) -> Enough,
-    ) -> Stepped {
+        mut found: impl FnMut(Place) -> WalkControl,
+    ) -> StepOutcome {
         for _ in 0..steps {
             if walk.at == NONE {
-                return Stepped::End;
+                return StepOutcome::End;
             }
             // The slot may have gone with all others.
             let Some(entry) = self.entries.get(walk.at).filter(|entry| entry.id == walk.id) else {
-                return Stepped::Lost;
+                return StepOutcome::Lost;
             };
             walk.at = entry.links[walk.chain].older;
             walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
@@ -573,11 +573,11 @@ impl Index {
                     // Older ones are over age too.
                     walk.at = NONE;
                 }
-            } else if wanted && found(self.place_of(entry)) == Enough::Yes {
-                return Stepped::End;
+            } else if wanted && found(self.place_of(entry)) == WalkControl::Yes {
+                return StepOutcome::End;
             }
         }
-        Stepped::More
+        StepOutcome::More
     }
 
     fn of_age_ms(&self, entry: &Entry) -> u64 {
@@ -655,7 +655,7 @@ impl Index {
         Inbox { local: inbox.local.clone(), domain: self.domains[inbox.domain].name.clone() }
     }
 
-    fn remove_slot(&mut self, slot: u32, inbox: Inbox) -> Gone {
+    fn remove_slot(&mut self, slot: u32, inbox: Inbox) -> RemovedMail {
         let entry = self.entries[slot];
         let place = self.place_of(&entry);
         let hurried_by = self.forget_hurry(&entry);
@@ -693,7 +693,7 @@ impl Index {
             parts = self.cut(slot);
             self.shrink_if_empty();
         }
-        Gone { place, inbox, letter, hurried_by, parts }
+        RemovedMail { place, inbox, letter, hurried_by, parts }
     }
 
     /// Takes an entry out from among all mails, or from beside them, and from its slot; the parts of a large one.
@@ -767,14 +767,14 @@ pub(crate) struct Walk {
 
 /// Whether a walk found all that was wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Enough {
+pub(crate) enum WalkControl {
     Yes,
     No,
 }
 
 /// How a step of a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stepped {
+pub(crate) enum StepOutcome {
     /// There is more to look at.
     More,
     /// All was looked at, or enough was found.

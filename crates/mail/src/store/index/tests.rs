@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A segment has the locations of ten mails.
-const RULES: Rules = Rules {
+const RULES: IndexRules = IndexRules {
     age_ms: 5_000,
     per_inbox_max: 3,
     bytes_max: usize::MAX,
@@ -64,12 +64,12 @@ impl Index {
         loop {
             let stepped = self.step(&mut walk, 2, now_ms, |place| {
                 ids.push(place.id.0);
-                Enough::No
+                WalkControl::No
             });
             match stepped {
-                Stepped::More => {}
-                Stepped::End => return ids,
-                Stepped::Lost => panic!("nothing was taken out"),
+                StepOutcome::More => {}
+                StepOutcome::End => return ids,
+                StepOutcome::Lost => panic!("nothing was taken out"),
             }
         }
     }
@@ -244,9 +244,9 @@ proptest! {
                     let at_ms = now_ms + ms;
                     let known = twin.mails.iter_mut().find(|mail| mail.id == id && mail.expires_ms > now_ms);
                     match (index.may_hurry(MailId(id), at_ms, now_ms), known) {
-                        (Hurry::Gone, None) | (Hurry::TooOften, Some(_)) => {}
-                        (Hurry::NoNeed, Some(mail)) => prop_assert!(mail.expires_ms <= at_ms),
-                        (Hurry::Yes, Some(mail)) => {
+                        (EarlyExpiryOutcome::Gone, None) | (EarlyExpiryOutcome::TooOften, Some(_)) => {}
+                        (EarlyExpiryOutcome::NoNeed, Some(mail)) => prop_assert!(mail.expires_ms <= at_ms),
+                        (EarlyExpiryOutcome::Yes, Some(mail)) => {
                             prop_assert!(mail.expires_ms > at_ms);
                             mail.expires_ms = at_ms;
                             let marker = markers.len() as u64 + 1;
@@ -298,7 +298,7 @@ proptest! {
 /// 100 bytes a mail (the figure), names of inboxes apart.
 #[test]
 fn a_mail_costs_no_more_than_a_hundred_bytes() {
-    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
+    let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
     let empty = index.bytes();
     let mails = 100_000;
     for id in 1..=mails {
@@ -312,26 +312,26 @@ fn a_mail_costs_no_more_than_a_hundred_bytes() {
 /// Whoever asks over and over makes neither the queue nor the log grow without end.
 #[test]
 fn a_mail_is_hurried_a_few_times_at_most() {
-    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
+    let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
     index.insert(new(1, 1_000_000), &inbox(0));
     let mut hurried = 0;
     for ms in (0..1000).rev() {
         match index.may_hurry(MailId(1), 2_000_000 + ms, 1_000_000) {
-            Hurry::Yes => _ = index.hurry(MailId(1), 2_000_000 + ms, 1),
-            Hurry::TooOften => break,
+            EarlyExpiryOutcome::Yes => _ = index.hurry(MailId(1), 2_000_000 + ms, 1),
+            EarlyExpiryOutcome::TooOften => break,
             other => panic!("{other:?}"),
         }
         hurried += 1;
     }
     assert_eq!(hurried, 8);
-    assert_eq!(index.may_hurry(MailId(1), 86_000_000, 1_000_000), Hurry::NoNeed);
-    assert_eq!(index.may_hurry(MailId(2), 2_000_000, 1_000_000), Hurry::Gone);
+    assert_eq!(index.may_hurry(MailId(1), 86_000_000, 1_000_000), EarlyExpiryOutcome::NoNeed);
+    assert_eq!(index.may_hurry(MailId(2), 2_000_000, 1_000_000), EarlyExpiryOutcome::Gone);
 }
 
 /// A million mails that came and went leave no tables of theirs behind.
 #[test]
 fn an_index_that_is_empty_again_is_small_again() {
-    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
+    let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
     let mails = 100_000;
     for id in 1..=mails {
         let inbox = Inbox { local: format!("inbox{}", id % 1000).into(), domain: "d0".into() };
@@ -343,8 +343,8 @@ fn an_index_that_is_empty_again_is_small_again() {
     }
     assert!(index.bytes() <= 1 << 20, "{} bytes", index.bytes());
     assert_eq!(
-        index.step(&mut walk, 1, 1_000_000, |_| Enough::No),
-        Stepped::Lost,
+        index.step(&mut walk, 1, 1_000_000, |_| WalkControl::No),
+        StepOutcome::Lost,
         "a walk that was under way"
     );
     index.insert(new(mails + 1, 2_000_000), &inbox(0));
@@ -356,7 +356,7 @@ fn an_index_that_is_empty_again_is_small_again() {
 #[test]
 fn an_index_names_the_oldest_beyond_its_memory() {
     let bytes_max = 1 << 20;
-    let mut index = Index::new(Rules { age_ms: 86_400_000, bytes_max, ..RULES });
+    let mut index = Index::new(IndexRules { age_ms: 86_400_000, bytes_max, ..RULES });
     let mut oldest = 1;
     for id in 1..=20_000_u64 {
         let inbox = Inbox { local: format!("somebody-{id}").into(), domain: format!("{id}.test").into() };
@@ -376,7 +376,7 @@ fn an_index_names_the_oldest_beyond_its_memory() {
 /// A full inbox lets go of a mail for each that comes; the expiry words of these mails go, too.
 #[test]
 fn mails_of_a_full_inbox_leave_no_words_behind() {
-    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 10, ..RULES });
+    let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 10, ..RULES });
     for id in 1..=300_000_u64 {
         if let Some(over) = index.insert(new(id, 1_000_000 + id), &inbox(0)) {
             assert!(index.remove(over, None).is_some());

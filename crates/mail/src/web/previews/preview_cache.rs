@@ -30,7 +30,7 @@ use crate::web::serve::{
 use crate::{
     api,
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
-    render::{Prepared, Until},
+    render::{ParsedMail, StepLimit},
 };
 
 /// Memory for all gists: of some twenty thousand mails as most are.
@@ -44,44 +44,47 @@ const SNIPPET_CHARACTERS: usize = 250;
 
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Gist {
+pub(crate) struct Preview {
     /// The beginning of the text in one line; empty if there is none.
     pub(crate) snippet: Box<str>,
     /// Parts that are attached, and not shown in place.
     pub(crate) attachments: usize,
     /// Recipients, as said in RCPT TO, whom the head does not name.
-    pub(crate) hidden: Box<[Hidden]>,
+    pub(crate) hidden: Box<[HiddenRecipient]>,
     /// The fields of Mailpit's list that are the same whoever asks, as JSON without the braces.
     pub(crate) mailpit: Box<str>,
 }
 
 /// A recipient whom the head does not name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Hidden {
+pub(crate) struct HiddenRecipient {
     /// As said in RCPT TO.
     pub(crate) said: Box<str>,
     /// The same as Mailpit's lists have it.
     pub(crate) mailpit: Box<str>,
 }
 
-impl Gist {
+impl Preview {
     /// Of a mail as it is seen over all inboxes.
-    pub(crate) fn new(mail: &Mail, until: &Until) -> Self {
-        let prepared = Prepared::within(&mail.raw, until);
+    pub(crate) fn new(mail: &Mail, until: &StepLimit) -> Self {
+        let prepared = ParsedMail::within(&mail.raw, until);
         let reading = prepared.read();
         let snippet = snippet(&reading.text().0);
         let attachments = reading.attachments().iter().filter(|attachment| attachment.attached).count();
         let mailpit = api::mailpit_list_fields(&mail.summary, &reading, &snippet, attachments);
         let hidden = api::mailpit_hidden(mail, &reading);
-        let hidden =
-            hidden.map(|said| Hidden { said: said.into(), mailpit: api::mailpit_address(said).into() });
+        let hidden = hidden
+            .map(|said| HiddenRecipient { said: said.into(), mailpit: api::mailpit_address(said).into() });
         let hidden = hidden.collect();
         Self { snippet: snippet.into(), attachments, hidden, mailpit: mailpit.into() }
     }
 
     fn bytes(&self) -> usize {
-        let hidden: usize =
-            self.hidden.iter().map(|of| of.said.len() + of.mailpit.len() + size_of::<Hidden>()).sum();
+        let hidden: usize = self
+            .hidden
+            .iter()
+            .map(|of| of.said.len() + of.mailpit.len() + size_of::<HiddenRecipient>())
+            .sum();
         GIST_BYTES_BESIDE + self.snippet.len() + self.mailpit.len() + hidden
     }
 }
@@ -118,7 +121,7 @@ pub(crate) struct PreviewCache {
 #[derive(Debug, Default)]
 struct State {
     /// By the mail's name over all inboxes.
-    of: HashMap<MailId, Arc<Gist>>,
+    of: HashMap<MailId, Arc<Preview>>,
     /// In the order in which they were made; those forgotten meanwhile are passed over.
     order: VecDeque<MailId>,
     bytes: usize,
@@ -134,7 +137,7 @@ impl PreviewCache {
     }
 
     /// What is kept of these mails, in their order.
-    pub(crate) fn find(&self, mails: &[Arc<Summary>]) -> Vec<Option<Arc<Gist>>> {
+    pub(crate) fn find(&self, mails: &[Arc<Summary>]) -> Vec<Option<Arc<Preview>>> {
         let state = self.state();
         mails.iter().map(|mail| state.of.get(&mail.letter).cloned()).collect()
     }
@@ -145,7 +148,7 @@ impl PreviewCache {
     }
 
     /// Keeps it, and counts those that somebody else did not make in the same moment.
-    pub(crate) fn keep(&self, letter: MailId, gist: &Arc<Gist>) {
+    pub(crate) fn keep(&self, letter: MailId, gist: &Arc<Preview>) {
         let bytes = gist.bytes();
         let mut state = self.state();
         if !state.of.contains_key(&letter) {
@@ -195,14 +198,14 @@ impl State {
 
 impl<M: Mailboxes> App<M> {
     /// The gist of a mail that a list shows: the one that is kept, or made now; nothing if the mail is gone.
-    pub(crate) async fn gist(&self, client: Client, of: &Summary) -> Result<Option<Arc<Gist>>, Fault> {
+    pub(crate) async fn gist(&self, client: Client, of: &Summary) -> Result<Option<Arc<Preview>>, Fault> {
         let letter = of.letter;
         let kept = self.gists.state().of.get(&letter).cloned();
         if kept.is_some() {
             return Ok(kept);
         }
         let Some(mail) = self.mail_in(client, &Scope::All, letter).await? else { return Ok(None) };
-        let gist = Arc::new(self.render(client, mail, Gist::new).await?);
+        let gist = Arc::new(self.render(client, mail, Preview::new).await?);
         self.gists.keep(letter, &gist);
         Ok(Some(gist))
     }
@@ -212,9 +215,9 @@ impl<M: Mailboxes> App<M> {
 mod tests {
     use super::*;
 
-    fn gist(bytes: usize) -> Arc<Gist> {
+    fn gist(bytes: usize) -> Arc<Preview> {
         let mailpit = "x".repeat(bytes - GIST_BYTES_BESIDE).into();
-        Arc::new(Gist { snippet: "".into(), attachments: 0, hidden: Box::default(), mailpit })
+        Arc::new(Preview { snippet: "".into(), attachments: 0, hidden: Box::default(), mailpit })
     }
 
     #[test]

@@ -20,10 +20,10 @@ use tokio::sync::{
     watch,
 };
 
-use crate::web::{previews::preview_cache::Gist, serve::app::App};
+use crate::web::{previews::preview_cache::Preview, serve::app::App};
 use crate::{
     mailbox::mailboxes::{Event, MailId, Mailboxes, Scope},
-    render::Until,
+    render::StepLimit,
 };
 
 /// Mails that wait.
@@ -58,7 +58,7 @@ pub(crate) fn start<M: Mailboxes>(
         behind_others();
         let events = app.mailboxes.events();
         let mut ahead =
-            Ahead { app, events, waiting: VecDeque::new(), arrived: 0, since_ms: 0, is_rush: false };
+            PreviewWorker { app, events, waiting: VecDeque::new(), arrived: 0, since_ms: 0, is_rush: false };
         let mut stopped = stopping;
         runtime.block_on(async {
             tokio::select! {
@@ -70,7 +70,7 @@ pub(crate) fn start<M: Mailboxes>(
     })
 }
 
-struct Ahead<M> {
+struct PreviewWorker<M> {
     app: Arc<App<M>>,
     events: Receiver<Event>,
     /// The newest last.
@@ -81,7 +81,7 @@ struct Ahead<M> {
     is_rush: bool,
 }
 
-impl<M: Mailboxes> Ahead<M> {
+impl<M: Mailboxes> PreviewWorker<M> {
     async fn run(&mut self) {
         // What cannot be listed now is made when somebody lists it.
         let there = self.app.mailboxes.list(&Scope::All, 0, AT_THE_START).await.unwrap_or_default();
@@ -142,7 +142,7 @@ impl<M: Mailboxes> Ahead<M> {
         let Ok(Some((mail, ()))) = self.app.mailboxes.mail_into(&Scope::All, letter, ()).await else {
             return;
         };
-        self.app.gists.keep(letter, &Arc::new(Gist::new(&mail, &Until::default())));
+        self.app.gists.keep(letter, &Arc::new(Preview::new(&mail, &StepLimit::default())));
     }
 }
 

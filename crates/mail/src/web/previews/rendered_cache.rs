@@ -2,7 +2,7 @@
 //! after each other.
 //!
 //! ```text
-//!  (mail, remote, dark) ─▶ Rendered, shared ─▶ the one not asked for longest goes first, above RENDERED_BYTES_MAX
+//!  (mail, remote, dark) ─▶ RenderedHtml, shared ─▶ the one not asked for longest goes first, above RENDERED_BYTES_MAX
 //! ```
 //! A mail never changes, so what was made of it stays right until the mail goes. Whoever asks has read the mail before
 //! (`app.mail_in`), so nobody is shown one that is gone, or that he may not see.
@@ -19,10 +19,10 @@ use crate::web::serve::counters::{Counter, Counters};
 use crate::{
     mailbox::mailboxes::MailId,
     render::{
-        Until,
-        cost::Over,
+        StepLimit,
+        cost::HtmlLimit,
         findings::{self, Link},
-        html::{Clean, Remote},
+        html::{RemoteContent, SanitizedHtml},
     },
 };
 
@@ -33,29 +33,29 @@ const ONE_BYTES_MAX: usize = RENDERED_BYTES_MAX / 8;
 
 /// What a document was made of, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Made {
+pub(crate) struct RenderKey {
     pub(crate) id: MailId,
-    pub(crate) remote: Remote,
+    pub(crate) remote: RemoteContent,
     pub(crate) dark: bool,
 }
 
 /// A document, and what there is to be said about it.
-pub(crate) struct Rendered {
+pub(crate) struct RenderedHtml {
     pub(crate) html: Bytes,
     /// Without its `html`.
-    pub(crate) clean: Clean,
+    pub(crate) clean: SanitizedHtml,
     pub(crate) links: Vec<Link>,
 }
 
-impl Rendered {
-    pub(crate) fn new(mut clean: Clean, until: &Until) -> Self {
+impl RenderedHtml {
+    pub(crate) fn new(mut clean: SanitizedHtml, until: &StepLimit) -> Self {
         let mut links = Vec::new();
         if clean.over.is_none() {
             findings::in_html(&clean.html, &mut links, until);
         }
         if until.has_ended() {
             // Some links may be missing.
-            clean.over.get_or_insert(Over::Time);
+            clean.over.get_or_insert(HtmlLimit::Time);
         }
         let html = Bytes::from(std::mem::take(&mut clean.html));
         Self { html, clean, links }
@@ -67,21 +67,21 @@ impl Rendered {
     }
 }
 
-pub(crate) struct Renderings {
+pub(crate) struct RenderedCache {
     state: Mutex<State>,
     counters: Arc<Counters>,
 }
 
 #[derive(Default)]
 struct State {
-    kept: HashMap<Made, (u64, Arc<Rendered>)>,
+    kept: HashMap<RenderKey, (u64, Arc<RenderedHtml>)>,
     /// By when it was asked for last.
-    order: BTreeMap<u64, Made>,
+    order: BTreeMap<u64, RenderKey>,
     bytes: usize,
     asked: u64,
 }
 
-impl Renderings {
+impl RenderedCache {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self { state: Mutex::default(), counters }
     }
@@ -90,7 +90,7 @@ impl Renderings {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn find(&self, made: Made) -> Option<Arc<Rendered>> {
+    pub(crate) fn find(&self, made: RenderKey) -> Option<Arc<RenderedHtml>> {
         let mut state = self.state();
         let State { kept, order, asked, .. } = &mut *state;
         let (last, rendered) = kept.get_mut(&made)?;
@@ -103,9 +103,9 @@ impl Renderings {
     }
 
     /// Keeps a document, if it says how the mail is and not how busy we were.
-    pub(crate) fn keep(&self, made: Made, rendered: &Arc<Rendered>) {
+    pub(crate) fn keep(&self, made: RenderKey, rendered: &Arc<RenderedHtml>) {
         let bytes = rendered.bytes();
-        if rendered.clean.over == Some(Over::Time) || bytes > ONE_BYTES_MAX {
+        if rendered.clean.over == Some(HtmlLimit::Time) || bytes > ONE_BYTES_MAX {
             return;
         }
         let mut state = self.state();
@@ -128,9 +128,9 @@ impl Renderings {
     /// The mail is gone.
     pub(crate) fn forget(&self, id: MailId) {
         let mut state = self.state();
-        for remote in [Remote::Blocked, Remote::Loaded] {
+        for remote in [RemoteContent::Blocked, RemoteContent::Loaded] {
             for dark in [false, true] {
-                state.forget(Made { id, remote, dark });
+                state.forget(RenderKey { id, remote, dark });
             }
         }
         self.counters.set(Counter::RenderedBytes, state.bytes as u64);
@@ -138,7 +138,7 @@ impl Renderings {
 }
 
 impl State {
-    fn forget(&mut self, made: Made) {
+    fn forget(&mut self, made: RenderKey) {
         if let Some((asked, rendered)) = self.kept.remove(&made) {
             self.order.remove(&asked);
             self.bytes -= rendered.bytes();
@@ -150,22 +150,22 @@ impl State {
 mod tests {
     use super::*;
     use crate::render::{
-        Until,
-        html::{Showing, clean},
+        StepLimit,
+        html::{DisplayOptions, clean},
     };
 
-    fn made(id: u64) -> Made {
-        Made { id: MailId(id), remote: Remote::Blocked, dark: false }
+    fn made(id: u64) -> RenderKey {
+        RenderKey { id: MailId(id), remote: RemoteContent::Blocked, dark: false }
     }
 
-    fn rendered(text: &str) -> Arc<Rendered> {
-        let clean = clean(text, &Showing::default(), HashMap::new(), &Until::default());
-        Arc::new(Rendered::new(clean, &Until::default()))
+    fn rendered(text: &str) -> Arc<RenderedHtml> {
+        let clean = clean(text, &DisplayOptions::default(), HashMap::new(), &StepLimit::default());
+        Arc::new(RenderedHtml::new(clean, &StepLimit::default()))
     }
 
     #[test]
     fn what_was_asked_for_last_stays_and_all_is_bounded() {
-        let renderings = Renderings::new(Arc::new(Counters::new()));
+        let renderings = RenderedCache::new(Arc::new(Counters::new()));
         let large = rendered(&"x".repeat(RENDERED_BYTES_MAX / 16));
         renderings.keep(made(0), &large);
         for id in 1..100 {
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn what_took_too_long_is_tried_again() {
-        let renderings = Renderings::new(Arc::new(Counters::new()));
-        let late = clean("<p>x", &Showing::default(), HashMap::new(), &Until::new(|| true));
-        renderings.keep(made(1), &Arc::new(Rendered::new(late, &Until::default())));
+        let renderings = RenderedCache::new(Arc::new(Counters::new()));
+        let late = clean("<p>x", &DisplayOptions::default(), HashMap::new(), &StepLimit::new(|| true));
+        renderings.keep(made(1), &Arc::new(RenderedHtml::new(late, &StepLimit::default())));
         assert!(renderings.find(made(1)).is_none());
     }
 }

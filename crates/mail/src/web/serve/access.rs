@@ -30,7 +30,7 @@ use super::{
     app::App,
     connections::Peer,
     counters::Counter,
-    silent_proxy::{NoteOutcome, Sign},
+    silent_proxy::{NoteOutcome, ProxySign},
 };
 use crate::mailbox::mailboxes::{Mailboxes, Scope};
 
@@ -126,7 +126,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for AllMail {
         parts: &mut Parts,
         app: &Arc<App<M>>,
     ) -> Result<Self, std::convert::Infallible> {
-        let from = AskedFrom::of(&parts.extensions);
+        let from = RequestSource::of(&parts.extensions);
         Ok(match app.may_see_all(&parts.headers, parts.uri.query(), from) {
             true => Self::Shown,
             false if app.config.token.is_some() => Self::ByToken,
@@ -142,7 +142,7 @@ impl<M: Mailboxes> App<M> {
         &self,
         headers: &HeaderMap,
         query: Option<&str>,
-        from: AskedFrom,
+        from: RequestSource,
     ) -> Result<(), Fault> {
         if self.may_see_all(headers, query, from) {
             return Ok(());
@@ -156,7 +156,7 @@ impl<M: Mailboxes> App<M> {
     }
 
     /// The same as an answer, for a page that shows a way there or not.
-    pub(crate) fn may_see_all(&self, headers: &HeaderMap, query: Option<&str>, from: AskedFrom) -> bool {
+    pub(crate) fn may_see_all(&self, headers: &HeaderMap, query: Option<&str>, from: RequestSource) -> bool {
         let is_known = match &self.config.token {
             Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
             None => is_this_machine(headers, from.peer) && !self.silent_proxies.has(from.asker),
@@ -165,7 +165,7 @@ impl<M: Mailboxes> App<M> {
     }
 
     /// Whether who asks is in a network of readers.
-    fn is_reader(&self, headers: &HeaderMap, from: AskedFrom) -> bool {
+    fn is_reader(&self, headers: &HeaderMap, from: RequestSource) -> bool {
         // A proxy that is not believed may speak for anybody, whatever network it is in.
         !from.is_spoken_for(headers)
             && self.config.readers.iter().any(|network| network.contains(from.asker))
@@ -173,7 +173,7 @@ impl<M: Mailboxes> App<M> {
     }
 
     /// Returns whether this machine would see all mail but for a proxy that was noticed.
-    fn is_closed_to(&self, from: AskedFrom) -> bool {
+    fn is_closed_to(&self, from: RequestSource) -> bool {
         from.peer.0.ip().is_loopback() && self.silent_proxies.has(from.asker)
     }
 
@@ -185,7 +185,7 @@ impl<M: Mailboxes> App<M> {
     /// Looks for signs of a silent proxy in a request whose address has rights to all mail: a proxy would give these
     /// rights to strangers.
     pub(crate) fn notice_proxy(&self, request: &Request) {
-        let (from, headers) = (AskedFrom::of(request.extensions()), request.headers());
+        let (from, headers) = (RequestSource::of(request.extensions()), request.headers());
         let is_here = from.asker.is_loopback();
         let has_rights = (is_here && self.config.token.is_none())
             || self.config.readers.iter().any(|network| network.contains(from.asker));
@@ -193,11 +193,11 @@ impl<M: Mailboxes> App<M> {
             return;
         }
         let is_direct = from.asker == from.peer.0.ip();
-        let Some(sign) = Sign::of(request.version(), headers, is_here, is_direct) else { return };
+        let Some(sign) = ProxySign::of(request.version(), headers, is_here, is_direct) else { return };
         self.counters.add(
             match sign {
-                Sign::Http10 => Counter::ProxySignsHttp10,
-                Sign::OtherHost { .. } => Counter::ProxySignsHost,
+                ProxySign::Http10 => Counter::ProxySignsHttp10,
+                ProxySign::OtherHost { .. } => Counter::ProxySignsHost,
             },
             1,
         );
@@ -279,8 +279,8 @@ impl<M: Mailboxes> App<M> {
     /// Refuses a change that another site's page asks for; every request comes by here before it is carried out.
     pub(crate) fn check_change(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let refused = match (method.is_safe(), asks_to_delete(uri)) {
-            (false, _) => asker(headers) == Asker::AnotherSite,
-            (true, true) => asker(headers) != Asker::OwnPageOrProgram || is_for_a_picture(headers),
+            (false, _) => asker(headers) == RequestInitiator::AnotherSite,
+            (true, true) => asker(headers) != RequestInitiator::OwnPageOrProgram || is_for_a_picture(headers),
             (true, false) => false,
         };
         if refused { self.refuse_foreign() } else { Ok(()) }
@@ -288,7 +288,7 @@ impl<M: Mailboxes> App<M> {
 
     /// Refuses what only our own pages and programs may ask for, whatever its method.
     pub(crate) fn check_asker(&self, headers: &HeaderMap) -> Result<(), Fault> {
-        if asker(headers) == Asker::AnotherSite { self.refuse_foreign() } else { Ok(()) }
+        if asker(headers) == RequestInitiator::AnotherSite { self.refuse_foreign() } else { Ok(()) }
     }
 
     fn refuse_foreign(&self) -> Result<(), Fault> {
@@ -299,12 +299,12 @@ impl<M: Mailboxes> App<M> {
 
 /// Who asks: the other end of the connection, and whom it asks for where that is a proxy that is believed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AskedFrom {
+pub(crate) struct RequestSource {
     pub(crate) peer: Peer,
     pub(crate) asker: IpAddr,
 }
 
-impl AskedFrom {
+impl RequestSource {
     /// Reads the peer and the asker from a request's extensions.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let peer = extensions.get().map_or(super::scope::NOBODY, |ConnectInfo(peer)| *peer);
@@ -320,7 +320,7 @@ impl AskedFrom {
 
 /// Who wants a request to be sent, as far as its headers tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum RequestInitiator {
     /// Our own page, the person in front of the browser, or a program that is none.
     OwnPageOrProgram,
     /// A page of another origin.
@@ -330,26 +330,26 @@ pub(crate) enum Asker {
     UntoldBrowser,
 }
 
-/// See [`Asker`].
-pub(crate) fn asker(headers: &HeaderMap) -> Asker {
+/// See [`RequestInitiator`].
+pub(crate) fn asker(headers: &HeaderMap) -> RequestInitiator {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
         return match site {
-            "same-origin" | "none" => Asker::OwnPageOrProgram,
-            _ => Asker::AnotherSite,
+            "same-origin" | "none" => RequestInitiator::OwnPageOrProgram,
+            _ => RequestInitiator::AnotherSite,
         };
     }
     if let Some(origin) = text(header::ORIGIN) {
         let host = origin.split_once("://").map_or(origin, |(_, host)| host);
         return match text(header::HOST) == Some(host) {
-            true => Asker::OwnPageOrProgram,
-            false => Asker::AnotherSite,
+            true => RequestInitiator::OwnPageOrProgram,
+            false => RequestInitiator::AnotherSite,
         };
     }
     // Every browser's name begins so, and no page can change it in a request that needs no permission before.
     match text(header::USER_AGENT) {
-        Some(name) if name.starts_with("Mozilla/") => Asker::UntoldBrowser,
-        _ => Asker::OwnPageOrProgram,
+        Some(name) if name.starts_with("Mozilla/") => RequestInitiator::UntoldBrowser,
+        _ => RequestInitiator::OwnPageOrProgram,
     }
 }
 

@@ -20,8 +20,8 @@ use crate::{
     search::index::Index,
     web::{
         RENDER_THREADS_MAX, SEARCH_THREADS_MAX,
-        flags::Marks,
-        previews::{preview_cache::PreviewCache, rendered_cache::Renderings},
+        flags::FlagTable,
+        previews::{preview_cache::PreviewCache, rendered_cache::RenderedCache},
         serve::{
             answer::Fault,
             assets,
@@ -29,12 +29,12 @@ use crate::{
             client::Client,
             config::Config,
             counters::{Counter, Counters},
-            job_queue::Turns,
+            job_queue::JobQueue,
             jobs::PARSING_PERMITS,
-            low_priority_pool::Behind,
+            low_priority_pool::LowPriorityPool,
             silent_proxy::SilentProxies,
         },
-        undo_delete::Leaving,
+        undo_delete::UndoTable,
         when,
     },
 };
@@ -54,10 +54,10 @@ pub(crate) struct App<M> {
     pub(crate) config: Config,
     pub(crate) site: Site,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) marks: Marks,
+    pub(crate) marks: FlagTable,
     pub(crate) gists: PreviewCache,
-    pub(crate) renderings: Renderings,
-    pub(crate) leaving: Leaving,
+    pub(crate) renderings: RenderedCache,
+    pub(crate) leaving: UndoTable,
     pub(crate) started_ms: u64,
     /// It listens where only this machine can reach it.
     pub(crate) on_loopback: bool,
@@ -67,12 +67,12 @@ pub(crate) struct App<M> {
     listeners: OnceLock<Accounts>,
     /// Listeners so far.
     listened: AtomicU64,
-    pub(crate) renders: Arc<Turns>,
-    pub(crate) searches: Arc<Turns>,
+    pub(crate) renders: Arc<JobQueue>,
+    pub(crate) searches: Arc<JobQueue>,
     /// Permits for the bytes of mails that renders take apart at once, and the same for searches.
     pub(crate) rendering: Arc<Semaphore>,
     pub(crate) searching: Arc<Semaphore>,
-    pub(crate) behind: Behind,
+    pub(crate) behind: LowPriorityPool,
     pub(crate) index: Option<Arc<Index>>,
     pub(crate) budget: Arc<Budget>,
     requests: AtomicU64,
@@ -125,17 +125,17 @@ impl<M: Mailboxes> App<M> {
             icon: assets::path("icon.svg"),
         };
         let turns = |running_max, waiting_max, full| {
-            Arc::new(Turns::new(running_max, waiting_max, Arc::clone(&counters), full))
+            Arc::new(JobQueue::new(running_max, waiting_max, Arc::clone(&counters), full))
         };
-        let marks = Marks::new(Arc::clone(&counters));
+        let marks = FlagTable::new(Arc::clone(&counters));
         marks.begin(mailboxes.noted());
         Self {
             mailboxes,
             site,
             marks,
             gists: PreviewCache::new(Arc::clone(&counters)),
-            renderings: Renderings::new(Arc::clone(&counters)),
-            leaving: Leaving::new(Arc::clone(&counters)),
+            renderings: RenderedCache::new(Arc::clone(&counters)),
+            leaving: UndoTable::new(Arc::clone(&counters)),
             started_ms: clock::unix_ms(),
             on_loopback: address.ip().to_canonical().is_loopback(),
             silent_proxies: SilentProxies::default(),
@@ -145,7 +145,7 @@ impl<M: Mailboxes> App<M> {
             searches: turns(SEARCH_THREADS_MAX, SEARCHES_WAITING_MAX, Counter::SearchBusy),
             rendering: Arc::new(Semaphore::new(PARSING_PERMITS)),
             searching: Arc::new(Semaphore::new(PARSING_PERMITS)),
-            behind: Behind::new(SEARCH_THREADS_MAX),
+            behind: LowPriorityPool::new(SEARCH_THREADS_MAX),
             index,
             budget: Arc::new(Budget::new(
                 config.http_bytes_max,
@@ -167,7 +167,7 @@ impl<M: Mailboxes> App<M> {
 
     /// Takes a place among the listeners to events. Where all places are taken, the client that has most of them gives
     /// way.
-    pub(crate) async fn listener(&self, client: Client) -> Result<Listener, Fault> {
+    pub(crate) async fn listener(&self, client: Client) -> Result<ListenerSlot, Fault> {
         let accounts =
             self.listeners.get_or_init(|| Accounts::new(vec![Limit::of_core(self.config.listeners_max)]));
         let number = self.listened.fetch_add(1, Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl<M: Mailboxes> App<M> {
             match accounts.charge(key, LISTENERS, 1) {
                 Ok(place) => {
                     self.counters.add(Counter::Listeners, 1);
-                    return Ok(Listener {
+                    return Ok(ListenerSlot {
                         place,
                         counters: Arc::clone(&self.counters),
                         stopping: self.stopping.clone(),
@@ -199,13 +199,13 @@ impl<M: Mailboxes> App<M> {
 }
 
 /// A place among the listeners, given back when dropped.
-pub(crate) struct Listener {
+pub(crate) struct ListenerSlot {
     place: Charge,
     counters: Arc<Counters>,
     stopping: watch::Receiver<bool>,
 }
 
-impl Listener {
+impl ListenerSlot {
     /// Waits until the server stops, or others need the place more.
     pub(crate) async fn stopped(&mut self) {
         tokio::select! {
@@ -225,7 +225,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for ListenerSlot {
     fn drop(&mut self) {
         self.counters.sub(Counter::Listeners, 1);
     }

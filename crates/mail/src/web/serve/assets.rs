@@ -11,7 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{answer::Fault, scope::Params};
+use super::{answer::Fault, scope::PathParams};
 
 /// The style of every page.
 pub(crate) const STYLE: &str = include_str!("../../../../../web/mail/style.css");
@@ -50,7 +50,9 @@ fn version(content: &str) -> String {
 }
 
 /// Whatever version is asked for gets the one there is; another than ours is not kept by caches.
-pub(crate) async fn asset(Params((asked, name)): Params<(String, String)>) -> Result<Response, Fault> {
+pub(crate) async fn asset(
+    PathParams((asked, name)): PathParams<(String, String)>,
+) -> Result<Response, Fault> {
     let (_, kind, content) = ASSETS.iter().find(|(own, ..)| *own == name).ok_or(Fault::NoSuchPage)?;
     let keep = if asked == version(content) { "public, max-age=31536000, immutable" } else { "no-store" };
     let headers = [

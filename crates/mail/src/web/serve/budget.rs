@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  a body's pieces ──┐
-//!  a mail's bytes ───┼─▶ hold ─▶ used ≤ bytes_max, a client's ≤ half ─▶ Held, given back when dropped
+//!  a mail's bytes ───┼─▶ hold ─▶ used ≤ bytes_max, a client's ≤ half ─▶ BudgetGuard, given back when dropped
 //!  an answer ────────┘     └─▶ 503, Retry-After
 //! ```
 //! 32 MiB for each of 4,096 anonymous connections was the bound before. Large things (more than [`SMALL_BYTES_MAX`])
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use engine::share::{ClientBudget, Common, Share};
+use engine::share::{ClientBudget, CommonPart, Share};
 use tokio::sync::Notify;
 
 use super::{
@@ -25,7 +25,7 @@ use super::{
     client::Client,
     counters::{Counter, Counters},
 };
-use crate::mailbox::mailboxes::{Room, Unavailable};
+use crate::mailbox::mailboxes::{ReadBudget, Unavailable};
 
 /// What is small: a page, a list of a hundred mails, a change.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
@@ -36,13 +36,13 @@ const CLIENT_SHARE: u64 = 2;
 
 pub(crate) struct Budget {
     bytes_max: u64,
-    used: Mutex<Used>,
+    used: Mutex<BudgetUse>,
     /// Somebody gave something back.
     freed: Notify,
     counters: Arc<Counters>,
 }
 
-struct Used {
+struct BudgetUse {
     bytes: u64,
     /// Their part of the budget that all servers of the process have, if they have one.
     share: Option<Share>,
@@ -50,7 +50,7 @@ struct Used {
     of_client: HashMap<Client, u64>,
 }
 
-impl Used {
+impl BudgetUse {
     /// Returns whether the process' budget allows so many bytes.
     fn allows(&mut self, bytes: u64) -> bool {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -61,17 +61,17 @@ impl Used {
 impl Budget {
     pub(crate) fn new(bytes_max: u64, within: Option<&Arc<ClientBudget>>, counters: Arc<Counters>) -> Self {
         let total = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let share = within.map(|budget| Share::new(Common::within(Some(budget)), total, 1));
-        let used = Mutex::new(Used { bytes: 0, share, of_client: HashMap::new() });
+        let share = within.map(|budget| Share::new(CommonPart::within(Some(budget)), total, 1));
+        let used = Mutex::new(BudgetUse { bytes: 0, share, of_client: HashMap::new() });
         Self { bytes_max, used, freed: Notify::new(), counters }
     }
 
     /// Nothing yet, for this client.
-    pub(crate) fn of(self: &Arc<Self>, client: Client) -> Held {
-        Held { budget: Arc::clone(self), client, bytes: 0 }
+    pub(crate) fn of(self: &Arc<Self>, client: Client) -> BudgetGuard {
+        BudgetGuard { budget: Arc::clone(self), client, bytes: 0 }
     }
 
-    fn used(&self) -> MutexGuard<'_, Used> {
+    fn used(&self) -> MutexGuard<'_, BudgetUse> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,13 +123,13 @@ impl Budget {
 }
 
 /// Bytes of the budget.
-pub(crate) struct Held {
+pub(crate) struct BudgetGuard {
     budget: Arc<Budget>,
     client: Client,
     bytes: u64,
 }
 
-impl Held {
+impl BudgetGuard {
     /// As many more, if they are free; whoever asked is told if not.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Fault> {
         if self.try_grow(bytes) { Ok(()) } else { Err(Fault::from(Unavailable::NoRoom)) }
@@ -170,13 +170,13 @@ impl Held {
 }
 
 /// A mail is read into what its client holds.
-impl Room for Held {
+impl ReadBudget for BudgetGuard {
     fn make(&mut self, bytes: u64) -> bool {
         self.try_grow(bytes)
     }
 }
 
-impl Drop for Held {
+impl Drop for BudgetGuard {
     fn drop(&mut self) {
         self.release();
     }

@@ -2,22 +2,22 @@
 
 use std::{io, mem};
 
-use super::budget::Held;
+use super::budget::BudgetGuard;
 
 /// Room that is asked for at least.
 const ROOM_BYTES_MIN: usize = 16 * 1024;
 
 /// A buffer that grows within what its client may hold.
-pub(crate) struct Printer {
+pub(crate) struct ChargedBuffer {
     out: Vec<u8>,
-    held: Held,
+    held: BudgetGuard,
     /// A write was refused for want of room.
     is_refused: bool,
 }
 
-impl Printer {
+impl ChargedBuffer {
     /// Creates an empty buffer. `held`, which holds nothing yet, is charged for it.
-    pub(crate) fn new(held: Held) -> Self {
+    pub(crate) fn new(held: BudgetGuard) -> Self {
         Self { out: Vec::new(), held, is_refused: false }
     }
 
@@ -27,7 +27,7 @@ impl Printer {
     }
 
     /// The answer, and the charge for it.
-    pub(crate) fn finish(self) -> (Vec<u8>, Held) {
+    pub(crate) fn finish(self) -> (Vec<u8>, BudgetGuard) {
         (self.out, self.held)
     }
 
@@ -39,12 +39,12 @@ impl Printer {
     }
 }
 
-impl io::Write for Printer {
+impl io::Write for ChargedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let (len, room) = (self.out.len() + bytes.len(), self.out.capacity());
         if len > room {
             let doubled = len.max(2 * room).max(ROOM_BYTES_MIN);
-            let is_held = |held: &mut Held, to: usize| held.grow((to - room) as u64).is_ok();
+            let is_held = |held: &mut BudgetGuard, to: usize| held.grow((to - room) as u64).is_ok();
             let to = match () {
                 () if is_held(&mut self.held, doubled) => doubled,
                 () if is_held(&mut self.held, len) => len,

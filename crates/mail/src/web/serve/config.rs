@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use engine::{network::Network, share::ClientBudget, tls::Shown};
+use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
-use crate::{search::index::IndexAt, web::serve::access::Token};
+use crate::{search::index::IndexLocation, web::serve::access::Token};
 
 /// What a page says where the operator says nothing else.
 pub(crate) const WARNING: &str =
@@ -39,7 +39,7 @@ pub struct Config {
     /// Networks whose askers may see more than one inbox at a time, as this machine may where there is no token.
     pub readers: Vec<Network>,
     /// Where an index for searches lies; none: searches look into the mails themselves.
-    pub index: Option<IndexAt>,
+    pub index: Option<IndexLocation>,
     /// Bytes held for requests in all: bodies, mails read for an answer, answers until they are taken. One address has
     /// half of them at most; more is told to come back.
     pub http_bytes_max: u64,
@@ -49,7 +49,7 @@ pub struct Config {
     /// Networks in which each live page counts as a client of its own: a large NAT, or a proxy that names no clients.
     pub shared_networks: Vec<Network>,
     /// What is shown to who comes, by https then; `None`: by http.
-    pub tls: Option<Shown>,
+    pub tls: Option<CertificateSource>,
     /// Live pages, streams and waiting requests; more are told to come back.
     pub listeners_max: usize,
 }

@@ -1,4 +1,4 @@
-//! Turns on the helpers: so many at once, one client after the other, so many waiting.
+//! JobQueue on the helpers: so many at once, one client after the other, so many waiting.
 //!
 //! ```text
 //!  client a: ▯▯▯▯▯ ─┐
@@ -28,7 +28,7 @@ use super::{
 /// Of those who may wait, the part that one client may have.
 const CLIENT_SHARE: usize = 4;
 
-pub(crate) struct Turns {
+pub(crate) struct JobQueue {
     running_max: usize,
     waiting_max: usize,
     state: Mutex<State>,
@@ -41,14 +41,14 @@ pub(crate) struct Turns {
 struct State {
     running: HashMap<Client, usize>,
     running_in_all: usize,
-    waiting: HashMap<Client, VecDeque<(u64, oneshot::Sender<Turn>)>>,
+    waiting: HashMap<Client, VecDeque<(u64, oneshot::Sender<JobPermit>)>>,
     waiting_in_all: usize,
     /// Clients that wait, whose turn it is first.
     order: VecDeque<Client>,
     last_name: u64,
 }
 
-impl Turns {
+impl JobQueue {
     pub(crate) fn new(
         running_max: usize,
         waiting_max: usize,
@@ -63,7 +63,7 @@ impl Turns {
     }
 
     /// Waits for a turn; who finds too many waiting is told.
-    pub(crate) async fn turn(self: &Arc<Self>, client: Client) -> Result<Turn, Fault> {
+    pub(crate) async fn turn(self: &Arc<Self>, client: Client) -> Result<JobPermit, Fault> {
         let (name, granted) = {
             let mut state = self.state();
             if state.waiting_in_all == 0 && self.has_room(&state, client) {
@@ -93,7 +93,7 @@ impl Turns {
             self.grant(&mut state);
             (name, granted)
         };
-        let _waiting = Waiting { turns: self, client, name };
+        let _waiting = QueueSlot { turns: self, client, name };
         // Whoever grants turns lives as long as this.
         granted.await.map_err(|_| Fault::Broken)
     }
@@ -104,10 +104,10 @@ impl Turns {
         state.running_in_all < self.running_max && own < (self.running_max - 1).max(1)
     }
 
-    fn begin(self: &Arc<Self>, state: &mut State, client: Client) -> Turn {
+    fn begin(self: &Arc<Self>, state: &mut State, client: Client) -> JobPermit {
         state.running_in_all += 1;
         *state.running.entry(client).or_default() += 1;
-        Turn { turns: Arc::clone(self), client, is_over: false }
+        JobPermit { turns: Arc::clone(self), client, is_over: false }
     }
 
     /// Gives turns to those whose they are.
@@ -135,7 +135,7 @@ impl State {
         &mut self,
         client: Client,
         meant: impl Fn(u64) -> bool,
-    ) -> Option<(u64, oneshot::Sender<Turn>)> {
+    ) -> Option<(u64, oneshot::Sender<JobPermit>)> {
         let own = self.waiting.get_mut(&client)?;
         let place = own.iter().position(|(name, _)| meant(*name))?;
         let waiter = own.remove(place)?;
@@ -158,14 +158,14 @@ impl State {
 }
 
 /// A helper is this client's for as long as this lives.
-pub(crate) struct Turn {
-    turns: Arc<Turns>,
+pub(crate) struct JobPermit {
+    turns: Arc<JobQueue>,
     client: Client,
     /// It was ended already.
     is_over: bool,
 }
 
-impl Drop for Turn {
+impl Drop for JobPermit {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -178,13 +178,13 @@ impl Drop for Turn {
 }
 
 /// A place among those who wait; whoever goes gives it back.
-struct Waiting<'a> {
-    turns: &'a Arc<Turns>,
+struct QueueSlot<'a> {
+    turns: &'a Arc<JobQueue>,
     client: Client,
     name: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
         let mut state = self.turns.state();
         let name = self.name;
@@ -207,8 +207,8 @@ mod tests {
         Client::of(httpd::Client([192, 0, 2, last].into()))
     }
 
-    fn turns(running_max: usize, waiting_max: usize) -> Arc<Turns> {
-        Arc::new(Turns::new(running_max, waiting_max, Arc::new(Counters::new()), Counter::RenderBusy))
+    fn turns(running_max: usize, waiting_max: usize) -> Arc<JobQueue> {
+        Arc::new(JobQueue::new(running_max, waiting_max, Arc::new(Counters::new()), Counter::RenderBusy))
     }
 
     #[test]

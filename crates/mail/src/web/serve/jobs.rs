@@ -1,7 +1,7 @@
 //! Reading and taking apart mails for an answer: with whose memory, on which thread, for how long.
 //!
 //! ```text
-//!  app.mail ─▶ budget: room before the bytes are read ─▶ Kept ─▶ app.render ─┬▶ small: here
+//!  app.mail ─▶ budget: room before the bytes are read ─▶ ChargedMail ─▶ app.render ─┬▶ small: here
 //!                                                                            └▶ large: a turn, a thread, a time
 //!  app.search ─▶ turns of its own ─▶ a bunch of mails: read, taken apart, given back
 //! ```
@@ -21,11 +21,11 @@ use std::{
 
 use engine::cores::clock;
 
-use super::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter};
+use super::{answer::Fault, app::App, budget::BudgetGuard, client::Client, counters::Counter};
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope},
-    render::Until,
-    search::{self, Candidates, Cursor, Desk, Found, Judged, Query},
+    render::StepLimit,
+    search::{self, Candidates, Cursor, MatchReport, Query, SearchBackend, SearchOutcome},
 };
 
 /// A mail up to this size is rendered where the request is: a thread's wake-up costs more. What is built to be slow
@@ -52,12 +52,12 @@ const FRESH_MS: u64 = 5_000;
 const FRESH_MAX: usize = 500;
 
 /// A mail in memory, and the room that it has there.
-pub(crate) struct Kept {
+pub(crate) struct ChargedMail {
     mail: Mail,
-    _held: Held,
+    _held: BudgetGuard,
 }
 
-impl Deref for Kept {
+impl Deref for ChargedMail {
     type Target = Mail;
 
     fn deref(&self) -> &Mail {
@@ -72,9 +72,9 @@ impl<M: Mailboxes> App<M> {
         client: Client,
         scope: &Scope,
         id: MailId,
-    ) -> Result<Option<Kept>, Fault> {
+    ) -> Result<Option<ChargedMail>, Fault> {
         let read = self.mailboxes.mail_into(scope, id, self.budget.of(client)).await?;
-        Ok(read.map(|(mail, _held)| Kept { mail, _held }))
+        Ok(read.map(|(mail, _held)| ChargedMail { mail, _held }))
     }
 
     /// The same of several, in the order in which they are asked for.
@@ -83,18 +83,18 @@ impl<M: Mailboxes> App<M> {
         client: Client,
         scope: &Scope,
         ids: &[MailId],
-    ) -> Result<Vec<Option<Kept>>, Fault> {
+    ) -> Result<Vec<Option<ChargedMail>>, Fault> {
         let wanted = ids.iter().map(|id| (*id, self.budget.of(client))).collect();
         let read = self.mailboxes.mails_into(scope, wanted).await?;
-        Ok(read.into_iter().map(|read| read.map(|(mail, _held)| Kept { mail, _held })).collect())
+        Ok(read.into_iter().map(|read| read.map(|(mail, _held)| ChargedMail { mail, _held })).collect())
     }
 
     /// Takes a mail apart.
     pub(crate) async fn render<T: Send + 'static>(
         &self,
         client: Client,
-        mail: Kept,
-        work: impl FnOnce(&Mail, &Until) -> T + Send + 'static,
+        mail: ChargedMail,
+        work: impl FnOnce(&Mail, &StepLimit) -> T + Send + 'static,
     ) -> Result<T, Fault> {
         self.counters.add(Counter::Rendered, 1);
         self.large(client, mail.raw.len(), move |until| work(&mail, until)).await
@@ -105,9 +105,9 @@ impl<M: Mailboxes> App<M> {
         &self,
         client: Client,
         bytes: usize,
-        work: impl FnOnce(&Until) -> T + Send + 'static,
+        work: impl FnOnce(&StepLimit) -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        let asking = Asking::default();
+        let asking = CancelGuard::default();
         let until = self.until(&asking);
         if bytes <= RENDER_HERE_BYTES_MAX {
             return Ok(work(&until));
@@ -131,8 +131,8 @@ impl<M: Mailboxes> App<M> {
         query: &Query,
         from: Option<Cursor>,
         limit: usize,
-    ) -> Result<Found, Fault> {
-        let desk = Searching { app: self, client };
+    ) -> Result<SearchOutcome, Fault> {
+        let desk = ClientSearch { app: self, client };
         let found = search::search((&self.mailboxes, &desk), scope, query, &self.marks, from, limit).await?;
         if found.bounded {
             self.counters.add(Counter::SearchesBounded, 1);
@@ -140,11 +140,11 @@ impl<M: Mailboxes> App<M> {
         Ok(found)
     }
 
-    /// Until who asks has gone, or the work has taken [`RENDER_TIME_MAX`].
-    fn until(&self, asking: &Asking) -> Until {
+    /// StepLimit who asks has gone, or the work has taken [`RENDER_TIME_MAX`].
+    fn until(&self, asking: &CancelGuard) -> StepLimit {
         let (gone, counters) = (Arc::clone(&asking.gone), Arc::clone(&self.counters));
         let begun_ns = Cell::new(None);
-        Until::new(move || {
+        StepLimit::new(move || {
             let now_ns = clock::thread_cpu_ns();
             // The thread that works asks first.
             let begun_ns = begun_ns.get().unwrap_or_else(|| {
@@ -166,23 +166,23 @@ impl<M: Mailboxes> App<M> {
 
 /// Somebody asks for as long as this lives: the handler of a client that goes is dropped.
 #[derive(Default)]
-struct Asking {
+struct CancelGuard {
     gone: Arc<AtomicBool>,
 }
 
-impl Drop for Asking {
+impl Drop for CancelGuard {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 }
 
 /// One client's search.
-struct Searching<'a, M> {
+struct ClientSearch<'a, M> {
     app: &'a App<M>,
     client: Client,
 }
 
-impl<M: Mailboxes> Desk for Searching<'_, M> {
+impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
     type Fault = Fault;
 
     async fn candidates(
@@ -218,8 +218,8 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
         Ok(candidates)
     }
 
-    async fn judge(&self, scope: &Scope, query: &Query, mails: Vec<MailId>) -> Result<Judged, Fault> {
-        let asking = Asking::default();
+    async fn judge(&self, scope: &Scope, query: &Query, mails: Vec<MailId>) -> Result<MatchReport, Fault> {
+        let asking = CancelGuard::default();
         // Read in turn, too: the bunch is in memory for as long as its turn lasts.
         let turn = self.app.searches.turn(self.client).await?;
         let bunch = self.app.mails_in(self.client, scope, &mails).await?;
@@ -229,11 +229,11 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
         let parsing = parsing.await.map_err(|_| Fault::Broken)?;
         let query = query.clone();
         // Each mail has a limit of its own: one that is built to be slow does not hide the others.
-        let untils: Vec<Until> = bunch.iter().map(|_| self.app.until(&asking)).collect();
+        let untils: Vec<StepLimit> = bunch.iter().map(|_| self.app.until(&asking)).collect();
         let judging = self.app.behind.spawn(move || {
             let begun_ns = clock::thread_cpu_ns();
             let mut is_cut = false;
-            let judge = |(mail, until): (Option<Kept>, Until)| {
+            let judge = |(mail, until): (Option<ChargedMail>, StepLimit)| {
                 let matches = mail.is_some_and(|mail| query.matches_mail(&mail, &until));
                 is_cut |= until.has_ended();
                 matches
@@ -241,7 +241,7 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
             let matches = bunch.into_iter().zip(untils).map(judge).collect();
             drop((parsing, turn));
             let took = Duration::from_nanos(clock::thread_cpu_ns().saturating_sub(begun_ns));
-            Judged { matches, took, is_cut }
+            MatchReport { matches, took, is_cut }
         });
         judging.await.map_err(|_| Fault::Broken)
     }

@@ -12,9 +12,9 @@ use tokio::{
 
 /// Threads of low priority, started when they are needed.
 #[derive(Debug)]
-pub(crate) struct Behind(Option<Runtime>);
+pub(crate) struct LowPriorityPool(Option<Runtime>);
 
-impl Behind {
+impl LowPriorityPool {
     /// At most so many of them.
     pub(crate) fn new(threads_max: usize) -> Self {
         let built = Builder::new_current_thread()
@@ -44,7 +44,7 @@ impl Behind {
     }
 }
 
-impl Drop for Behind {
+impl Drop for LowPriorityPool {
     /// A search that is still under way is not waited for.
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
@@ -59,7 +59,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_done_on_threads_that_give_way() {
-        let behind = Behind::new(1);
+        let behind = LowPriorityPool::new(1);
         let nice = || rustix::process::getpriority_process(None).unwrap();
         let here = nice();
         assert!(behind.spawn(nice).await.unwrap() > here.min(18));

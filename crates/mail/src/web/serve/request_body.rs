@@ -12,16 +12,16 @@ use futures_util::StreamExt;
 use crate::mailbox::mailboxes::Mailboxes;
 use crate::web::{
     BODY_BYTES_MAX,
-    serve::{answer::Fault, app::App, budget::Held, client::Client},
+    serve::{answer::Fault, app::App, budget::BudgetGuard, client::Client},
 };
 
 /// A body of at most so many bytes; a longer one is refused, and one that finds no room in the budget too.
-pub(crate) struct Taken<const BYTES_MAX: usize = BODY_BYTES_MAX> {
+pub(crate) struct ChargedBody<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(crate) bytes: Bytes,
-    pub(crate) held: Held,
+    pub(crate) held: BudgetGuard,
 }
 
-impl<M: Mailboxes, const BYTES_MAX: usize> FromRequest<Arc<App<M>>> for Taken<BYTES_MAX> {
+impl<M: Mailboxes, const BYTES_MAX: usize> FromRequest<Arc<App<M>>> for ChargedBody<BYTES_MAX> {
     type Rejection = Fault;
 
     async fn from_request(request: Request, app: &Arc<App<M>>) -> Result<Self, Fault> {

@@ -15,7 +15,7 @@ use axum::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
-use super::{access::AskedFrom, answer::Fault, app::App, connections::Peer};
+use super::{access::RequestSource, answer::Fault, app::App, connections::Peer};
 use crate::{
     mailbox::mailboxes::{Inbox, Mailboxes, Scope},
     smtp::address::{self, AddressFault, fold_domain},
@@ -65,13 +65,13 @@ impl Scope {
 }
 
 /// The scope of a request whose path has an `{address}`, or everything if it has none; who may not see it is refused.
-pub(crate) struct Asked(pub(crate) Scope);
+pub(crate) struct RequestScope(pub(crate) Scope);
 
-impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
+impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for RequestScope {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let from = AskedFrom::of(&parts.extensions);
+        let from = RequestSource::of(&parts.extensions);
         let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
         let address = params.iter().find(|(name, _)| *name == "address").map(|(_, value)| value);
         let scope = match address {
@@ -89,9 +89,9 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
 pub(crate) const NOBODY: Peer = Peer(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
 /// Parameters of the path; a path that has others is no page of ours.
-pub(crate) struct Params<T>(pub(crate) T);
+pub(crate) struct PathParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Params<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
@@ -103,9 +103,9 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Params<
 }
 
 /// Parameters of the query; one that cannot be read is a fault like any other, in words and as JSON.
-pub(crate) struct Queried<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Queried<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {

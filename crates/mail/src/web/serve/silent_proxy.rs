@@ -38,14 +38,14 @@ type Lock<T> = std::sync::Mutex<T>;
 
 /// The sign that gave a proxy away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub(crate) enum ProxySign {
     /// The request came from this machine in HTTP/1.0.
     Http10,
     /// The browser opened the page at the host `named`, and the request names `host`.
     OtherHost { named: String, host: String },
 }
 
-impl std::fmt::Display for Sign {
+impl std::fmt::Display for ProxySign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Http10 => f.write_str("a request in HTTP/1.0 came from this machine"),
@@ -56,7 +56,7 @@ impl std::fmt::Display for Sign {
     }
 }
 
-impl Sign {
+impl ProxySign {
     /// Returns the sign that a request shows. `is_here`: the request comes from this machine; `is_direct`: no trusted
     /// proxy stands between.
     pub(crate) fn of(version: Version, headers: &HeaderMap, is_here: bool, is_direct: bool) -> Option<Self> {
@@ -97,7 +97,7 @@ pub(crate) struct SilentProxies {
     others: Lock<BTreeSet<Client>>,
     others_full: AtomicBool,
     /// The first sign of a proxy on this machine.
-    why: OnceLock<Sign>,
+    why: OnceLock<ProxySign>,
 }
 
 /// The outcome of [`SilentProxies::note`].
@@ -111,7 +111,7 @@ pub(crate) enum NoteOutcome {
 
 impl SilentProxies {
     /// Remembers that this address speaks for others.
-    pub(crate) fn note(&self, asker: IpAddr, sign: &Sign) -> NoteOutcome {
+    pub(crate) fn note(&self, asker: IpAddr, sign: &ProxySign) -> NoteOutcome {
         let client = Client::of(httpd::Client(asker));
         if client.is_here() {
             let is_new = !self.here.swap(true, Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl SilentProxies {
     }
 
     /// The first sign of a proxy on this machine.
-    pub(crate) fn why_here(&self) -> Option<&Sign> {
+    pub(crate) fn why_here(&self) -> Option<&ProxySign> {
         self.why.get()
     }
 }
@@ -151,9 +151,9 @@ impl SilentProxies {
 mod tests {
     use super::*;
 
-    fn sign(version: Version, pairs: &[(&'static str, &str)], is_here: bool) -> Option<Sign> {
+    fn sign(version: Version, pairs: &[(&'static str, &str)], is_here: bool) -> Option<ProxySign> {
         let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        Sign::of(version, &headers.collect(), is_here, true)
+        ProxySign::of(version, &headers.collect(), is_here, true)
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn http_1_0_is_a_sign_from_here() {
-        assert_eq!(sign(Version::HTTP_10, &[], true), Some(Sign::Http10));
+        assert_eq!(sign(Version::HTTP_10, &[], true), Some(ProxySign::Http10));
         assert_eq!(sign(Version::HTTP_10, &[], false), None);
         assert_eq!(sign(Version::HTTP_11, &[("host", "localhost")], true), None);
     }
@@ -195,11 +195,11 @@ mod tests {
     fn all_addresses_of_this_machine_are_one() {
         let proxies = SilentProxies::default();
         assert!(!proxies.has("::1".parse().unwrap()));
-        assert_eq!(proxies.note("127.0.0.2".parse().unwrap(), &Sign::Http10), NoteOutcome::New);
-        assert_eq!(proxies.note("::1".parse().unwrap(), &Sign::Http10), NoteOutcome::Known);
+        assert_eq!(proxies.note("127.0.0.2".parse().unwrap(), &ProxySign::Http10), NoteOutcome::New);
+        assert_eq!(proxies.note("::1".parse().unwrap(), &ProxySign::Http10), NoteOutcome::Known);
         assert!(proxies.has("127.0.0.1".parse().unwrap()) && proxies.has("::1".parse().unwrap()));
         assert!(!proxies.has("172.18.0.3".parse().unwrap()));
-        assert_eq!(proxies.why_here(), Some(&Sign::Http10));
+        assert_eq!(proxies.why_here(), Some(&ProxySign::Http10));
     }
 
     #[test]
@@ -207,11 +207,11 @@ mod tests {
         let proxies = SilentProxies::default();
         let address = |n: usize| IpAddr::from([10, 0, (n / 256) as u8, (n % 256) as u8]);
         for n in 0..OTHERS_MAX {
-            assert_eq!(proxies.note(address(n), &Sign::Http10), NoteOutcome::New);
+            assert_eq!(proxies.note(address(n), &ProxySign::Http10), NoteOutcome::New);
         }
-        assert_eq!(proxies.note(address(1), &Sign::Http10), NoteOutcome::Known);
+        assert_eq!(proxies.note(address(1), &ProxySign::Http10), NoteOutcome::Known);
         assert!(!proxies.has(address(OTHERS_MAX)));
-        assert_eq!(proxies.note(address(OTHERS_MAX), &Sign::Http10), NoteOutcome::Full);
+        assert_eq!(proxies.note(address(OTHERS_MAX), &ProxySign::Http10), NoteOutcome::Full);
         assert!(proxies.has(address(OTHERS_MAX + 7)));
     }
 }

@@ -28,13 +28,13 @@ const REST_BYTES_MAX: usize = BODY_BYTES_MAX;
 const REST_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The body of a request, lent to a handler: what is left of it comes back when the handler lets go of it.
-struct Lent {
+struct LentBody {
     body: Option<BodyDataStream>,
     back: Option<oneshot::Sender<BodyDataStream>>,
 }
 
 /// What may be left of a request's body.
-pub(crate) struct Rest {
+pub(crate) struct UnreadBody {
     /// Gone if nothing is left.
     body: oneshot::Receiver<BodyDataStream>,
     /// The client sends no body before it is told to (RFC 9110, 10.1.1).
@@ -42,18 +42,18 @@ pub(crate) struct Rest {
 }
 
 /// Takes hold of the body. `None`: it has none.
-pub(crate) fn lend(request: Request) -> (Request, Option<Rest>) {
+pub(crate) fn lend(request: Request) -> (Request, Option<UnreadBody>) {
     if request.body().is_end_stream() {
         return (request, None);
     }
     let (back, rest) = oneshot::channel();
     let (parts, body) = request.into_parts();
     let waits = parts.headers.contains_key(header::EXPECT);
-    let lent = Lent { body: Some(body.into_data_stream()), back: Some(back) };
-    (Request::from_parts(parts, Body::from_stream(lent)), Some(Rest { body: rest, waits }))
+    let lent = LentBody { body: Some(body.into_data_stream()), back: Some(back) };
+    (Request::from_parts(parts, Body::from_stream(lent)), Some(UnreadBody { body: rest, waits }))
 }
 
-impl Stream for Lent {
+impl Stream for LentBody {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -66,7 +66,7 @@ impl Stream for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentBody {
     fn drop(&mut self) {
         if let (Some(body), Some(back)) = (self.body.take(), self.back.take()) {
             // Nobody waits for it if the client has gone.
@@ -75,7 +75,7 @@ impl Drop for Lent {
     }
 }
 
-impl Rest {
+impl UnreadBody {
     /// Reads what is left, and throws it away. Whether the connection can take another request.
     pub(crate) async fn read(mut self) -> bool {
         let mut body = match self.body.try_recv() {

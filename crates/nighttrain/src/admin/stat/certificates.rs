@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use crate::{
     admin::{explained::plain, stat::uptime_text},
-    services::certificates::CertificateSaid,
+    services::certificates::CertificateStatus,
 };
 
 /// The lines at this second since the UNIX epoch.
-pub(super) fn text(said: &[CertificateSaid], now_s: i64) -> String {
+pub(super) fn text(said: &[CertificateStatus], now_s: i64) -> String {
     let names: Vec<String> = said.iter().map(|of| plain(&of.names.join(", "))).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
@@ -18,7 +18,7 @@ pub(super) fn text(said: &[CertificateSaid], now_s: i64) -> String {
     text
 }
 
-fn line(of: &CertificateSaid, now_s: i64) -> String {
+fn line(of: &CertificateStatus, now_s: i64) -> String {
     let span = |until_s: i64| uptime_text(until_s.saturating_sub(now_s).max(0).cast_unsigned());
     let mut parts = vec![match of.until_s {
         Some(until) if until <= now_s => "expired".to_owned(),
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn a36_each_has_a_line_that_says_what_comes_next() {
         const DAY: i64 = 86_400;
-        let said = |name: &str, from, until_s, renewal_s, error: Option<&str>| CertificateSaid {
+        let said = |name: &str, from, until_s, renewal_s, error: Option<&str>| CertificateStatus {
             names: vec![name.to_owned()],
             from,
             until_s,

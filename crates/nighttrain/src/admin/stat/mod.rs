@@ -18,7 +18,7 @@ pub(crate) use self::places::GROUPS;
 use self::places::PLACES;
 use crate::{
     admin::{cluster_table, peers_table},
-    services::certificates::CertificateSaid,
+    services::certificates::CertificateStatus,
     settings::units::size_for_people,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Report {
     /// In the order of [`GROUPS`]; a group with nothing in it is there all the same.
     pub groups: Vec<Group>,
     /// The certificates that are shown, or are to be.
-    pub certificates: Vec<CertificateSaid>,
+    pub certificates: Vec<CertificateStatus>,
     /// The cluster of accelerators, as the admin server says it; none: it is alone.
     pub cluster: Option<serde_json::Value>,
     /// The accelerators that share keys, likewise.
@@ -374,7 +374,7 @@ pub(crate) mod tests {
 
     engine::counters! {
         /// Some of what an accelerator counts.
-        pub(crate) enum Sample {
+        pub(crate) enum SampleCounter {
             Requests => Counter, "cache_requests", None, "Requests.";
             Hits => Counter, "cache_hits", None, "Hits.";
             Saved => Counter, "cache_saved_bytes", Bytes, "Saved.";
@@ -386,8 +386,8 @@ pub(crate) mod tests {
     }
 
     #[derive(Debug)]
-    struct Labelled;
-    impl Source for Labelled {
+    struct LabelledSource;
+    impl Source for LabelledSource {
         fn collect(&self, families: &mut Vec<Family>) {
             let point = |reason: &str, core: &str, count| Point {
                 labels: vec![("core", core.to_owned()), ("reason", reason.to_owned())],
@@ -405,23 +405,23 @@ pub(crate) mod tests {
     /// A registry with known numbers.
     pub(crate) fn registry() -> Registry {
         let mut registry = Registry::new();
-        let set = CounterSet::<Sample>::new(2);
+        let set = CounterSet::<SampleCounter>::new(2);
         let (first, second) = (set.core(0), set.core(1));
-        first.add(Sample::Requests, 1000);
-        second.add(Sample::Requests, 234);
-        first.add(Sample::Hits, 617);
-        first.add(Sample::Saved, 3 << 20);
-        second.add(Sample::Millis, 8200);
-        first.add(Sample::New, 5);
-        first.add(Sample::Objects, 42);
-        first.add(Sample::Pinned, 2048);
+        first.add(SampleCounter::Requests, 1000);
+        second.add(SampleCounter::Requests, 234);
+        first.add(SampleCounter::Hits, 617);
+        first.add(SampleCounter::Saved, 3 << 20);
+        second.add(SampleCounter::Millis, 8200);
+        first.add(SampleCounter::New, 5);
+        first.add(SampleCounter::Objects, 42);
+        first.add(SampleCounter::Pinned, 2048);
         registry.register(set);
         let spec = HistogramSpec { name: "loop_lateness_seconds", help: "Late.", unit: Unit::Seconds };
         let lateness = Histograms::new(spec, 2);
         lateness.core(0).record(50_000);
         lateness.core(1).record(7_000_000);
         registry.register(lateness);
-        registry.register(Arc::new(Labelled));
+        registry.register(Arc::new(LabelledSource));
         registry
     }
 

@@ -24,7 +24,7 @@ use engine::{
 };
 use wire::transaction::{
     Kind, Record,
-    show::{Format, Recent},
+    show::{Format, LineCache},
 };
 
 use super::files::{LineFile, WAITING_BYTES_MAX};
@@ -94,14 +94,14 @@ impl Source for Counts {
 
 /// What it is told.
 #[derive(Debug, Default)]
-struct Told {
+struct WriterSignals {
     reopen: AtomicBool,
     stop: AtomicBool,
 }
 
 /// A running access log. Dropped, it writes what there is and ends.
 pub(crate) struct AccessLog {
-    told: Arc<Told>,
+    told: Arc<WriterSignals>,
     counts: Arc<Counts>,
     thread: Option<JoinHandle<()>>,
 }
@@ -118,15 +118,15 @@ impl AccessLog {
             let message = format!("{}: {error}; a file is wanted that can be appended to", path.display());
             Failure::Configuration(vec![Fault { place: "access-log".to_owned(), message }])
         })?;
-        let (told, counts) = (Arc::<Told>::default(), Arc::<Counts>::default());
-        let writer = Writing {
+        let (told, counts) = (Arc::<WriterSignals>::default(), Arc::<Counts>::default());
+        let writer = LogWriter {
             reader: journal.reader(),
             format: rules.format.format(),
             path: path.clone(),
             file,
             told: Arc::clone(&told),
             counts: Arc::clone(&counts),
-            recent: Recent::default(),
+            recent: LineCache::default(),
             failed_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -170,19 +170,19 @@ fn today() -> u64 {
 }
 
 /// The thread's.
-struct Writing {
+struct LogWriter {
     reader: JournalReader,
     format: Format,
     path: PathBuf,
     file: LineFile,
-    told: Arc<Told>,
+    told: Arc<WriterSignals>,
     counts: Arc<Counts>,
-    recent: Recent,
+    recent: LineCache,
     /// When a write failed last; then it is said that it does, once.
     failed_at: Option<Instant>,
 }
 
-impl Writing {
+impl LogWriter {
     fn run(mut self) {
         let mut record = Vec::new();
         loop {

@@ -34,7 +34,7 @@ pub(super) struct LineFile {
 
 /// What a try to write came to.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WriteOutcome {
     /// Lines that are on the file by now.
     pub(super) lines: u64,
     /// Lines that were given up.
@@ -107,13 +107,13 @@ impl LineFile {
     }
 
     /// Writes what waits, and sets the file aside first where its time has come.
-    pub(super) fn write(&mut self, day: u64) -> (Written, io::Result<()>) {
-        let mut written = Written::default();
+    pub(super) fn write(&mut self, day: u64) -> (WriteOutcome, io::Result<()>) {
+        let mut written = WriteOutcome::default();
         let outcome = self.try_write(day, &mut written);
         (written, outcome)
     }
 
-    fn try_write(&mut self, day: u64, written: &mut Written) -> io::Result<()> {
+    fn try_write(&mut self, day: u64, written: &mut WriteOutcome) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(taken, WAITING_BYTES_MAX / line.len());
         let (written, outcome) = file.write(0);
         assert_eq!(outcome.expect_err("full").kind(), io::ErrorKind::StorageFull);
-        assert_eq!(written, Written::default());
+        assert_eq!(written, WriteOutcome::default());
         assert_eq!(file.waiting_bytes(), WAITING_BYTES_MAX);
         // There is room again.
         let directory = tempfile::tempdir().expect("a directory");

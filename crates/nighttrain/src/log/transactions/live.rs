@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::journal::{JournalReader, LEASE_MAX, Lease, OpenError, Opened};
+use engine::journal::{JournalAddress, JournalReader, LEASE_MAX, Lease, OpenError};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::OwnedFd,
@@ -22,11 +22,11 @@ use wire::{
     filter::{Expression, Fault},
     transaction::{
         FIELDS, FieldId, Fields, Record,
-        show::{Format, Recent},
+        show::{Format, LineCache},
     },
 };
 
-use super::groups::{Group, Groups};
+use super::groups::{RequestGroup, RequestGroups};
 use crate::{admin::client, cli::LogTask, failure::Failure, services::operation::failed, settings::Settings};
 
 /// How long is waited where there is nothing.
@@ -39,14 +39,14 @@ const BATCH: usize = 1000;
 const OUT_BYTES: usize = 64 << 10;
 
 /// What is asked for, understood.
-struct Wanted {
+struct LogQuery {
     filter: Option<Expression<FieldId>>,
     format: Format,
     is_grouped: bool,
     limit: u64,
 }
 
-impl Wanted {
+impl LogQuery {
     fn of(task: &LogTask) -> Result<Self, Failure> {
         let not_understood = |what: &str, fault: &Fault, text: &str| {
             Failure::Usage(format!(
@@ -84,11 +84,11 @@ impl Wanted {
 
 /// Prints until it is told to stop, or the server ends, or nobody reads what is printed.
 pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
-    let wanted = Wanted::of(task)?;
+    let wanted = LogQuery::of(task)?;
     let opened = client::journal(settings)?;
     let server = Server::of(opened)?;
     let (reader, lease) = opened.open().map_err(|error| cannot_open(opened, &error))?;
-    let leasing = Leasing::start(lease).map_err(failed("the log cannot be read"))?;
+    let leasing = LeaseThread::start(lease).map_err(failed("the log cannot be read"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -108,7 +108,7 @@ pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
     Ok(())
 }
 
-fn cannot_open(opened: Opened, error: &OpenError) -> Failure {
+fn cannot_open(opened: JournalAddress, error: &OpenError) -> Failure {
     let pid = opened.pid;
     let hint = match error {
         OpenError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -126,7 +126,7 @@ fn cannot_open(opened: Opened, error: &OpenError) -> Failure {
 struct Server(OwnedFd);
 
 impl Server {
-    fn of(opened: Opened) -> Result<Self, Failure> {
+    fn of(opened: JournalAddress) -> Result<Self, Failure> {
         let pid = i32::try_from(opened.pid).ok().and_then(Pid::from_raw);
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         match process {
@@ -143,12 +143,12 @@ impl Server {
 }
 
 /// Says that somebody reads, on a thread of its own: who waits for a terminal still reads.
-struct Leasing {
+struct LeaseThread {
     is_over: Arc<AtomicBool>,
     lapsed_ms: Arc<AtomicU64>,
 }
 
-impl Leasing {
+impl LeaseThread {
     fn start(lease: Lease) -> io::Result<Self> {
         let (is_over, lapsed_ms) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (over, lapsed) = (Arc::clone(&is_over), Arc::clone(&lapsed_ms));
@@ -174,7 +174,7 @@ impl Leasing {
     }
 }
 
-impl Drop for Leasing {
+impl Drop for LeaseThread {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -217,20 +217,20 @@ async fn print_all(
 
 /// Filters, groups and formats.
 struct Printer {
-    wanted: Wanted,
-    groups: Groups,
-    recent: Recent,
+    wanted: LogQuery,
+    groups: RequestGroups,
+    recent: LineCache,
     out: Vec<u8>,
     shown: u64,
     is_closed: bool,
 }
 
 impl Printer {
-    fn new(wanted: Wanted) -> Self {
+    fn new(wanted: LogQuery) -> Self {
         Self {
             wanted,
-            groups: Groups::default(),
-            recent: Recent::default(),
+            groups: RequestGroups::default(),
+            recent: LineCache::default(),
             out: Vec::new(),
             shown: 0,
             is_closed: false,
@@ -268,7 +268,7 @@ impl Printer {
     }
 
     /// Shows a group of which any record is wanted.
-    fn show(&mut self, group: &Group) {
+    fn show(&mut self, group: &RequestGroup) {
         let records = || group.client.iter().chain(&group.origins).filter_map(|bytes| Record::read(bytes));
         if self.is_done() || !records().any(|record| self.wanted.matches(record)) {
             return;
@@ -301,7 +301,7 @@ impl Printer {
 }
 
 /// A client's object with those of its origins in it.
-fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, recent: &mut Recent, out: &mut Vec<u8>) {
+fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, recent: &mut LineCache, out: &mut Vec<u8>) {
     let Some(client) = records.next() else { return };
     Format::Json.append(&client, recent, out);
     // Without the brace and the end of the line.

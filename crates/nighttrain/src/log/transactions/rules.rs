@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use wire::transaction::{Secrets, show::Format};
 
 use crate::settings::{
-    Access, COMMON, Section, Setting, Shape, list, one_or_more, optional, parse_path, path_text, plain,
-    some_size,
+    COMMON, Section, Setting, ValueAccess, ValueShape, list, one_or_more, optional, parse_path, path_text,
+    plain, some_size,
     units::{parse_size, size_text},
     usize_size_text, value,
 };
@@ -103,9 +103,17 @@ const fn of_cache(
     key: &'static str,
     value_name: &'static str,
     help: &'static str,
-    access: Access,
+    access: ValueAccess,
 ) -> Setting {
-    Setting { key, section: Section::Cache, shape: Shape::Text, heading: HEADING, value_name, help, access }
+    Setting {
+        key,
+        section: Section::Cache,
+        shape: ValueShape::Text,
+        heading: HEADING,
+        value_name,
+        help,
+        access,
+    }
 }
 
 /// The settings of the log.
@@ -113,7 +121,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
     Setting {
         key: "log-ring",
         section: Section::Common,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: COMMON,
         value_name: "SIZE",
         help: "Memory of each loop for `nighttrain log`, taken while somebody reads; records beyond it are lost and counted",
@@ -142,7 +150,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         optional!(log_rules.rotate, parse = Rotate::parse, show = Rotate::text),
     ),
     Setting {
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         ..of_cache(
             "access-log-keep",
             "N",
@@ -151,7 +159,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         )
     },
     Setting {
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         ..of_cache(
             "log-hide-query",
             "NAMES",

@@ -33,7 +33,7 @@ use tokio::{
 };
 
 use super::subject::announcement;
-use crate::services::accelerator::Purges;
+use crate::services::accelerator::Purger;
 
 /// Inboxes that may wait for a purge.
 const PURGES_MAX: usize = 4096;
@@ -50,7 +50,7 @@ pub(crate) struct Announcer {
 }
 
 /// What is purged for an inbox: every URL under which the accelerator knows its first page.
-pub(crate) type Urls = Box<dyn Fn(&Inbox) -> Vec<String> + Send + Sync>;
+pub(crate) type InboxUrls = Box<dyn Fn(&Inbox) -> Vec<String> + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -92,8 +92,8 @@ impl Announcer {
     pub(crate) fn start(
         publisher: Publisher,
         events: impl Fn() -> Receiver<Event>,
-        accelerator: Arc<dyn Purges>,
-        urls: Urls,
+        accelerator: Arc<dyn Purger>,
+        urls: InboxUrls,
     ) -> io::Result<Self> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
@@ -162,7 +162,7 @@ async fn send(publisher: &mut Publisher, counts: &Counts) {
 }
 
 /// Returns when mail has ended.
-async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purges>, urls: &Urls, counts: &Counts) {
+async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purger>, urls: &InboxUrls, counts: &Counts) {
     let mut every = interval(PURGE_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut gathered = HashSet::new();

@@ -27,36 +27,36 @@ use mail::{
     web,
 };
 
-use self::announce::{Announcer, Urls};
+use self::announce::{Announcer, InboxUrls};
 use crate::{
     cli::ServeTask,
     failure::{Failure, Fault},
-    machine::Servers,
+    machine::ServerSet,
     services::{
-        accelerator::{Accelerator, OriginOf, Purges},
+        accelerator::{Accelerator, OriginChoice, Purger},
         cache_command::origin_at,
         certificates::Certificates,
         feed::{Feed, join_and_tell},
         mail::MailService,
-        operation::{Operation, Sources, failed, fault},
-        shell::{self, Service, Started},
+        operation::{ConfigSources, RunningCommand, failed, fault},
+        shell::{self, Service, ServiceSet},
     },
     settings::Settings,
 };
 
 /// Runs everything until a signal ends it.
 pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
-    let sources = Sources {
+    let sources = ConfigSources {
         file: task.config.path(),
         flags: task.settings.0.clone(),
         complete: Box::new(join_and_tell),
-        servers: Servers::ALL,
+        servers: ServerSet::ALL,
     };
-    let (operation, access) = Operation::begin(sources)?;
+    let (operation, access) = RunningCommand::begin(sources)?;
     shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))
 }
 
-fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<Started, Failure> {
+fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<ServiceSet, Failure> {
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let shared = certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates));
     let of_feed = shared.clone();
@@ -72,7 +72,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
         None => "the mail pages".to_owned(),
     };
     let pages = origin_at(post.pages());
-    let origin_of: OriginOf =
+    let origin_of: OriginChoice =
         Box::new(move |settings| Some(settings.origin.clone().unwrap_or_else(|| pages.clone())));
     let accelerator =
         Accelerator::start(settings, origin_of, certificates.clone(), journal, in_front_of, false)?;
@@ -83,7 +83,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let announcer = Announcer::start(
         publisher,
         || mailstore.events(),
-        Arc::clone(&accelerator) as Arc<dyn Purges>,
+        Arc::clone(&accelerator) as Arc<dyn Purger>,
         urls(accelerator.addresses(), &settings.mail.config.default_domain),
     )
     .map_err(failed("mail cannot be announced"))?;
@@ -106,10 +106,10 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let mut beside = vec![web, announcer.counters(), feed.monitor_counters()];
     beside.extend(accelerator.cluster_counters());
     beside.extend(certificates.as_ref().and_then(|certificates| certificates.counters()));
-    Ok(Started {
+    Ok(ServiceSet {
         beside,
         certificates: shared,
-        purges: Some(Arc::clone(&accelerator) as Arc<dyn Purges>),
+        purges: Some(Arc::clone(&accelerator) as Arc<dyn Purger>),
         services: vec![accelerator as Arc<dyn Service>, feed, post],
         hint,
     })
@@ -152,7 +152,7 @@ fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
 
 /// The first page of an inbox under each name that visitors have for the accelerator here. Others see a page that is
 /// up to a second old.
-fn urls(addresses: &[SocketAddr], domain: &str) -> Urls {
+fn urls(addresses: &[SocketAddr], domain: &str) -> InboxUrls {
     let mut hosts = Vec::new();
     for address in addresses {
         let address = reachable(*address);

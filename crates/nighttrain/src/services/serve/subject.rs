@@ -26,7 +26,7 @@ pub(crate) const ALL: &str = "mail.>";
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-enum Said {
+enum EventPayload {
     Arrived {
         inbox: String,
         id: String,
@@ -80,7 +80,7 @@ fn encode(token: &str, out: &mut String) {
 
 fn message(event: &Event) -> Option<Vec<u8>> {
     let said = match event {
-        Event::Arrived(summary) => Said::Arrived {
+        Event::Arrived(summary) => EventPayload::Arrived {
             inbox: summary.inbox.to_string(),
             id: summary.id.to_string(),
             from: String::from_utf8_lossy(&summary.from).into_owned(),
@@ -90,9 +90,11 @@ fn message(event: &Event) -> Option<Vec<u8>> {
             expires_ms: summary.expires_ms,
             size_bytes: summary.size_bytes,
         },
-        Event::Deleted { inbox, id, .. } => Said::Deleted { inbox: inbox.to_string(), id: id.to_string() },
+        Event::Deleted { inbox, id, .. } => {
+            EventPayload::Deleted { inbox: inbox.to_string(), id: id.to_string() }
+        }
         Event::Over { .. } => return None,
-        Event::Missed => Said::Missed,
+        Event::Missed => EventPayload::Missed,
     };
     // Strings and numbers: nothing in it can fail to be JSON.
     Some(serde_json::to_vec(&said).unwrap_or_default())
@@ -102,7 +104,7 @@ fn message(event: &Event) -> Option<Vec<u8>> {
 mod tests {
     use std::sync::Arc;
 
-    use mail::mailboxes::{Inbox, MailId, Remains, Summary};
+    use mail::mailboxes::{Inbox, MailId, RemainingName, Summary};
     use serde_json::{Value, json};
 
     use super::*;
@@ -120,7 +122,7 @@ mod tests {
             ("a b>", "x", "mail.deleted.x.a%20b%3E"),
             ("grüße", "x", "mail.deleted.x.gr%C3%BC%C3%9Fe"),
         ] {
-            let remains = Remains::OtherName;
+            let remains = RemainingName::OtherName;
             let deleted = Event::Deleted { inbox: inbox(local, domain), id: MailId(7), remains };
             let subject = subject(&deleted).expect("it is told");
             assert_eq!(subject, expected);
@@ -154,8 +156,11 @@ mod tests {
                 "subject": "=?utf-8?q?hi?=", "envelope_from": "x@y", "arrived_ms": 1, "expires_ms": 2, "size_bytes": 3,
             })
         );
-        let deleted =
-            Event::Deleted { inbox: inbox("a.b", "example.org"), id: MailId(77), remains: Remains::Nothing };
+        let deleted = Event::Deleted {
+            inbox: inbox("a.b", "example.org"),
+            id: MailId(77),
+            remains: RemainingName::Nothing,
+        };
         assert_eq!(said(&deleted), json!({ "event": "deleted", "inbox": "a.b@example.org", "id": id }));
         assert_eq!(said(&Event::Missed), json!({ "event": "missed" }));
         let missed = subject(&Event::Missed).expect("it is told");

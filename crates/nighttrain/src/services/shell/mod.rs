@@ -1,7 +1,7 @@
 //! One shell for every server: start, ready, reload, drain, ended.
 //!
 //! ```text
-//!  Operation: what is in force ─┐                 ┌── Accelerator ─┐
+//!  RunningCommand: what is in force ─┐                 ┌── Accelerator ─┐
 //!  Signals ─────────────────────┼──▶ run ─────────┼── Feed         ├── each a Service, around the library's server
 //!  Port "admin" ────────────────┘    one or three └── Mail ────────┘
 //! ```
@@ -23,20 +23,20 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use engine::{
     journal::Journal,
     meter::Source,
-    tls::{self, Shown, certificates::Certificates},
+    tls::{self, CertificateSource, certificates::Certificates},
 };
 use tokio::time::interval;
 
-pub(crate) use self::running::Running;
+pub(crate) use self::running::ServerHandle;
 use crate::{
-    admin::{self, Access, Operated, Port},
+    admin::{self, Access, OperatorView, Port},
     failure::{Failure, Fault},
     log::transactions::{self, AccessLog},
     print,
     services::{
-        accelerator::Purges,
+        accelerator::Purger,
         operated::CombinedServers,
-        operation::{Operation, Signals, Wish, failed, fault},
+        operation::{RunningCommand, SignalRequest, Signals, failed, fault},
     },
     settings::{Section, Setting, Settings},
 };
@@ -45,10 +45,10 @@ use crate::{
 const REMARK_EVERY: Duration = Duration::from_secs(10);
 
 /// What a service will do to follow a configuration: gives a remark for the log, or says what stands in the way.
-pub(crate) type Follow<'a> = Box<dyn FnOnce() -> Result<Option<String>, String> + 'a>;
+pub(crate) type ConfigApply<'a> = Box<dyn FnOnce() -> Result<Option<String>, String> + 'a>;
 
 /// A server as the program runs it.
-pub(crate) trait Service: Operated {
+pub(crate) trait Service: OperatorView {
     /// Every address that was bound, one a line, and what else is said of it at the start.
     fn announcement(&self) -> String;
 
@@ -62,7 +62,7 @@ pub(crate) trait Service: Operated {
     ///
     /// # Errors
     /// What is wrong with it.
-    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault>;
+    fn check(&self, settings: &Settings) -> Result<ConfigApply<'_>, Fault>;
 
     /// Whether SIGUSR2 drains it, as nats-server's lame duck.
     fn is_lame_duck_by_signal(&self) -> bool {
@@ -95,11 +95,11 @@ pub(crate) trait Service: Operated {
     fn stage(&self) -> u8;
 
     /// What a stop means here; `at_most` is its drain time.
-    fn words(&self, at_most: Duration) -> Words;
+    fn words(&self, at_most: Duration) -> StopMessages;
 }
 
 /// What is logged about a stop.
-pub(crate) struct Words {
+pub(crate) struct StopMessages {
     /// When it begins.
     pub stopping: String,
     /// When all that was under way has ended.
@@ -110,13 +110,13 @@ pub(crate) struct Words {
 
 /// What a command has started.
 #[derive(Default)]
-pub(crate) struct Started {
+pub(crate) struct ServiceSet {
     /// In the order in which they are announced.
     pub services: Vec<Arc<dyn Service>>,
     /// What is counted beside them.
     pub beside: Vec<Arc<dyn Source>>,
     /// What `/purge` of the admin server drops from.
-    pub purges: Option<Arc<dyn Purges>>,
+    pub purges: Option<Arc<dyn Purger>>,
     /// The certificates of the process, for the admin server.
     pub certificates: Option<Arc<Certificates>>,
     /// Said last at the start: what to try.
@@ -128,9 +128,9 @@ pub(crate) struct Started {
 /// # Errors
 /// What stands in the way of the start, or why a loop failed.
 pub(crate) fn run(
-    mut operation: Operation,
+    mut operation: RunningCommand,
     access: Access,
-    start: impl FnOnce(&Settings, Option<&Arc<Journal>>) -> Result<Started, Failure>,
+    start: impl FnOnce(&Settings, Option<&Arc<Journal>>) -> Result<ServiceSet, Failure>,
 ) -> Result<(), Failure> {
     let (runtime, signals) = Signals::caught()?;
     let port = Port::bind("admin", operation.settings().admin, operation.settings().admin_tls)
@@ -142,12 +142,12 @@ pub(crate) fn run(
         Some(journal) => AccessLog::start(operation.settings(), journal)?,
         None => None,
     };
-    let Started { mut services, mut beside, purges, certificates, hint } =
+    let ServiceSet { mut services, mut beside, purges, certificates, hint } =
         start(operation.settings(), journal.as_ref())?;
     let secured = match (operation.settings().admin_tls, certificates) {
         (false, _) => None,
         (true, Some(table)) => {
-            let acceptor = tls::acceptor(&Shown::Table(table), &[b"http/1.1"], None);
+            let acceptor = tls::acceptor(&CertificateSource::Table(table), &[b"http/1.1"], None);
             Some(acceptor.map_err(|error| Failure::Failed(format!("admin: {error}")))?)
         }
         (true, None) => {
@@ -159,7 +159,7 @@ pub(crate) fn run(
     beside.push(port.counters());
     beside.extend(journal.iter().map(|journal| Arc::clone(journal) as Arc<dyn Source>));
     beside.extend(access_log.iter().map(AccessLog::counters));
-    let operated = services.iter().map(|service| Arc::clone(service) as Arc<dyn Operated>).collect();
+    let operated = services.iter().map(|service| Arc::clone(service) as Arc<dyn OperatorView>).collect();
     let together = Arc::new(CombinedServers::new(operated, beside));
     port.serve(admin::pages(access, together, purges, journal), secured)
         .map_err(failed("the admin server cannot start"))?;
@@ -176,7 +176,7 @@ pub(crate) fn run(
 async fn until_stopped(
     mut signals: Signals,
     services: Vec<Arc<dyn Service>>,
-    operation: &mut Operation,
+    operation: &mut RunningCommand,
     access_log: Option<&AccessLog>,
 ) -> Result<(), Failure> {
     let remark = || services.iter().filter_map(|service| service.remark()).try_for_each(|line| print(&line));
@@ -190,22 +190,22 @@ async fn until_stopped(
             // The drain that follows says why.
             () = any_ended(&services) => break,
             wish = signals.next() => match wish {
-                Wish::Reload => reload(operation, &services),
-                Wish::Reopen => {
+                SignalRequest::Reload => reload(operation, &services),
+                SignalRequest::Reopen => {
                     operation.reopen_log();
                     if let Some(access_log) = access_log {
                         access_log.reopen();
                     }
                 }
-                Wish::Upgrade if services.iter().all(|service| service.is_lame_duck_by_signal()) => break,
-                Wish::Upgrade => Signals::cannot_upgrade(),
-                Wish::Stop => break,
+                SignalRequest::Upgrade if services.iter().all(|service| service.is_lame_duck_by_signal()) => break,
+                SignalRequest::Upgrade => Signals::cannot_upgrade(),
+                SignalRequest::Stop => break,
             },
         }
     }
     let times: Vec<Duration> =
         services.iter().map(|service| service.drain_time(operation.settings())).collect();
-    let Words { stopping, whole, cut } = words(&services, &times);
+    let StopMessages { stopping, whole, cut } = words(&services, &times);
     services.iter().for_each(|service| service.begin_drain());
     tracing::info!("stopping: {stopping}; a second signal stops at once");
     stop::end_in_time(&times);
@@ -224,10 +224,10 @@ async fn any_ended(services: &[Arc<dyn Service>]) {
     .await;
 }
 
-fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> Words {
+fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> StopMessages {
     match (services, times) {
         ([service], [at_most]) => service.words(*at_most),
-        _ => Words {
+        _ => StopMessages {
             stopping: format!(
                 "what is under way has up to {:?} a server",
                 times.iter().max().copied().unwrap_or_default()
@@ -249,9 +249,12 @@ fn not_reloaded(followed: &[Section]) -> String {
 
 /// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
 /// named.
-fn reload(operation: &mut Operation, services: &[Arc<dyn Service>]) {
+fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
     let Some((new, follows)) = operation.read_again(|settings| {
-        services.iter().map(|service| service.check(settings)).collect::<Result<Vec<Follow<'_>>, Fault>>()
+        services
+            .iter()
+            .map(|service| service.check(settings))
+            .collect::<Result<Vec<ConfigApply<'_>>, Fault>>()
     }) else {
         return;
     };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use engine::{
-    cores::run::{CoreFailure, Drained},
+    cores::run::{CoreFailure, DrainReport},
     meter::Registry,
 };
 
@@ -32,7 +32,7 @@ pub(crate) trait Server: Send + Sized + 'static {
     ///
     /// # Errors
     /// A loop had failed, or fails now.
-    fn drain(self, at_most: Duration) -> Result<Drained, CoreFailure>;
+    fn drain(self, at_most: Duration) -> Result<DrainReport, CoreFailure>;
 }
 
 /// Each names its own methods, which have these names and meanings.
@@ -51,7 +51,7 @@ macro_rules! server {
                 Box::pin(<$server>::ended(self))
             }
 
-            fn drain(self, at_most: Duration) -> Result<Drained, CoreFailure> {
+            fn drain(self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
                 <$server>::drain(self, at_most)
             }
         }
@@ -62,21 +62,21 @@ server!(feed::Server);
 server!(mail::Server);
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: a question, a purge, the drain")]
-type OneAtATime<T> = std::sync::Mutex<T>;
+type Lock<T> = std::sync::Mutex<T>;
 
 /// One that runs.
-pub(crate) struct Running<S> {
+pub(crate) struct ServerHandle<S> {
     /// None once it is drained. A question or a purge at a time holds it.
-    server: OneAtATime<Option<S>>,
+    server: Lock<Option<S>>,
     draining: AtomicBool,
     registry: Arc<Registry>,
 }
 
-impl<S: Server> Running<S> {
+impl<S: Server> ServerHandle<S> {
     pub(crate) fn new(server: S) -> Self {
         Self {
             registry: server.registry(),
-            server: OneAtATime::new(Some(server)),
+            server: Lock::new(Some(server)),
             draining: AtomicBool::new(false),
         }
     }

@@ -95,9 +95,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        admin::Operated,
+        admin::OperatorView,
         failure::Fault,
-        services::shell::{Follow, Words},
+        services::shell::{ConfigApply, StopMessages},
         settings::{Section, Setting, Settings},
     };
 
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    impl Operated for Fake {
+    impl OperatorView for Fake {
         fn registry(&self) -> Arc<Registry> {
             Arc::new(Registry::new())
         }
@@ -138,7 +138,7 @@ mod tests {
             false
         }
 
-        fn check(&self, _: &Settings) -> Result<Follow<'_>, Fault> {
+        fn check(&self, _: &Settings) -> Result<ConfigApply<'_>, Fault> {
             Ok(Box::new(|| Ok(None)))
         }
 
@@ -160,8 +160,8 @@ mod tests {
             0
         }
 
-        fn words(&self, _: Duration) -> Words {
-            Words { stopping: String::new(), whole: "", cut: "" }
+        fn words(&self, _: Duration) -> StopMessages {
+            StopMessages { stopping: String::new(), whole: "", cut: "" }
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use cache::config::{Admission, ClientRule, CookieRule, Paging};
+use cache::config::{Admission, ClientRule, CookieRule, ReadMode};
 
 use crate::settings::{
-    Access, Section, Setting, Shape, any_count, field_name, list, networks, one_or_more, optional,
+    Section, Setting, ValueAccess, ValueShape, any_count, field_name, list, networks, one_or_more, optional,
     origin_settings::parse_origin,
     parse_address, parse_path, path_text, plain, some_size, some_time, truth, truth_text,
     units::{duration_text, parse_duration, parse_size, size_text},
@@ -27,7 +27,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "URL",
         help: "The web server that misses are fetched from, such as http://127.0.0.1:3000, https://app.internal or \
@@ -37,7 +37,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "listen",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "ADDRESS",
         help: "Where clients connect; port 0 takes a free one",
@@ -50,7 +50,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "listen-unix",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "FILE",
         help: "A Unix socket where clients connect, too; its owner and its group may. Who does comes from 127.0.0.1",
@@ -59,7 +59,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "memory",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "SIZE",
         help: "Memory for stored objects; what is known about each comes on top, at most 64 bytes an object",
@@ -68,7 +68,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "memory-limit",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "SIZE",
         help: "What the process may use of memory in all, for a store in a file: a start that would come to need more is \
@@ -82,11 +82,11 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "store",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "WHERE",
         help: "Where objects are stored: anon, memory alone; or a file, in which they survive a restart",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.store = match text {
                     "" => return Err("a file is wanted, or anon".to_owned()),
@@ -104,7 +104,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "store-size",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "SIZE",
         help: "Length of the store's file, reserved at once; it may be many times larger than the memory",
@@ -113,23 +113,23 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "paging",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "HOW",
         help: "How the store's file is read: direct (into our memory only) or kernel (through the page cache)",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.paging = match text {
-                    "direct" => Paging::Direct,
-                    "kernel" => Paging::Kernel,
+                    "direct" => ReadMode::Direct,
+                    "kernel" => ReadMode::Kernel,
                     _ => return Err("the ways are direct and kernel".to_owned()),
                 };
                 Ok(())
             },
             text: |settings| {
                 Some(match settings.cache.paging {
-                    Paging::Direct => "direct".to_owned(),
-                    Paging::Kernel => "kernel".to_owned(),
+                    ReadMode::Direct => "direct".to_owned(),
+                    ReadMode::Kernel => "kernel".to_owned(),
                 })
             },
         },
@@ -137,11 +137,11 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "store-admission",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "WHEN",
         help: "When an object goes to the store's file: always (when it is stored), or second-request (when it is asked for again)",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.admission = match text {
                     "always" => Admission::Always,
@@ -161,7 +161,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "default-ttl",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "TIME",
         help: "How long an answer that states no freshness and allows no heuristic is reused; 0s: not at all",
@@ -170,14 +170,14 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "cookies",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "RULE",
         help: "Which answers may be shared although cookies are in play: safe (to a request with a cookie, only those that \
                say how long they are fresh), strict (only those that say public, s-maxage, CDN-Cache-Control or Vary: \
                Cookie), or rfc (the letter of RFC 9111, which lets a stored Set-Cookie be sent to everybody). With safe and \
                strict an answer with Set-Cookie is never stored nor shared, whatever it says",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.cookies = match text {
                     "safe" => CookieRule::Safe,
@@ -199,7 +199,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "cdn-cache-control",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "true|false",
         help: "Whether CDN-Cache-Control counts, in the place of Cache-Control and Expires (RFC 9213): as it should in front of \
@@ -209,12 +209,12 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "client-cache-control",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "RULE",
         help: "Whether clients' Cache-Control and Pragma decide what they get: ignore (but for only-if-cached; nobody can \
                turn hits into fetches) or obey",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.client_cache_control = match text {
                     "ignore" => ClientRule::Ignore,
@@ -234,7 +234,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "grace",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "TIME",
         help: "How long a stale answer is shown while one request fetches it anew, where it does not say so itself \
@@ -244,7 +244,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "stale-if-error",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "TIME",
         help: "How long a stale answer is shown if the origin cannot be reached, or says 500, 502, 503 or 504, where it \
@@ -254,7 +254,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "keep",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "TIME",
         help: "How long a stale answer with ETag or Last-Modified is kept, so that its origin can be asked whether it is \
@@ -264,11 +264,11 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "name",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "NAME",
         help: "This server's name in Via and Cache-Status",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.name = parse_name(text)?;
                 Ok(())
@@ -279,12 +279,12 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "resolver",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Servers of DNS (10.0.0.2, 10.0.0.3:5353) that origins' names are looked up with, after the hosts file; unset: as the \
                system does",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.resolver = list(text).map(name_server).collect::<Result<_, _>>()?;
                 Ok(())
@@ -298,7 +298,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "trusted-proxies",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Networks of your proxies (10.0.0.0/8,::1), which are believed when they say who asks and over which scheme \
@@ -308,7 +308,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "shared-networks",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Networks in which each connection counts as a client of its own where memory, streams and exchanges with \
@@ -318,7 +318,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "proxy-protocol-from",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Networks whose connections begin with a header of the PROXY protocol (version 1 or 2); unset: nobody's",
@@ -327,7 +327,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "purge-from",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Networks that may send PURGE and BAN requests (10.0.0.0/8,::1); unset: nobody, and `nighttrain purge` does it",
@@ -336,7 +336,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "purge-token-file",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "FILE",
         help: "A file with a token; who sends it (Authorization: Bearer, or X-Purge-Token) may purge and ban from anywhere",
@@ -345,11 +345,11 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "tags",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Fields of the origin's answers that carry tags, by which answers are purged together; clients do not get them",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 list(text).map(field_name).collect::<Result<_, _>>().map(|tags| settings.cache.tags = tags)
             },
@@ -359,12 +359,12 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "compress",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Codings that stored answers are compressed in for clients that accept them, the one that is preferred first: br, \
                zstd, gzip; none: nothing is compressed here",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.compress.codings = parse_codings(text)?;
                 Ok(())
@@ -375,11 +375,11 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "compress-types",
         section: Section::Cache,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: CACHE,
         value_name: "LIST",
         help: "Media types that are compressed; a * stands for anything, at the beginning or at the end",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 let types = list(text).map(parse_type).collect::<Result<_, _>>();
                 types.map(|types| settings.cache.compress.types = types)
@@ -390,7 +390,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "compress-bytes-min",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "SIZE",
         help: "Length of the shortest answer that is compressed",
@@ -399,7 +399,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "compress-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "SIZE",
         help: "Length of the longest answer that is compressed, or decoded for who does not accept its coding, at most 64MiB",
@@ -408,12 +408,12 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "blocks-from",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: CACHE,
         value_name: "SIZE",
         help: "Length from which on an answer is fetched and stored in blocks, on demand, where it has a strong ETag and its \
                origin says Accept-Ranges: bytes; never: always whole",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.cache.blocks_from = parse_blocks_from(text)?;
                 Ok(())
@@ -424,7 +424,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "connections-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Connections of clients per core; more are answered 503",
@@ -433,7 +433,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "connections-per-client-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Connections of one client address over all cores; more are closed; 0: no limit",
@@ -442,7 +442,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "request-head-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Size of one request's line and headers; more is answered 431",
@@ -451,7 +451,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "request-body-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Size of one request's body; more is answered 413",
@@ -460,7 +460,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "request-head-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time for a request's head to arrive once its first byte has; more is answered 408",
@@ -469,7 +469,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "idle-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that a kept-alive connection may idle between requests",
@@ -478,7 +478,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "send-stall-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that a response may make no progress before it is cut",
@@ -487,7 +487,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "pin-grace",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that a slow reader may keep memory that the store wants back, before it is cut",
@@ -496,7 +496,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "response-head-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Size of the head of the origin's response; more is answered 502",
@@ -505,7 +505,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-connect-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time to connect to the origin",
@@ -514,7 +514,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-first-byte-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time from the request to the origin to the first byte of its answer",
@@ -523,7 +523,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-between-bytes-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time between two reads of the origin's body",
@@ -532,7 +532,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-request-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time from when an answer of the origin is asked for to its last byte; 0s: no limit",
@@ -541,7 +541,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-stream-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Of an answer over HTTP/2, what the origin may send before it is read; more makes a distant origin faster",
@@ -550,7 +550,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-streams-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Exchanges at once on one connection of HTTP/2 to the origin, which may allow fewer",
@@ -559,7 +559,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-streams-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Bytes per core for what came over HTTP/2 and was not read, of all exchanges with origins; more wait",
@@ -568,7 +568,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-idle-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that a connection to the origin may idle before it is closed",
@@ -577,7 +577,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "request-body-time-grace",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that a request's body may take before request-body-rate-min counts",
@@ -586,7 +586,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-idle-connections-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Idle connections to the origin kept per core",
@@ -595,7 +595,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-connections-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Exchanges with the origin per core, a quarter of them for what will be stored; more wait in a queue",
@@ -604,7 +604,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-queue-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Requests per core that wait for an exchange with the origin; more are answered 503",
@@ -613,7 +613,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "origin-lasting-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Passed answers per core that last (events, slow downloads), beside those exchanges",
@@ -622,7 +622,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "pipe-idle-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that nothing may move on a WebSocket before it is ended",
@@ -631,7 +631,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "client-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Bytes that slow clients may make it hold outside of the store; who needs more is cut",
@@ -640,7 +640,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "request-line-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Size of one request's line, which has the URL; more is answered 414",
@@ -649,7 +649,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "request-headers-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Header fields of one request, at most 128; more are answered 431",
@@ -658,7 +658,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "requests-per-connection-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Requests that one connection may bring before it is closed in order; 0: no limit",
@@ -667,7 +667,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "handshake-time-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that a handshake of TLS may take; who takes longer is closed",
@@ -676,7 +676,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "handshakes-max",
         section: Section::Cache,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
         help: "Handshakes of TLS per core that are under way; more are closed",
@@ -685,7 +685,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "request-body-rate-min",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Bytes a second that a request's body must come with, after request-body-time-grace; a slower one is answered 408",
@@ -694,7 +694,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "send-rate-min",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Bytes a second that a client must take of what waits for it; a slower one is cut; 0: no limit",
@@ -703,7 +703,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "send-rate-grace",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
         help: "Time that a client may be waited for beyond send-rate-min",
@@ -712,7 +712,7 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     Setting {
         key: "connection-bytes-max",
         section: Section::Cache,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
         help: "Memory per core that all connections may take; near that the ones that idle longest are closed, beyond it new \

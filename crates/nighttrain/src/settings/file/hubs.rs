@@ -5,26 +5,26 @@ use std::{ops::Range, path::PathBuf};
 use feed::leaf::{Login, REMOTES_MAX, Remote};
 use toml::de::DeTable;
 
-use super::{Reading, sites::Value, text_of, unknown};
-use crate::settings::{Shape, feed_settings::addresses, truth};
+use super::{FileReader, sites::Value, text_of, unknown};
+use crate::settings::{ValueShape, feed_settings::addresses, truth};
 
 const HEADING: &str = "[[feed.leaf-remote]]";
 
 /// The keys of a hub.
-const OF_HUBS: [(&str, Shape); 10] = [
-    ("urls", Shape::Texts),
-    ("account", Shape::Text),
-    ("credentials", Shape::Text),
-    ("nkey", Shape::Text),
-    ("tls-ca", Shape::Text),
-    ("tls-cert", Shape::Text),
-    ("tls-key", Shape::Text),
-    ("tls-handshake-first", Shape::Flag),
-    ("deny-imports", Shape::Texts),
-    ("deny-exports", Shape::Texts),
+const OF_HUBS: [(&str, ValueShape); 10] = [
+    ("urls", ValueShape::Texts),
+    ("account", ValueShape::Text),
+    ("credentials", ValueShape::Text),
+    ("nkey", ValueShape::Text),
+    ("tls-ca", ValueShape::Text),
+    ("tls-cert", ValueShape::Text),
+    ("tls-key", ValueShape::Text),
+    ("tls-handshake-first", ValueShape::Flag),
+    ("deny-imports", ValueShape::Texts),
+    ("deny-exports", ValueShape::Texts),
 ];
 
-impl Reading<'_> {
+impl FileReader<'_> {
     /// Reads what `[feed]` has under this name; false for any other.
     pub(super) fn has_read_hubs(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         if name != "leaf-remote" {
@@ -114,7 +114,7 @@ fn subjects(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// What `config --print` shows of a hub.
-pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, Shape)> {
+pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, ValueShape)> {
     let path = |path: &PathBuf| path.display().to_string();
     let (credentials, nkey) = match &remote.login {
         Login::None => (None, None),

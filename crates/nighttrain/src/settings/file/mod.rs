@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 pub(crate) use self::{hubs::rows_of_hub, sites::FileSites};
 use crate::{
     failure::Fault,
-    settings::{SETTINGS, Section, Shape, by_key, in_section},
+    settings::{SETTINGS, Section, ValueShape, by_key, in_section},
 };
 
 /// A file above this is not somebody's configuration.
@@ -49,7 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Fault> {
 /// What the file says, of sites too, and what is wrong in it, from the top down.
 pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, FileSites, Vec<Fault>) {
     let mut reading =
-        Reading { name, text, values: Vec::new(), sites: FileSites::default(), faults: Vec::new() };
+        FileReader { name, text, values: Vec::new(), sites: FileSites::default(), faults: Vec::new() };
     match DeTable::parse(text) {
         Ok(table) => reading.table(table.get_ref(), Section::Common),
         Err(error) => reading.fault(&error.span().unwrap_or(0..0), error.message().replace('\n', ", ")),
@@ -64,7 +64,7 @@ pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, FileSites, Vec<
     )
 }
 
-struct Reading<'t> {
+struct FileReader<'t> {
     name: &'t str,
     text: &'t str,
     /// With the byte of the file where each starts.
@@ -73,7 +73,7 @@ struct Reading<'t> {
     faults: Vec<(usize, Fault)>,
 }
 
-impl Reading<'_> {
+impl FileReader<'_> {
     fn table(&mut self, table: &DeTable<'_>, section: Section) {
         for (key, value) in table {
             let name = key.get_ref().as_ref();
@@ -134,23 +134,23 @@ impl Reading<'_> {
 }
 
 /// The text that a setting's `set` takes.
-fn text_of(value: &DeValue<'_>, shape: Shape) -> Result<String, String> {
+fn text_of(value: &DeValue<'_>, shape: ValueShape) -> Result<String, String> {
     match (value, shape) {
-        (DeValue::String(text), Shape::Text) => Ok(text.to_string()),
-        (DeValue::Integer(count), Shape::Count) => Ok(count.to_string()),
-        (DeValue::Boolean(yes), Shape::Flag) => Ok(yes.to_string()),
-        (DeValue::Array(parts), Shape::Counts | Shape::Texts) => {
-            let part_shape = if shape == Shape::Counts { Shape::Count } else { Shape::Text };
+        (DeValue::String(text), ValueShape::Text) => Ok(text.to_string()),
+        (DeValue::Integer(count), ValueShape::Count) => Ok(count.to_string()),
+        (DeValue::Boolean(yes), ValueShape::Flag) => Ok(yes.to_string()),
+        (DeValue::Array(parts), ValueShape::Counts | ValueShape::Texts) => {
+            let part_shape = if shape == ValueShape::Counts { ValueShape::Count } else { ValueShape::Text };
             let parts: Result<Vec<_>, _> =
                 parts.iter().map(|part| text_of(part.get_ref(), part_shape)).collect();
             Ok(parts?.join(","))
         }
         _ => Err(match shape {
-            Shape::Text => "a string in quotes is wanted",
-            Shape::Count => "a whole number without quotes is wanted",
-            Shape::Flag => "true or false is wanted, without quotes",
-            Shape::Counts => "a list of whole numbers is wanted, such as [0, 1]",
-            Shape::Texts => "a list of strings is wanted, such as [\"10.0.0.7\"]",
+            ValueShape::Text => "a string in quotes is wanted",
+            ValueShape::Count => "a whole number without quotes is wanted",
+            ValueShape::Flag => "true or false is wanted, without quotes",
+            ValueShape::Counts => "a list of whole numbers is wanted, such as [0, 1]",
+            ValueShape::Texts => "a list of strings is wanted, such as [\"10.0.0.7\"]",
         }
         .to_owned()),
     }

@@ -8,10 +8,10 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{Reading, text_of, unknown};
+use super::{FileReader, text_of, unknown};
 use crate::settings::{
-    Settings, Shape, by_key,
-    site_settings::{SiteSaid, methods, of_a_site},
+    Settings, ValueShape, by_key,
+    site_settings::{SiteSettings, methods, of_a_site},
     truth,
     units::parse_duration,
 };
@@ -20,7 +20,7 @@ use crate::settings::{
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileSites {
     /// Those with hosts.
-    pub sites: Vec<SiteSaid>,
+    pub sites: Vec<SiteSettings>,
     /// The rules for paths of all others.
     pub paths: Vec<PathRule>,
     /// The hubs that the feed joins.
@@ -28,17 +28,17 @@ pub(crate) struct FileSites {
 }
 
 /// The keys of a rule for paths.
-const OF_PATHS: [(&str, Shape); 5] = [
-    ("path", Shape::Text),
-    ("pass", Shape::Flag),
-    ("ttl", Shape::Text),
-    ("methods", Shape::Texts),
-    ("join", Shape::Flag),
+const OF_PATHS: [(&str, ValueShape); 5] = [
+    ("path", ValueShape::Text),
+    ("pass", ValueShape::Flag),
+    ("ttl", ValueShape::Text),
+    ("methods", ValueShape::Texts),
+    ("join", ValueShape::Flag),
 ];
 
 pub(super) type Value<'v, 't> = &'v Spanned<DeValue<'t>>;
 
-impl Reading<'_> {
+impl FileReader<'_> {
     /// Reads what `[cache]` has under these names; false for any other.
     pub(super) fn has_read_sites(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         match name {
@@ -81,7 +81,7 @@ impl Reading<'_> {
         }
         for (table, span) in tables.into_iter().take(SITES_MAX) {
             let place = self.place(span.start);
-            let mut said = SiteSaid { hosts: Vec::new(), own: Vec::new(), paths: None, place };
+            let mut said = SiteSettings { hosts: Vec::new(), own: Vec::new(), paths: None, place };
             let mut has_hosts = false;
             for (key, value) in table {
                 match key.get_ref().as_ref() {
@@ -154,7 +154,7 @@ impl Reading<'_> {
             );
         }
         for part in parts {
-            let host = text_of(part.get_ref(), Shape::Text)
+            let host = text_of(part.get_ref(), ValueShape::Text)
                 .and_then(|text| text.parse().map_err(|error: InvalidRule| error.to_string()));
             match host {
                 Ok(host)

@@ -8,16 +8,16 @@ use std::{
 
 use engine::{network::Network, tls::certificates::Certificates};
 use mail::{
-    Lists, Pair, Shown,
+    CertificateSource, Lists, Pair,
     config::{Config, Durability, STORE_BYTES_MIN, Store},
-    web::{self, IndexAt},
+    web::{self, IndexLocation},
 };
 
 use crate::{
     failure::Fault,
     settings::{
-        Access, Section, Setting, Shape, any_count, list, networks, one_or_more, optional, parse_address,
-        parse_path, path_text, plain, some_size, some_time,
+        Section, Setting, ValueAccess, ValueShape, any_count, list, networks, one_or_more, optional,
+        parse_address, parse_path, path_text, plain, some_size, some_time,
         tls_settings::shared_or,
         truth, truth_text,
         units::{duration_text, parse_duration, parse_size, size_text},
@@ -96,9 +96,11 @@ impl MailSettings {
         shared: Option<&Arc<Certificates>>,
     ) -> Result<Config, Fault> {
         let of_files = match (&self.tls_cert, &self.tls_key) {
-            (Some(cert), Some(key)) => {
-                Some(Shown::Pair(Pair { certificates: cert.clone(), key: key.clone(), ocsp: None }))
-            }
+            (Some(cert), Some(key)) => Some(CertificateSource::Pair(Pair {
+                certificates: cert.clone(),
+                key: key.clone(),
+                ocsp: None,
+            })),
             (None, None) => None,
             (Some(_), None) => {
                 return Err(fault("tls-key", "is missing; tls-cert goes with tls-key".to_owned()));
@@ -174,8 +176,8 @@ impl MailSettings {
     pub(crate) fn web(
         &self,
         smtp: SocketAddr,
-        shown: Option<Shown>,
-        index: Option<IndexAt>,
+        shown: Option<CertificateSource>,
+        index: Option<IndexLocation>,
     ) -> Result<web::Config, Fault> {
         if self.http_tls && shown.is_none() {
             return Err(fault("http-tls", "needs tls-cert and tls-key, or tls-shared".to_owned()));
@@ -231,7 +233,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "smtp",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
         help: "Where mail is taken; port 0 takes a free one",
@@ -244,7 +246,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "http",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
         help: "Where inboxes are shown, and the APIs are",
@@ -257,7 +259,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "smtps",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
         help: "Where mail is taken under TLS from the first byte; unset: nowhere",
@@ -270,7 +272,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "lmtp",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
         help: "Where mail is taken by LMTP; unset: nowhere",
@@ -283,7 +285,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-cert",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
         help: "The certificate chain, in PEM, for STARTTLS and smtps",
@@ -292,7 +294,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-key",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
         help: "The certificate's key, in PEM",
@@ -301,7 +303,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-shared",
         section: Section::Mail,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
         help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
@@ -311,7 +313,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "http-tls",
         section: Section::Mail,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
         help: "Pages and APIs are by https, with the certificate of tls-cert or those of tls-shared",
@@ -320,7 +322,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "share-bodies",
         section: Section::Mail,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
         help: "Whether a body that many mails have in common is stored once a segment",
@@ -329,7 +331,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "proxy-protocol",
         section: Section::Mail,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
         help: "Whether connections to smtp and lmtp begin with a PROXY header, version 1 or 2",
@@ -338,11 +340,11 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "store",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE|anon",
         help: "The file in which mails are kept, or anon: in memory alone; unset: mail.store in the directory of state",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.mail.store = Some(match text {
                     "anon" => Store::Anonymous,
@@ -361,7 +363,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "store-size",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
         help: "Size of the store; beyond, the oldest mails go",
@@ -370,7 +372,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "index-memory",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
         help: "Memory for the index of mails and inboxes; beyond, the oldest mails go. 0: a 22nd of the store, 16MiB to 256MiB",
@@ -379,7 +381,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "durability",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "WHAT",
         help: "What a mail has survived when its 250 is said: process (whatever ends the process), or power (a loss of power)",
@@ -395,7 +397,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "age-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "TIME",
         help: "How long a mail is kept",
@@ -404,7 +406,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "inbox-mails-max",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL,
         value_name: "N",
         help: "Mails in one inbox; one more drops the oldest there",
@@ -417,7 +419,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "host-name",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "NAME",
         help: "This server's name in its greeting and in Received",
@@ -426,7 +428,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "domain",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "DOMAIN",
         help: "The domain of inboxes that are named without one",
@@ -435,11 +437,11 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "domains",
         section: Section::Mail,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
         help: "Domains whose mail is taken; unset: all",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.mail.config.domains = list(text).map(domain).collect::<Result<_, _>>()?;
                 Ok(())
@@ -452,7 +454,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "banned",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
         help: "A file of addresses, senders and words that are banned; SIGHUP reads it again",
@@ -461,7 +463,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "token-file",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
         help: "A file with the token that lists of more than one inbox demand; without one they are for this machine alone",
@@ -470,7 +472,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "trusted-proxies",
         section: Section::Mail,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
         help: "Networks of proxies that are believed when they say who asks pages and API (X-Forwarded-For, else Forwarded); unset: nobody, but serve's own accelerator",
@@ -479,7 +481,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "shared-networks",
         section: Section::Mail,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
         help: "Networks in which each live page counts as a client of its own, not each address: a large NAT, a proxy that \
@@ -489,11 +491,11 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "http-hosts",
         section: Section::Mail,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
         help: "Names by which pages and APIs may be asked for, besides addresses and localhost (mail.example.org); *: any",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.mail.http_hosts = list(text).map(http_host).collect::<Result<_, _>>()?;
                 Ok(())
@@ -506,7 +508,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "mail-readers",
         section: Section::Mail,
-        shape: Shape::Texts,
+        shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
         help: "Networks whose programs and browsers may see all mail, as this machine may (172.16.0.0/12, of a compose file); unset: this machine alone, or who has the token",
@@ -515,7 +517,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "http-bytes-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
         help: "Memory for requests and answers of pages and APIs in all, half of it for one address; more are answered 503",
@@ -524,7 +526,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "search-index",
         section: Section::Mail,
-        shape: Shape::Flag,
+        shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
         help: "An index for searches, beside the store's file; false: searches look into the mails themselves",
@@ -533,11 +535,11 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "abuse-contact",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
         help: "Whom to write to about abuse, on every page",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 settings.mail.abuse_contact = Some(text.to_owned());
                 Ok(())
@@ -548,11 +550,11 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "warning",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL,
         value_name: "TEXT",
         help: "What every page that shows mail says first",
-        access: Access {
+        access: ValueAccess {
             set: |settings, text| {
                 text.clone_into(&mut settings.mail.warning);
                 Ok(())
@@ -563,7 +565,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "mail-bytes-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "SIZE",
         help: "Size of one mail, up to 256MiB and a quarter of the store; more is answered 552",
@@ -572,7 +574,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "recipients-max",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Recipients of one mail, up to 10000; more are answered 452",
@@ -581,7 +583,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "connections-max",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Connections per core; more are answered 421",
@@ -590,7 +592,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "connections-per-address-max",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Connections of one address; more are answered 421; 0: no limit; unset: a sixteenth of connections-max",
@@ -603,7 +605,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "command-time-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
         help: "How long a sender may take from a reply to the end of its next command",
@@ -612,7 +614,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "data-time-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
         help: "How long a sender may be silent within a mail",
@@ -621,7 +623,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "receiving-bytes-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "SIZE",
         help: "Memory for mails that are being received, half of it for one address; a mail beyond is answered 452",
@@ -630,7 +632,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "mail-time-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
         help: "How long a sender may take over a whole mail",
@@ -639,7 +641,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "session-time-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
         help: "How long a session may last in all",
@@ -648,7 +650,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "session-commands-max",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Commands of a session in all",
@@ -661,7 +663,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "session-bytes-max",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "SIZE",
         help: "What a session may bring in all",
@@ -670,7 +672,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "connections-per-minute",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "New connections of one address a minute, half of them at once; more are answered 421; 0: no limit",
@@ -679,7 +681,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "mails-per-minute",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails of one address a minute; more are answered 450; 0: no limit",
@@ -688,7 +690,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "inbox-mails-per-minute",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails to one inbox a minute; more are answered 450; 0: no limit",
@@ -697,7 +699,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "subject-mails-per-minute",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails with one subject a minute; more are answered 450; 0: no limit",
@@ -706,7 +708,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "campaign-mails-per-minute",
         section: Section::Mail,
-        shape: Shape::Count,
+        shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
         help: "Mails with nearly one text a minute; more are answered 450; 0: no limit",
@@ -715,7 +717,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
     Setting {
         key: "tarpit",
         section: Section::Mail,
-        shape: Shape::Text,
+        shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
         help: "How long replies to a sender are held back that comes near one of these rates",

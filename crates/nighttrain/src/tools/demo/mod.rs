@@ -64,7 +64,7 @@ fn router() -> Router {
     let started = SystemTime::now();
     let mut router = Router::new();
     for page in pages::all() {
-        let page = Arc::new(Prepared::new(page, started));
+        let page = Arc::new(PreparedPage::new(page, started));
         router = router.route(
             page.page.path,
             get(move |headers: HeaderMap| {
@@ -89,14 +89,14 @@ async fn slowly(request: Request, next: Next) -> Response {
 }
 
 /// A page with its validators.
-struct Prepared {
+struct PreparedPage {
     page: Page,
     etag: HeaderValue,
     modified: SystemTime,
     last_modified: HeaderValue,
 }
 
-impl Prepared {
+impl PreparedPage {
     fn new(page: Page, modified: SystemTime) -> Self {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();

@@ -76,7 +76,7 @@ pub fn request_framing(head: &RequestHead<'_, '_>) -> Result<Framing, FramingErr
 
 /// What kind of request a response answers, as far as its framing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answered {
+pub enum RequestKind {
     /// HEAD: the response has no body, whatever its headers say.
     Head,
     /// CONNECT: after a 2xx the connection is a tunnel.
@@ -85,7 +85,7 @@ pub enum Answered {
     Other,
 }
 
-impl Answered {
+impl RequestKind {
     /// By the request's method.
     pub fn of_method(method: &str) -> Self {
         match method {
@@ -103,7 +103,7 @@ impl Answered {
 ///
 /// # Errors
 /// Whatever leaves room for a second reading; the origin's connection is of no further use.
-pub fn response_framing(head: &ResponseHead<'_, '_>, answered: Answered) -> Result<Framing, FramingError> {
+pub fn response_framing(head: &ResponseHead<'_, '_>, answered: RequestKind) -> Result<Framing, FramingError> {
     let announced = match announced(head.version, &head.headers) {
         // Item 4 of RFC 9112 §6.3: without `chunked` at the end, the connection's end is the body's.
         Err(FramingError::InvalidCoding) if has_unknown_coding(head) => None,
@@ -117,13 +117,13 @@ pub fn response_framing(head: &ResponseHead<'_, '_>, answered: Answered) -> Resu
     let bodiless = match (head.status, answered) {
         // It ends at its head, whatever that announces (RFC 9112 §6.3); see [`announces_in_vain`].
         (204, _) => true,
-        (..200, _) | (200..300, Answered::Connect) => {
+        (..200, _) | (200..300, RequestKind::Connect) => {
             if !matches!(announced, None | Some(Framing::Length(0))) {
                 return Err(FramingError::UnexpectedBody);
             }
             true
         }
-        (304, _) | (_, Answered::Head) => true,
+        (304, _) | (_, RequestKind::Head) => true,
         _ => false,
     };
     if bodiless { Ok(Framing::None) } else { Ok(announced.unwrap_or(Framing::UntilClose)) }

@@ -53,7 +53,7 @@ pub enum Event<'b, 's> {
     Reset {
         /// Which.
         stream: u32,
-        /// Why.
+        /// ConnectionFault.
         code: ErrorCode,
     },
     /// The client broke a rule on a stream; it is gone, and the client to be told.
@@ -92,7 +92,7 @@ pub enum Event<'b, 's> {
     },
     /// The client takes its leave; what is open may be finished.
     GoAway {
-        /// Why.
+        /// ConnectionFault.
         code: ErrorCode,
     },
 }
@@ -111,16 +111,16 @@ pub enum StreamFault {
 /// The end of a connection by its client's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub struct Ended {
+pub struct ConnectionError {
     /// What the client is told.
     pub code: ErrorCode,
-    /// Why.
-    pub why: Why,
+    /// ConnectionFault.
+    pub why: ConnectionFault,
 }
 
-/// Why a connection ends.
+/// ConnectionFault a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+pub enum ConnectionFault {
     /// A rule is broken.
     #[error("{0} ({section})", section = .0.section())]
     Rule(Rule),
@@ -132,12 +132,12 @@ pub enum Why {
     Limit(Limit),
 }
 
-impl Ended {
+impl ConnectionError {
     pub(super) const fn protocol(rule: Rule) -> Self {
-        Self { code: ErrorCode::PROTOCOL_ERROR, why: Why::Rule(rule) }
+        Self { code: ErrorCode::PROTOCOL_ERROR, why: ConnectionFault::Rule(rule) }
     }
 
     pub(super) const fn limit(limit: Limit) -> Self {
-        Self { code: ErrorCode::ENHANCE_YOUR_CALM, why: Why::Limit(limit) }
+        Self { code: ErrorCode::ENHANCE_YOUR_CALM, why: ConnectionFault::Limit(limit) }
     }
 }

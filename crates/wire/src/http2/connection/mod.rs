@@ -15,7 +15,7 @@
 //! A test holds these figures. Fields are decoded into the caller's section, content stays in the caller's buffer.
 //!
 //! - [`Limits`], [`Limit`]: what a client may make us hold and do.
-//! - [`Event`], [`Ended`]: what frames come to.
+//! - [`Event`], [`ConnectionError`]: what frames come to.
 
 mod event;
 mod limits;
@@ -23,7 +23,7 @@ mod receive;
 mod send;
 mod streams;
 
-pub use event::{Ended, Event, StreamFault, Why};
+pub use event::{ConnectionError, ConnectionFault, Event, StreamFault};
 pub use limits::{Limit, Limits, Rate, SMALL_BYTES, STREAMS_CAP, UPDATES_PER_FRAME};
 
 use self::{limits::Credits, streams::Streams};
@@ -63,7 +63,7 @@ enum Drain {
 
 /// Whose window a response waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stalled {
+pub enum WindowOwner {
     /// That of its stream.
     Stream(u32),
     /// The connection's.
@@ -209,19 +209,21 @@ impl Connection {
     }
 
     /// The client's fault, if it has not acknowledged our SETTINGS for too long (RFC 9113 §6.5.3).
-    pub fn overdue(&self, now_ms: u64) -> Option<Ended> {
+    pub fn overdue(&self, now_ms: u64) -> Option<ConnectionError> {
         let waited_ms = now_ms.saturating_sub(self.settings_sent_ms?);
-        (waited_ms > self.limits.settings_ack_ms_max.into())
-            .then_some(Ended { code: ErrorCode::SETTINGS_TIMEOUT, why: Why::Rule(Rule::SettingsTimeout) })
+        (waited_ms > self.limits.settings_ack_ms_max.into()).then_some(ConnectionError {
+            code: ErrorCode::SETTINGS_TIMEOUT,
+            why: ConnectionFault::Rule(Rule::SettingsTimeout),
+        })
     }
 
     /// Whose window a response waits for too long, while next to nothing goes out (the "HTTP/2 bomb" keeps responses by
     /// windows of nothing). The caller resets the stream ([`Self::reset`]), or ends the connection, and frees what it holds.
-    pub fn stalled(&self, now_ms: u64) -> Option<Stalled> {
+    pub fn stalled(&self, now_ms: u64) -> Option<WindowOwner> {
         let is_overdue = |wait: &Wait| wait.is_overdue(now_ms, self.limits.stall_ms_max);
         if self.streams.len() > 0 && is_overdue(&self.wait) {
-            return Some(Stalled::Connection);
+            return Some(WindowOwner::Connection);
         }
-        self.streams.iter().find(|open| is_overdue(&open.wait)).map(|open| Stalled::Stream(open.id))
+        self.streams.iter().find(|open| is_overdue(&open.wait)).map(|open| WindowOwner::Stream(open.id))
     }
 }

@@ -7,11 +7,11 @@ use super::{
         frame::{self, Frame, FrameHeader, HEADER_BYTES, PREFACE, Setting, Settings},
         hpack::{DecodeError, FieldSection},
         priority::Priority,
-        request::{Ask, Content, Terms, read_request, read_trailers},
+        request::{Content, RequestTarget, Terms, read_request, read_trailers},
     },
-    Connection, Drain, Ended, Event, FRAME_BYTES_MIN, Limit, OpenBlock, SMALL_BYTES, Stage, StreamFault,
-    WINDOW_MAX, Wait, Why,
-    streams::{Absent, Stream, UNTOLD},
+    Connection, ConnectionError, ConnectionFault, Drain, Event, FRAME_BYTES_MIN, Limit, OpenBlock,
+    SMALL_BYTES, Stage, StreamFault, WINDOW_MAX, Wait,
+    streams::{AbsentStream, Stream, UNTOLD},
 };
 
 impl Connection {
@@ -27,7 +27,7 @@ impl Connection {
         bytes: &'b [u8],
         section: &'s mut FieldSection,
         now_ms: u64,
-    ) -> Result<Progress<Event<'b, 's>>, Ended> {
+    ) -> Result<Progress<Event<'b, 's>>, ConnectionError> {
         if self.stage == Stage::Preface {
             return self.preface(bytes);
         }
@@ -37,13 +37,15 @@ impl Connection {
                 Ok(Progress::Complete(self.frame(frame, section, now_ms)?, total))
             }
             Ok(Progress::NeedMore(need)) => Ok(Progress::NeedMore(need)),
-            Err(Fault { rule, code, stream: None }) => Err(Ended { code, why: Why::Rule(rule) }),
+            Err(Fault { rule, code, stream: None }) => {
+                Err(ConnectionError { code, why: ConnectionFault::Rule(rule) })
+            }
             Err(Fault { rule, code, stream: Some(stream) }) => {
                 if self.open_block.is_some() {
-                    return Err(Ended::protocol(Rule::ContinuationMissing));
+                    return Err(ConnectionError::protocol(Rule::ContinuationMissing));
                 }
                 if self.stage == Stage::FirstSettings {
-                    return Err(Ended::protocol(Rule::FirstFrame));
+                    return Err(ConnectionError::protocol(Rule::FirstFrame));
                 }
                 // The rule is a frame's, so its header is there.
                 let length = FrameHeader::parse(bytes).map_or(0, |header| header.length as usize);
@@ -53,10 +55,10 @@ impl Connection {
         }
     }
 
-    fn preface<'b, 's>(&mut self, bytes: &[u8]) -> Result<Progress<Event<'b, 's>>, Ended> {
+    fn preface<'b, 's>(&mut self, bytes: &[u8]) -> Result<Progress<Event<'b, 's>>, ConnectionError> {
         let there = bytes.len().min(PREFACE.len());
         if bytes[..there] != PREFACE[..there] {
-            return Err(Ended::protocol(Rule::Preface));
+            return Err(ConnectionError::protocol(Rule::Preface));
         }
         if there < PREFACE.len() {
             return Ok(Progress::NeedMore(PREFACE.len()));
@@ -67,18 +69,18 @@ impl Connection {
 
     /// Whether such a frame may come now.
     #[inline]
-    fn order(&mut self, frame: &Frame<'_>) -> Result<(), Ended> {
+    fn order(&mut self, frame: &Frame<'_>) -> Result<(), ConnectionError> {
         if self.stage == Stage::FirstSettings {
             if !matches!(frame, Frame::Settings(_)) {
-                return Err(Ended::protocol(Rule::FirstFrame));
+                return Err(ConnectionError::protocol(Rule::FirstFrame));
             }
             self.stage = Stage::Running;
         }
         match (&self.open_block, frame) {
-            (None, Frame::Continuation { .. }) => Err(Ended::protocol(Rule::ContinuationAlone)),
+            (None, Frame::Continuation { .. }) => Err(ConnectionError::protocol(Rule::ContinuationAlone)),
             (None, _) => Ok(()),
             (Some(block), Frame::Continuation { stream, .. }) if block.stream == *stream => Ok(()),
-            (Some(_), _) => Err(Ended::protocol(Rule::ContinuationMissing)),
+            (Some(_), _) => Err(ConnectionError::protocol(Rule::ContinuationMissing)),
         }
     }
 
@@ -88,7 +90,7 @@ impl Connection {
         frame: Frame<'b>,
         section: &'s mut FieldSection,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         match frame {
             Frame::Headers { stream, fragment, end_stream, end_headers: true, .. } => {
                 self.field_block(stream, fragment, end_stream, section, now_ms)
@@ -117,7 +119,7 @@ impl Connection {
             }
             Frame::Ping { ack: false, opaque } => {
                 if !self.credits.pings.take(self.limits.pings, now_ms) {
-                    return Err(Ended::limit(Limit::Pings));
+                    return Err(ConnectionError::limit(Limit::Pings));
                 }
                 Ok(Event::PingToAck(opaque))
             }
@@ -130,7 +132,7 @@ impl Connection {
                 self.pay_useless(now_ms)?;
                 Ok(Event::GoAway { code })
             }
-            Frame::PushPromise { .. } => Err(Ended::protocol(Rule::PushByClient)),
+            Frame::PushPromise { .. } => Err(ConnectionError::protocol(Rule::PushByClient)),
             Frame::Unknown { .. } => self.pay_useless(now_ms),
         }
     }
@@ -141,16 +143,16 @@ impl Connection {
         end_headers: bool,
         section: &'s mut FieldSection,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         let Some(block) = &mut self.open_block else {
-            return Err(Ended::protocol(Rule::ContinuationAlone));
+            return Err(ConnectionError::protocol(Rule::ContinuationAlone));
         };
         block.continuations += 1;
         if block.continuations > self.limits.continuations_max {
-            return Err(Ended::limit(Limit::Continuations));
+            return Err(ConnectionError::limit(Limit::Continuations));
         }
         if block.bytes.len() + fragment.len() > self.limits.header_block_bytes_max {
-            return Err(Ended::limit(Limit::HeaderBlock));
+            return Err(ConnectionError::limit(Limit::HeaderBlock));
         }
         block.bytes.extend_from_slice(fragment);
         if !end_headers {
@@ -171,27 +173,32 @@ impl Connection {
         end_stream: bool,
         section: &'s mut FieldSection,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         if block.len() > self.limits.header_block_bytes_max {
-            return Err(Ended::limit(Limit::HeaderBlock));
+            return Err(ConnectionError::limit(Limit::HeaderBlock));
         }
         if stream.is_multiple_of(2) {
-            return Err(Ended::protocol(Rule::StreamParity));
+            return Err(ConnectionError::protocol(Rule::StreamParity));
         }
         self.decoder.decode(block, section).map_err(|error| match error {
-            DecodeError::Bomb => Ended::limit(Limit::HeaderList),
-            error => Ended { code: ErrorCode::COMPRESSION_ERROR, why: Why::FieldBlock(error) },
+            DecodeError::Bomb => ConnectionError::limit(Limit::HeaderList),
+            error => ConnectionError {
+                code: ErrorCode::COMPRESSION_ERROR,
+                why: ConnectionFault::FieldBlock(error),
+            },
         })?;
         if stream > self.streams.last() {
             return self.open(stream, end_stream, section, now_ms);
         }
         let Some(open) = self.streams.find(stream) else {
             return match self.streams.absent(stream) {
-                Absent::Reset => self.pay_useless(now_ms),
-                Absent::Skipped | Absent::Idle => Err(Ended::protocol(Rule::StreamBackwards)),
-                Absent::Closed => {
+                AbsentStream::Reset => self.pay_useless(now_ms),
+                AbsentStream::Skipped | AbsentStream::Idle => {
+                    Err(ConnectionError::protocol(Rule::StreamBackwards))
+                }
+                AbsentStream::Closed => {
                     let code = ErrorCode::STREAM_CLOSED;
-                    Err(Ended { code, why: Why::Rule(Rule::StreamClosed) })
+                    Err(ConnectionError { code, why: ConnectionFault::Rule(Rule::StreamClosed) })
                 }
             };
         };
@@ -226,7 +233,7 @@ impl Connection {
         end_stream: bool,
         section: &'s FieldSection,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         if let Drain::After(_) = self.drain {
             // The client will hear, or has heard, that it was not looked at.
             return self.pay_useless(now_ms);
@@ -234,7 +241,7 @@ impl Connection {
         self.streams.advance(stream);
         if self.streams.len() >= self.limits.streams_max as usize {
             if !self.credits.refusals.take(self.limits.refusals, now_ms) {
-                return Err(Ended::limit(Limit::Refusals));
+                return Err(ConnectionError::limit(Limit::Refusals));
             }
             self.streams.mark_reset(stream);
             return Ok(Event::Refused { stream });
@@ -251,7 +258,7 @@ impl Connection {
             }
         };
         let content_left = match (request.content, request.ask) {
-            (Content::Length(length), Ask::Resource { .. }) => length,
+            (Content::Length(length), RequestTarget::Resource { .. }) => length,
             _ => UNTOLD,
         };
         self.credits.priorities.give(self.limits.priorities, 1);
@@ -291,10 +298,10 @@ impl Connection {
         flow_bytes: u32,
         end_stream: bool,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         let exceeded = (ErrorCode::FLOW_CONTROL_ERROR, Rule::WindowExceeded);
         if i64::from(flow_bytes) > i64::from(self.receive_window) {
-            return Err(Ended { code: exceeded.0, why: Why::Rule(exceeded.1) });
+            return Err(ConnectionError { code: exceeded.0, why: ConnectionFault::Rule(exceeded.1) });
         }
         let is_small = payload.len() < SMALL_BYTES && !end_stream;
         let Some(open) = self.streams.find(stream) else {
@@ -327,7 +334,7 @@ impl Connection {
         } else if !is_small {
             self.credits.small_frames.give(self.limits.small_frames, 1);
         } else if !self.credits.small_frames.take(self.limits.small_frames, now_ms) {
-            return Err(Ended::limit(Limit::SmallFrames));
+            return Err(ConnectionError::limit(Limit::SmallFrames));
         }
         Ok(Event::Data { stream, payload, end: end_stream })
     }
@@ -338,14 +345,14 @@ impl Connection {
         stream: u32,
         flow_bytes: u32,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         self.receive_window -= flow_bytes as i32;
         self.owed += flow_bytes;
         match self.streams.absent(stream) {
-            Absent::Reset => self.pay_useless(now_ms),
-            Absent::Idle if self.is_passed_over(stream) => self.pay_useless(now_ms),
-            Absent::Idle | Absent::Skipped => Err(Ended::protocol(Rule::IdleStream)),
-            Absent::Closed => {
+            AbsentStream::Reset => self.pay_useless(now_ms),
+            AbsentStream::Idle if self.is_passed_over(stream) => self.pay_useless(now_ms),
+            AbsentStream::Idle | AbsentStream::Skipped => Err(ConnectionError::protocol(Rule::IdleStream)),
+            AbsentStream::Closed => {
                 let why = StreamFault::Rule(Rule::StreamClosed);
                 self.broken(stream, ErrorCode::STREAM_CLOSED, why, now_ms)
             }
@@ -362,14 +369,14 @@ impl Connection {
         stream: u32,
         increment: u32,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         if !self.credits.window_updates.take(self.limits.window_updates, now_ms) {
-            return Err(Ended::limit(Limit::WindowUpdates));
+            return Err(ConnectionError::limit(Limit::WindowUpdates));
         }
         let overflow = (ErrorCode::FLOW_CONTROL_ERROR, Rule::WindowOverflow);
         if stream == 0 {
             let Some(window) = grown(self.send_window, i64::from(increment)) else {
-                return Err(Ended { code: overflow.0, why: Why::Rule(overflow.1) });
+                return Err(ConnectionError { code: overflow.0, why: ConnectionFault::Rule(overflow.1) });
             };
             self.send_window = window;
             return Ok(Event::WindowOpened { stream: 0 });
@@ -385,9 +392,11 @@ impl Connection {
     }
 
     /// A frame that may still come for a stream that has ended, but not before it has begun.
-    fn passes_over<'b, 's>(&self, stream: u32) -> Result<Event<'b, 's>, Ended> {
+    fn passes_over<'b, 's>(&self, stream: u32) -> Result<Event<'b, 's>, ConnectionError> {
         match self.streams.absent(stream) {
-            Absent::Idle if !self.is_passed_over(stream) => Err(Ended::protocol(Rule::IdleStream)),
+            AbsentStream::Idle if !self.is_passed_over(stream) => {
+                Err(ConnectionError::protocol(Rule::IdleStream))
+            }
             _ => Ok(Event::Nothing),
         }
     }
@@ -397,9 +406,9 @@ impl Connection {
         stream: u32,
         code: ErrorCode,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         if !self.credits.resets.take(self.limits.resets, now_ms) {
-            return Err(Ended::limit(Limit::RapidReset));
+            return Err(ConnectionError::limit(Limit::RapidReset));
         }
         if self.streams.remove(stream).is_none() {
             return self.passes_over(stream);
@@ -407,10 +416,14 @@ impl Connection {
         Ok(Event::Reset { stream, code })
     }
 
-    fn settings<'b, 's>(&mut self, settings: Settings<'_>, now_ms: u64) -> Result<Event<'b, 's>, Ended> {
+    fn settings<'b, 's>(
+        &mut self,
+        settings: Settings<'_>,
+        now_ms: u64,
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         let pays = self.credits.settings.take(self.limits.settings, now_ms);
         if !pays || settings.count() > self.limits.settings_max {
-            return Err(Ended::limit(Limit::Settings));
+            return Err(ConnectionError::limit(Limit::Settings));
         }
         let mut initial_window = self.peer_initial_window;
         for (setting, value) in settings.iter() {
@@ -430,7 +443,7 @@ impl Connection {
             for open in self.streams.iter_mut() {
                 let Some(window) = grown(open.send_window, change) else {
                     let code = ErrorCode::FLOW_CONTROL_ERROR;
-                    return Err(Ended { code, why: Why::Rule(Rule::WindowOverflow) });
+                    return Err(ConnectionError { code, why: ConnectionFault::Rule(Rule::WindowOverflow) });
                 };
                 open.send_window = window;
             }
@@ -443,34 +456,34 @@ impl Connection {
         stream: u32,
         value: &[u8],
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         self.pay_priority(now_ms)?;
         if stream.is_multiple_of(2) {
-            return Err(Ended::protocol(Rule::PriorityUpdateStream));
+            return Err(ConnectionError::protocol(Rule::PriorityUpdateStream));
         }
         let priority = Priority::parse(value);
         if let Some(open) = self.streams.find(stream) {
             open.priority = priority;
             return Ok(Event::Prioritised { stream, priority });
         }
-        if self.streams.absent(stream) == Absent::Idle {
+        if self.streams.absent(stream) == AbsentStream::Idle {
             self.early_priority = Some((stream, priority));
         }
         Ok(Event::Nothing)
     }
 
-    fn pay_priority(&mut self, now_ms: u64) -> Result<(), Ended> {
+    fn pay_priority(&mut self, now_ms: u64) -> Result<(), ConnectionError> {
         if self.credits.priorities.take(self.limits.priorities, now_ms) {
             return Ok(());
         }
-        Err(Ended::limit(Limit::Priorities))
+        Err(ConnectionError::limit(Limit::Priorities))
     }
 
-    fn pay_useless<'b, 's>(&mut self, now_ms: u64) -> Result<Event<'b, 's>, Ended> {
+    fn pay_useless<'b, 's>(&mut self, now_ms: u64) -> Result<Event<'b, 's>, ConnectionError> {
         if self.credits.useless_frames.take(self.limits.useless_frames, now_ms) {
             return Ok(Event::Nothing);
         }
-        Err(Ended::limit(Limit::UselessFrames))
+        Err(ConnectionError::limit(Limit::UselessFrames))
     }
 
     /// Ends a stream by its client's fault. On an idle stream RST_STREAM may not be sent, so there the connection ends.
@@ -480,16 +493,16 @@ impl Connection {
         code: ErrorCode,
         why: StreamFault,
         now_ms: u64,
-    ) -> Result<Event<'b, 's>, Ended> {
+    ) -> Result<Event<'b, 's>, ConnectionError> {
         let was_open = self.streams.remove(stream).is_some();
         if !was_open
-            && self.streams.absent(stream) == Absent::Idle
+            && self.streams.absent(stream) == AbsentStream::Idle
             && let StreamFault::Rule(rule) = why
         {
-            return Err(Ended { code, why: Why::Rule(rule) });
+            return Err(ConnectionError { code, why: ConnectionFault::Rule(rule) });
         }
         if !self.credits.forced_resets.take(self.limits.forced_resets, now_ms) {
-            return Err(Ended::limit(Limit::MadeUsReset));
+            return Err(ConnectionError::limit(Limit::MadeUsReset));
         }
         self.streams.mark_reset(stream);
         Ok(Event::Broken { stream, was_open, code, why })

@@ -6,7 +6,7 @@ use super::{
         frame::{self, HEADER_BYTES, WINDOW_MAX},
         hpack::NO_TABLE,
     },
-    Connection, Drain, Ended, Event, Limit, SMALL_BYTES, UPDATES_PER_FRAME,
+    Connection, ConnectionError, Drain, Event, Limit, SMALL_BYTES, UPDATES_PER_FRAME,
     streams::Stream,
 };
 
@@ -84,7 +84,7 @@ impl Connection {
     /// # Errors
     /// The end of the connection, if the client lets only crumbs out for too long.
     #[inline]
-    pub fn sendable(&mut self, stream: u32, want: usize, now_ms: u64) -> Result<usize, Ended> {
+    pub fn sendable(&mut self, stream: u32, want: usize, now_ms: u64) -> Result<usize, ConnectionError> {
         let frame_bytes_max = self.peer_frame_bytes_max as usize;
         let connection_window = self.send_window.max(0) as usize;
         let Some(open) = self.streams.find(stream).filter(|open| open.is_local_open) else {
@@ -98,7 +98,7 @@ impl Connection {
         let allowed = stream_window.min(connection_window).min(want).min(frame_bytes_max);
         let is_tiny = allowed > 0 && allowed < want.min(SMALL_BYTES);
         if is_tiny && !self.credits.tiny_windows.take(self.limits.tiny_windows, now_ms) {
-            return Err(Ended::limit(Limit::TinyWindows));
+            return Err(ConnectionError::limit(Limit::TinyWindows));
         }
         Ok(allowed)
     }

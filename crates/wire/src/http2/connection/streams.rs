@@ -46,7 +46,7 @@ pub(super) struct Streams {
 
 /// What a number stands for that no open stream has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(super) enum AbsentStream {
     /// It was never opened, and may be.
     Idle,
     /// It was passed over, and may not be opened any more.
@@ -110,14 +110,14 @@ impl Streams {
     }
 
     /// What an id stands for that [`find`](Self::find) did not find.
-    pub(super) fn absent(&self, id: u32) -> Absent {
+    pub(super) fn absent(&self, id: u32) -> AbsentStream {
         if id > self.last || id.is_multiple_of(2) {
-            return Absent::Idle;
+            return AbsentStream::Idle;
         }
         match (self.last - id) / 2 {
-            age @ 0..128 if self.opened >> age & 1 == 0 => Absent::Skipped,
-            age @ 0..128 if self.reset >> age & 1 == 1 => Absent::Reset,
-            _ => Absent::Closed,
+            age @ 0..128 if self.opened >> age & 1 == 0 => AbsentStream::Skipped,
+            age @ 0..128 if self.reset >> age & 1 == 1 => AbsentStream::Reset,
+            _ => AbsentStream::Closed,
         }
     }
 
@@ -180,29 +180,29 @@ mod tests {
     #[test]
     fn numbers_say_what_became_of_streams() {
         let mut streams = Streams::new();
-        assert_eq!(streams.absent(1), Absent::Idle);
+        assert_eq!(streams.absent(1), AbsentStream::Idle);
         for id in [3, 5, 11] {
             streams.advance(id);
             streams.push(stream(id));
         }
-        assert_eq!(streams.absent(1), Absent::Skipped);
-        assert_eq!(streams.absent(7), Absent::Skipped);
-        assert_eq!((streams.absent(13), streams.absent(4)), (Absent::Idle, Absent::Idle));
+        assert_eq!(streams.absent(1), AbsentStream::Skipped);
+        assert_eq!(streams.absent(7), AbsentStream::Skipped);
+        assert_eq!((streams.absent(13), streams.absent(4)), (AbsentStream::Idle, AbsentStream::Idle));
         assert_eq!(streams.remove(5).map(|stream| stream.id), Some(5));
-        assert_eq!(streams.absent(5), Absent::Closed);
+        assert_eq!(streams.absent(5), AbsentStream::Closed);
         streams.mark_reset(5);
-        assert_eq!(streams.absent(5), Absent::Reset);
+        assert_eq!(streams.absent(5), AbsentStream::Reset);
         streams.advance(259);
-        assert_eq!((streams.absent(5), streams.absent(7)), (Absent::Reset, Absent::Skipped));
+        assert_eq!((streams.absent(5), streams.absent(7)), (AbsentStream::Reset, AbsentStream::Skipped));
         // What is too old to be remembered was closed.
         streams.advance(267);
         assert_eq!(
             (streams.absent(5), streams.absent(7), streams.absent(259)),
-            (Absent::Closed, Absent::Closed, Absent::Closed)
+            (AbsentStream::Closed, AbsentStream::Closed, AbsentStream::Closed)
         );
         streams.advance(100_001);
-        assert_eq!(streams.absent(267), Absent::Closed);
-        assert_eq!(streams.absent(99_999), Absent::Skipped);
+        assert_eq!(streams.absent(267), AbsentStream::Closed);
+        assert_eq!(streams.absent(99_999), AbsentStream::Skipped);
     }
 
     /// Against a list: streams come and go in any order, more of them than guesses.

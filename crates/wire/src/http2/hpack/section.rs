@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::table::{FIELD_OVERHEAD, TABLE_BYTES_MAX};
-use crate::http2::request::Found;
+use crate::http2::request::RequestLayout;
 
 /// Why a section does not hold all that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,11 +98,11 @@ pub struct FieldSection {
     overflow: Option<Overflow>,
     serial: Serial,
     /// What the request was found to be that `now` holds, once it was read and is sound.
-    found: Cell<Option<Found>>,
+    found: Cell<Option<RequestLayout>>,
     /// The last such request before.
     before: Fields,
     /// Which it was and what it was found to be; with it, `before` holds its fields.
-    found_before: Option<(Serial, Found)>,
+    found_before: Option<(Serial, RequestLayout)>,
 }
 
 impl FieldSection {
@@ -144,13 +144,13 @@ impl FieldSection {
     }
 
     /// Notes what the request is that it holds. It stays so until [`clear`](Self::clear).
-    pub(in crate::http2) fn note(&self, found: Found) {
+    pub(in crate::http2) fn note(&self, found: RequestLayout) {
         self.found.set(Some(found));
     }
 
     /// The last request that was noted before this section, which it is alike but for the value of that request's path.
     #[inline]
-    pub(in crate::http2) fn alike_but_path(&self) -> Option<(Serial, Found)> {
+    pub(in crate::http2) fn alike_but_path(&self) -> Option<(Serial, RequestLayout)> {
         self.found_before.filter(|(_, found)| self.now.are_those_of(&self.before, found.path))
     }
 

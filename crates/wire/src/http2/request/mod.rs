@@ -62,7 +62,7 @@ pub struct Terms {
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask<'s> {
+pub enum RequestTarget<'s> {
     /// A resource: any method but CONNECT.
     Resource {
         /// The scheme; what the connection below is, is the caller's to compare.
@@ -102,7 +102,7 @@ pub struct Request<'s> {
     /// The site: `:authority`, or `Host` where there is no `:authority`.
     pub authority: &'s str,
     /// What it asks for.
-    pub ask: Ask<'s>,
+    pub ask: RequestTarget<'s>,
     /// What follows; for a tunnel and for another protocol, whatever the stream holds is not content.
     pub content: Content,
     /// How urgent it is (RFC 9218).
@@ -116,7 +116,7 @@ pub struct Request<'s> {
 /// differs in the value of `path` alone, if that is a sound path too, because no rule looks at the path and at another
 /// field (but for `OPTIONS *`, which is not noted).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct RequestLayout {
     terms: Terms,
     method: usize,
     /// `:authority` or `host`.
@@ -144,7 +144,7 @@ pub fn read_request(section: &FieldSection, terms: Terms) -> Result<Request<'_>,
         return Ok(request);
     }
     let mut pseudo = Pseudo::default();
-    let mut seen = Seen::default();
+    let mut seen = KnownFields::default();
     let mut fields = section.iter().enumerate();
     for (number, (name, value)) in fields.by_ref() {
         if name.first() != Some(&b':') {
@@ -174,7 +174,7 @@ fn read_as_before(section: &FieldSection, terms: Terms) -> Option<Request<'_>> {
     Some(Request {
         method: text(section.value(found.method)),
         authority: text(section.value(found.authority)),
-        ask: Ask::Resource { scheme: found.scheme, path: text(path) },
+        ask: RequestTarget::Resource { scheme: found.scheme, path: text(path) },
         content: found.content,
         priority: found.priority,
         section,
@@ -202,13 +202,13 @@ struct Field<'s> {
 
 /// Fields that mean something here.
 #[derive(Default)]
-struct Seen<'s> {
+struct KnownFields<'s> {
     host: Option<Field<'s>>,
     content_length: Option<u64>,
     priority: Priority,
 }
 
-impl<'s> Seen<'s> {
+impl<'s> KnownFields<'s> {
     #[inline]
     fn field(&mut self, number: usize, name: &'s [u8], value: &'s [u8]) -> Result<(), RequestRule> {
         match check_field(name, value)? {
@@ -306,7 +306,7 @@ impl<'s> Pseudo<'s> {
     fn request(
         &self,
         section: &'s FieldSection,
-        seen: &Seen<'s>,
+        seen: &KnownFields<'s>,
         terms: Terms,
     ) -> Result<Request<'s>, RequestRule> {
         let method = self.method.ok_or(RequestRule::PseudoMissing)?;
@@ -315,13 +315,15 @@ impl<'s> Pseudo<'s> {
         }
         let ask = self.ask(method.value, terms)?;
         let scheme = match ask {
-            Ask::Tunnel => None,
-            Ask::Resource { scheme, .. } | Ask::Upgrade { scheme, .. } => Some(scheme),
+            RequestTarget::Tunnel => None,
+            RequestTarget::Resource { scheme, .. } | RequestTarget::Upgrade { scheme, .. } => Some(scheme),
         };
         let authority = site(self.authority, seen.host, scheme)?;
         let content = match (seen.content_length, terms.end_stream) {
             // What the stream holds is not content, so there is nothing whose length could be told.
-            (Some(_), _) if !matches!(ask, Ask::Resource { .. }) => return Err(RequestRule::ContentLength),
+            (Some(_), _) if !matches!(ask, RequestTarget::Resource { .. }) => {
+                return Err(RequestRule::ContentLength);
+            }
             (Some(1..), true) => return Err(RequestRule::ContentLengthAndEnd),
             (Some(length), _) => Content::Length(length),
             (None, true) => Content::None,
@@ -336,10 +338,10 @@ impl<'s> Pseudo<'s> {
             section,
             alike: None,
         };
-        if let (Ask::Resource { scheme, path }, Some(path_field)) = (ask, self.path)
+        if let (RequestTarget::Resource { scheme, path }, Some(path_field)) = (ask, self.path)
             && path != "*"
         {
-            section.note(Found {
+            section.note(RequestLayout {
                 terms,
                 method: method.number,
                 authority: authority.number,
@@ -352,10 +354,10 @@ impl<'s> Pseudo<'s> {
         Ok(request)
     }
 
-    fn ask(&self, method: &[u8], terms: Terms) -> Result<Ask<'s>, RequestRule> {
+    fn ask(&self, method: &[u8], terms: Terms) -> Result<RequestTarget<'s>, RequestRule> {
         if method == b"CONNECT" && self.protocol.is_none() {
             return match (self.scheme, self.path) {
-                (None, None) => Ok(Ask::Tunnel),
+                (None, None) => Ok(RequestTarget::Tunnel),
                 _ => Err(RequestRule::PseudoOfConnect),
             };
         }
@@ -373,11 +375,11 @@ impl<'s> Pseudo<'s> {
         }
         let path = text(path);
         match self.protocol {
-            None => Ok(Ask::Resource { scheme, path }),
+            None => Ok(RequestTarget::Resource { scheme, path }),
             Some(Field { value: protocol, .. })
                 if method == b"CONNECT" && terms.extended_connect && is_token(protocol) =>
             {
-                Ok(Ask::Upgrade { protocol: text(protocol), scheme, path })
+                Ok(RequestTarget::Upgrade { protocol: text(protocol), scheme, path })
             }
             Some(_) => Err(RequestRule::Protocol),
         }

@@ -1,6 +1,6 @@
 //! A request as the head of an HTTP/1.1 message.
 
-use super::{Ask, Content, Request, Serial};
+use super::{Content, Request, RequestTarget, Serial};
 use crate::http1::{
     fields::trim_ows,
     head::{HeadError, HeadLimits, HeaderSlots, Progress, RequestHead, TargetForm, Version, parse_request},
@@ -33,10 +33,10 @@ impl Request<'_> {
         limits: &HeadLimits,
     ) -> Result<Progress<(RequestHead<'r, 'r>, usize)>, HeadError> {
         let (method, target, form) = match self.ask {
-            Ask::Resource { path: "*", .. } => (self.method, "*", TargetForm::Asterisk),
-            Ask::Resource { path, .. } => (self.method, path, TargetForm::Origin),
-            Ask::Upgrade { path, .. } => ("GET", path, TargetForm::Origin),
-            Ask::Tunnel => (self.method, self.authority, TargetForm::Authority),
+            RequestTarget::Resource { path: "*", .. } => (self.method, "*", TargetForm::Asterisk),
+            RequestTarget::Resource { path, .. } => (self.method, path, TargetForm::Origin),
+            RequestTarget::Upgrade { path, .. } => ("GET", path, TargetForm::Origin),
+            RequestTarget::Tunnel => (self.method, self.authority, TargetForm::Authority),
         };
         let has_room = match (room.of, self.alike) {
             (Some((of, target_bytes)), Some(alike)) if of == alike => {
@@ -67,19 +67,19 @@ impl Request<'_> {
 
     fn render(&self, lines: &mut Lines<'_, '_>) {
         let (method, target) = match self.ask {
-            Ask::Resource { path, .. } => (self.method, path),
-            Ask::Tunnel => (self.method, self.authority),
-            Ask::Upgrade { path, .. } => ("GET", path),
+            RequestTarget::Resource { path, .. } => (self.method, path),
+            RequestTarget::Tunnel => (self.method, self.authority),
+            RequestTarget::Upgrade { path, .. } => ("GET", path),
         };
         for part in [method, " ", target, " HTTP/1.1\r\n"] {
             lines.out.extend_from_slice(part.as_bytes());
         }
         lines.append(b"host", self.authority.as_bytes());
-        if let Ask::Upgrade { protocol, .. } = self.ask {
+        if let RequestTarget::Upgrade { protocol, .. } = self.ask {
             lines.append(b"connection", b"upgrade");
             lines.append(b"upgrade", protocol.as_bytes());
         }
-        if self.content == Content::ToTheEnd && matches!(self.ask, Ask::Resource { .. }) {
+        if self.content == Content::ToTheEnd && matches!(self.ask, RequestTarget::Resource { .. }) {
             lines.append(b"transfer-encoding", b"chunked");
         }
         let mut has_cookie = false;

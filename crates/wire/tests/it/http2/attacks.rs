@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::client::{Client, GET, POST, block, data, headers, reset, setting, update, written};
 use wire::http2::{
-    connection::{Limit, Limits, Why},
+    connection::{ConnectionFault, Limit, Limits},
     error::ErrorCode,
     frame::{Dependency, Frame, FrameHeader, Setting},
 };
@@ -15,7 +15,7 @@ fn until_the_end(client: &mut Client, mut frames: impl FnMut(u32) -> Vec<u8>) ->
     for number in 0..100_000 {
         if let Err(ended) = client.tries(&frames(number)) {
             assert_eq!(ended.code, ErrorCode::ENHANCE_YOUR_CALM, "{ended}");
-            let Why::Limit(limit) = ended.why else { panic!("{ended}") };
+            let ConnectionFault::Limit(limit) = ended.why else { panic!("{ended}") };
             client.connection.goaway(ended.code, &mut client.out);
             return (number, limit);
         }
@@ -127,7 +127,7 @@ fn header_bombs() {
     let told = client.sends(&frame(5, &references(6)));
     assert_eq!(told, ["HeadTooLarge { stream: 5, overflow: Bytes, end: true }"]);
     let ended = client.ends(&frame(7, &references(16_000)));
-    assert_eq!(ended, (ErrorCode::ENHANCE_YOUR_CALM, Why::Limit(Limit::HeaderList)));
+    assert_eq!(ended, (ErrorCode::ENHANCE_YOUR_CALM, ConnectionFault::Limit(Limit::HeaderList)));
     // Crumbs of nothing: by their number.
     let crumbs = |count: usize| {
         let crumbs = std::iter::repeat_n(("cookie", ""), count);
@@ -138,7 +138,7 @@ fn header_bombs() {
     let told = client.sends(&frame(3, &crumbs(97)));
     assert_eq!(told, ["HeadTooLarge { stream: 3, overflow: Fields, end: true }"]);
     let ended = client.ends(&frame(5, &crumbs(5000)));
-    assert_eq!(ended, (ErrorCode::ENHANCE_YOUR_CALM, Why::Limit(Limit::HeaderList)));
+    assert_eq!(ended, (ErrorCode::ENHANCE_YOUR_CALM, ConnectionFault::Limit(Limit::HeaderList)));
 }
 
 /// CVE-2019-9515 and CVE-2020-11080.
@@ -155,7 +155,7 @@ fn settings_floods() {
     };
     let mut client = Client::new(Limits::default());
     assert_eq!(client.sends(&many(64)), ["SettingsToAck"]);
-    assert_eq!(client.ends(&many(65)), (ErrorCode::ENHANCE_YOUR_CALM, Why::Limit(limit)));
+    assert_eq!(client.ends(&many(65)), (ErrorCode::ENHANCE_YOUR_CALM, ConnectionFault::Limit(limit)));
     let ack = Frame::SettingsAck;
     assert_eq!(attack(|_| written(ack)), (500, Limit::UselessFrames));
 }
@@ -261,7 +261,7 @@ fn window_games() {
             Err(ended) => break ended,
         }
     };
-    assert_eq!((crumbs, ended.why), (100, Why::Limit(Limit::TinyWindows)));
+    assert_eq!((crumbs, ended.why), (100, ConnectionFault::Limit(Limit::TinyWindows)));
     // A client that opens both windows for each frame that it gets.
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));

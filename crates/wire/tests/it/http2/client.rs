@@ -3,7 +3,7 @@
 use crate::fuzz_seeds::http2_connection::told;
 use wire::http2::{
     Progress,
-    connection::{Connection, Ended, Limits, Why},
+    connection::{Connection, ConnectionError, ConnectionFault, Limits},
     error::ErrorCode,
     frame::{self, Frame, PREFACE, Setting},
     hpack::{self, FieldSection, Strings},
@@ -43,7 +43,7 @@ impl Client {
     }
 
     /// What whole frames come to.
-    pub(crate) fn tries(&mut self, mut bytes: &[u8]) -> Result<Vec<String>, Ended> {
+    pub(crate) fn tries(&mut self, mut bytes: &[u8]) -> Result<Vec<String>, ConnectionError> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
             match self.connection.receive(bytes, &mut self.section, self.now_ms)? {
@@ -62,9 +62,9 @@ impl Client {
         self.tries(bytes).unwrap_or_else(|ended| panic!("{ended}"))
     }
 
-    pub(crate) fn ends(&mut self, bytes: &[u8]) -> (ErrorCode, Why) {
+    pub(crate) fn ends(&mut self, bytes: &[u8]) -> (ErrorCode, ConnectionFault) {
         match self.tries(bytes) {
-            Err(Ended { code, why }) => (code, why),
+            Err(ConnectionError { code, why }) => (code, why),
             Ok(events) => panic!("{events:?}"),
         }
     }

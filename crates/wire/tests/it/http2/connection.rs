@@ -5,14 +5,14 @@ use crate::fuzz_seeds::http2_connection::told;
 use allocations::Allocations;
 use wire::http2::{
     Progress,
-    connection::{Connection, Ended, Event, Limits, Stalled, Why},
+    connection::{Connection, ConnectionError, ConnectionFault, Event, Limits, WindowOwner},
     error::{ErrorCode, Rule},
     frame::{self, Dependency, Frame, PREFACE, Setting},
     hpack::DecodeError,
 };
 
-fn rule(code: ErrorCode, rule: Rule) -> (ErrorCode, Why) {
-    (code, Why::Rule(rule))
+fn rule(code: ErrorCode, rule: Rule) -> (ErrorCode, ConnectionFault) {
+    (code, ConnectionFault::Rule(rule))
 }
 
 const PROTOCOL: ErrorCode = ErrorCode::PROTOCOL_ERROR;
@@ -97,7 +97,7 @@ fn frames_that_no_state_allows_end_the_connection() {
         (written(Frame::PriorityUpdate { stream: 2, value: b"u=1" }), rule(PROTOCOL, Rule::PriorityUpdateStream)),
         (b"\0\x40\x01\0\0\0\0\0\x01".to_vec(), rule(ErrorCode::FRAME_SIZE_ERROR, Rule::FrameTooLarge)),
         ([&closed[..], &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x80]].concat(),
-            (ErrorCode::COMPRESSION_ERROR, Why::FieldBlock(DecodeError::Index))),
+            (ErrorCode::COMPRESSION_ERROR, ConnectionFault::FieldBlock(DecodeError::Index))),
     ];
     for (bytes, ended) in table {
         let mut client = Client::new(Limits::default());
@@ -168,7 +168,7 @@ fn the_windows_of_requests_open_as_content_is_taken() {
     // 80,000 are gone of the connection's, of which 16,000 were never handed out.
     client.sends(&data(3, &part, false));
     assert_eq!(client.answers(), [""; 0]);
-    let exceeded = (ErrorCode::FLOW_CONTROL_ERROR, Why::Rule(Rule::WindowExceeded));
+    let exceeded = (ErrorCode::FLOW_CONTROL_ERROR, ConnectionFault::Rule(Rule::WindowExceeded));
     assert_eq!(client.ends(&data(3, &part, false)), exceeded);
 
     let mut client = Client::new(limits);
@@ -229,7 +229,7 @@ fn responses_keep_to_the_clients_windows() {
     // A window that SETTINGS make too large.
     client.sends(&headers(5, GET, true));
     client.sends(&update(5, (1 << 31) - 1 - 9));
-    let overflow = (ErrorCode::FLOW_CONTROL_ERROR, Why::Rule(Rule::WindowOverflow));
+    let overflow = (ErrorCode::FLOW_CONTROL_ERROR, ConnectionFault::Rule(Rule::WindowOverflow));
     assert_eq!(client.ends(&setting(Setting::INITIAL_WINDOW_SIZE, 10)), overflow);
     // The connection's window, and frames as large as the client takes.
     let mut client = Client::new(Limits::default());
@@ -341,7 +341,10 @@ fn heads_beyond_the_limits_are_to_be_answered() {
 fn settings_must_be_acknowledged_in_time() {
     let mut client = Client::new(Limits::default());
     assert_eq!(client.connection.overdue(10_000), None);
-    let timeout = Ended { code: ErrorCode::SETTINGS_TIMEOUT, why: Why::Rule(Rule::SettingsTimeout) };
+    let timeout = ConnectionError {
+        code: ErrorCode::SETTINGS_TIMEOUT,
+        why: ConnectionFault::Rule(Rule::SettingsTimeout),
+    };
     assert_eq!(client.connection.overdue(10_001), Some(timeout));
     client.sends(&written(Frame::SettingsAck));
     assert_eq!(client.connection.overdue(1 << 40), None);
@@ -358,18 +361,18 @@ fn a_response_that_waits_for_windows_of_nothing_is_told() {
     client.sends(&update(1, 1000));
     client.now_ms = 59_000;
     assert_eq!(client.content(1, 100_000), 99_000);
-    assert_eq!(client.connection.stalled(60_001), Some(Stalled::Stream(1)));
+    assert_eq!(client.connection.stalled(60_001), Some(WindowOwner::Stream(1)));
     client.sends(&update(1, 20_000));
     assert_eq!(client.content(1, 99_000), 79_000);
     assert_eq!(client.connection.stalled(60_001), None);
-    assert_eq!(client.connection.stalled(119_001), Some(Stalled::Stream(1)));
+    assert_eq!(client.connection.stalled(119_001), Some(WindowOwner::Stream(1)));
     // The connection's window.
     let mut client = Client::new(Limits::default());
     client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20));
     client.sends(&headers(1, GET, true));
     assert_eq!(client.respond(1, 65_536), 1);
     assert_eq!(client.connection.stalled(60_000), None);
-    assert_eq!(client.connection.stalled(60_001), Some(Stalled::Connection));
+    assert_eq!(client.connection.stalled(60_001), Some(WindowOwner::Connection));
     client.sends(&update(0, 100_000));
     assert_eq!(client.content(1, 1), 0);
     assert_eq!(client.connection.stalled(1 << 20), None);

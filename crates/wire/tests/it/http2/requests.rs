@@ -10,7 +10,9 @@ use wire::{
     http2::{
         hpack::{self, Decoder, FieldSection, Strings},
         priority::Priority,
-        request::{Ask, Content, HeadRoom, Request, RequestRule, Terms, read_request, read_trailers},
+        request::{
+            Content, HeadRoom, Request, RequestRule, RequestTarget, Terms, read_request, read_trailers,
+        },
     },
 };
 
@@ -70,7 +72,7 @@ fn a_request_is_taken_apart() {
     let section = section(&fields);
     let request = read_request(&section, END).expect("sound");
     assert_eq!((request.method, request.authority), ("GET", "a.example"));
-    assert_eq!(request.ask, Ask::Resource { scheme: Scheme::Https, path: "/x?y" });
+    assert_eq!(request.ask, RequestTarget::Resource { scheme: Scheme::Https, path: "/x?y" });
     assert_eq!(request.content, Content::None);
     assert_eq!(request.priority, Priority { urgency: 1, incremental: true });
     assert_eq!(request.fields().count(), 3);
@@ -214,7 +216,7 @@ fn connect_is_for_a_tunnel_or_another_protocol() {
     let open = Terms { end_stream: false, ..END };
     let fields = section(&tunnel);
     let request = read_request(&fields, open).expect("sound");
-    assert_eq!((request.ask, request.authority), (Ask::Tunnel, "a.example:443"));
+    assert_eq!((request.ask, request.authority), (RequestTarget::Tunnel, "a.example:443"));
     http2_head::check(&request, &fields);
     for fields in [
         [&tunnel[..], &[(":path", "/")]].concat(),
@@ -231,7 +233,7 @@ fn connect_is_for_a_tunnel_or_another_protocol() {
     let upgrade = [&GET[1..], &[connect, (":protocol", "websocket")]].concat();
     let fields = section(&upgrade);
     let request = read_request(&fields, open).expect("sound");
-    let ask = Ask::Upgrade { protocol: "websocket", scheme: Scheme::Https, path: "/x?y" };
+    let ask = RequestTarget::Upgrade { protocol: "websocket", scheme: Scheme::Https, path: "/x?y" };
     assert_eq!(request.ask, ask);
     http2_head::check(&request, &fields);
     let not_offered = Terms { extended_connect: false, ..open };

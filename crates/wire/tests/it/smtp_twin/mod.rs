@@ -1,8 +1,8 @@
 //! The slow twin of the data decoder, and a host that takes everything; the fuzz target uses them too.
 
 use wire::smtp::{
-    data::{Data, Taken},
-    dialog::{Ask, Dialog, Terms},
+    data::{Data, DataProgress},
+    dialog::{Dialog, DialogStep, Terms},
 };
 
 /// RFC 5321, 4.5.2, as slowly as it is said: lines end in CRLF; a line of one dot ends the mail; any other line that
@@ -24,8 +24,8 @@ pub(crate) fn decode(parts: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
     let (mut data, mut mail, mut before) = (Data::new(), Vec::new(), 0);
     for part in parts {
         match data.take(part, |piece| mail.extend_from_slice(piece)) {
-            Taken::All => before += part.len(),
-            Taken::Ended(used) => return Some((mail, before + used)),
+            DataProgress::All => before += part.len(),
+            DataProgress::Ended(used) => return Some((mail, before + used)),
         }
     }
     None
@@ -59,39 +59,39 @@ impl Host {
             let (used, ask) = self.dialog.step(&bytes[at..], |piece| mail.extend_from_slice(piece));
             at += used;
             let line = match ask {
-                Ask::NeedMore => break,
-                Ask::GoOn => continue,
-                Ask::Reply(reply) => reply.code.to_string(),
-                Ask::Close(reply) => {
+                DialogStep::NeedMore => break,
+                DialogStep::GoOn => continue,
+                DialogStep::Reply(reply) => reply.code.to_string(),
+                DialogStep::Close(reply) => {
                     self.closed = true;
                     reply.code.to_string()
                 }
-                Ask::Hello(hello) => format!("hello {}", hello.name),
-                Ask::Mail(from) => {
+                DialogStep::Hello(hello) => format!("hello {}", hello.name),
+                DialogStep::Mail(from) => {
                     self.dialog.sender_accepted(from.smtputf8);
                     format!("from {} {}", from.address, from.size_bytes)
                 }
-                Ask::Rcpt(to) if to.starts_with("no") => {
+                DialogStep::Rcpt(to) if to.starts_with("no") => {
                     let _ = self.dialog.refused();
                     "refused".to_owned()
                 }
-                Ask::Rcpt(to) => {
+                DialogStep::Rcpt(to) => {
                     self.dialog.recipient_accepted();
                     format!("to {to}")
                 }
-                Ask::MailBegins { send_first } => {
+                DialogStep::MailBegins { send_first } => {
                     send_first.map_or("chunks".to_owned(), |reply| reply.code.to_string())
                 }
-                Ask::MailEnds => {
+                DialogStep::MailEnds => {
                     self.dialog.mail_done();
                     format!("mail {:?}", std::mem::take(&mut self.mail).escape_ascii().to_string())
                 }
-                Ask::ChunkEnds => "chunk".to_owned(),
-                Ask::Forget(reply) => {
+                DialogStep::ChunkEnds => "chunk".to_owned(),
+                DialogStep::Forget(reply) => {
                     self.mail.clear();
                     reply.code.to_string()
                 }
-                Ask::StartTls => {
+                DialogStep::StartTls => {
                     self.dialog.tls_begun();
                     at = bytes.len();
                     "tls".to_owned()

@@ -1,4 +1,4 @@
-//! Answers that a client of HTTP/1 could read in two ways, or that break a rule: none of them is let through (RFC 9113
+//! Tests that reject answers which break a rule, or which an HTTP/1 client could read in two ways (RFC 9113
 //! §8.1.1, §8.2, §8.3).
 
 use super::{
@@ -6,7 +6,7 @@ use super::{
     *,
 };
 
-/// What an origin sends on stream 1.
+/// Invalid answers of an origin on stream 1.
 fn bad() -> Vec<(&'static str, Vec<u8>)> {
     let with =
         |fields: &[(&str, &str)]| [headers(1, "200", fields, 0), data(1, b"hello", END_STREAM)].concat();
@@ -61,7 +61,8 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
             "too large a head",
             with(&[("a", &*long), ("b", &*long), ("c", &*long), ("d", &*long), ("e", &*long)]),
         ),
-        // Apache Traffic Server's and nginx's fixes of 2026 (RFC 9113 §6.9): a window that opens by nothing.
+        // WINDOW_UPDATE with an increment of 0 (RFC 9113 §6.9), fixed in Apache Traffic Server and nginx in
+        // 2026.
         (
             "a stream's window that opens by nothing",
             [headers(1, "200", &[], 0), window_update(1, 0), data(1, b"hello", END_STREAM)].concat(),
@@ -109,7 +110,7 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
 async fn no_answer_that_breaks_a_rule_is_whole() {
     let mut whole = Vec::new();
     for (name, frames) in bad() {
-        // Those that are not refused at once wait for more; no test does.
+        // The connection is closed, because an answer that is not rejected at once would wait for more.
         let address = say(move |_, _| Do::Close(frames.clone())).await;
         let only = Only::at(address, Limits::default());
         let found = match only.get("/").await {
@@ -140,7 +141,7 @@ async fn what_is_sound_is_let_through() {
             [headers(1, "200", &[], 0), data(1, b"hello", 0), headers(1, "404", &[], END_STREAM)].concat(),
             "transfer-encoding: chunked\n",
         ),
-        // And this: h2 reads over a pseudo-field where none may be, which RFC 9113 §8.3 has refused; nothing of it is left.
+        // h2 skips a pseudo-field that RFC 9113 §8.3 forbids here; nothing of it reaches us.
         ("a request's field", with(&[(":path", "/"), ("content-length", "5")]), "content-length: 5\n"),
         ("an empty value", with(&[("x", ""), ("content-length", "5")]), "x: \ncontent-length: 5\n"),
         (

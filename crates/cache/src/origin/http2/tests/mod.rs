@@ -1,4 +1,4 @@
-//! Exchanges with origins of HTTP/2: `h2`'s own server, and one that says byte for byte what it is told to.
+//! Tests of exchanges with HTTP/2 origins: `h2`'s own server, and a server whose bytes each test dictates.
 #![allow(clippy::disallowed_types, reason = "a test may lock")]
 
 mod answers;
@@ -20,7 +20,7 @@ use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
 };
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
 use crate::{
     config::{Limits, OriginRules, Protocol, Server, ServerRules},
@@ -31,7 +31,7 @@ use crate::{
     request::OriginNeed,
 };
 
-/// One server that an origin has.
+/// An origin with one server.
 struct Only {
     upstream: RefCell<Upstream>,
     limits: Limits,
@@ -56,7 +56,7 @@ impl Only {
             head: head.as_bytes(),
             wanted: OriginNeed::Passing,
             client: crate::origin::Client::NOBODY,
-            answered: Answered::of_method(method),
+            answered: RequestKind::of_method(method),
             is_idempotent: method != "POST",
             why: "test",
             trace: None,
@@ -92,7 +92,7 @@ impl Upstreams for Only {
     }
 }
 
-/// What a request's body is, and what was told before the answer.
+/// A request's body, and the interim responses that came before the answer.
 #[derive(Default)]
 struct Sender {
     body: Option<Vec<u8>>,
@@ -115,7 +115,7 @@ impl RequestSender for Sender {
 
     async fn send(&mut self, exchange: &mut Exchange) -> Result<SendResult, SendError<()>> {
         let limits = Limits::default();
-        // As a client that is slower than the origin's word.
+        // Acts as a client that is slower than the origin's answer.
         if timeout(Duration::from_millis(20), exchange.answered_early(&limits)).await.is_ok() {
             self.handed = Some(SendResult::Answered);
             return Ok(SendResult::Answered);
@@ -137,7 +137,7 @@ impl RequestSender for Sender {
     }
 }
 
-/// All of an answer's content.
+/// Reads all of an answer's content.
 async fn content(arrived: &mut AnswerHead) -> Result<Vec<u8>, OriginError> {
     if let Some(whole) = arrived.take_whole() {
         return Ok(whole);
@@ -151,7 +151,7 @@ async fn content(arrived: &mut AnswerHead) -> Result<Vec<u8>, OriginError> {
     }
 }
 
-/// What a script is given: the request, its content, where the answer goes, and the number of its connection.
+/// Input of a script: the request with its content, the reply's stream, and the number of the connection.
 struct Given {
     request: Request<RecvStream>,
     reply: SendResponse<Bytes>,
@@ -167,7 +167,8 @@ impl Given {
     }
 }
 
-/// `h2`'s server, which hands each request to who waits for it; `goes_after`: a connection says after so many that it goes.
+/// Runs `h2`'s server, which hands each request to the returned receiver. After `goes_after` requests a
+/// connection sends GOAWAY.
 async fn serve(streams_max: u32, goes_after: usize) -> (SocketAddr, mpsc::UnboundedReceiver<Given>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -205,7 +206,7 @@ async fn exchanges_share_a_connection() {
         while let Some(given) = given.recv().await {
             seen.lock().expect("nobody has panicked").push(given.connection);
             waiting.push(given);
-            // All at once.
+            // Answers all of them at once.
             if waiting.len() == 40 {
                 for given in waiting.drain(..) {
                     let path = given.request.uri().path().to_owned();
@@ -227,7 +228,7 @@ async fn exchanges_share_a_connection() {
     assert_eq!(connections.lock().expect("nobody has panicked")[..], [0; 40]);
 }
 
-/// Runs all of them at once on this task.
+/// Runs all futures concurrently on this task.
 async fn futures_of<F: Future>(all: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<_> = all.into_iter().map(|one| (Box::pin(one), None)).collect();
     std::future::poll_fn(|cx| {
@@ -250,7 +251,7 @@ async fn futures_of<F: Future>(all: impl IntoIterator<Item = F>) -> Vec<F::Outpu
 async fn an_origin_that_allows_few_streams_gets_more_connections() {
     let (address, mut given) = serve(2, usize::MAX).await;
     let only = Only::at(address, Limits::default());
-    // The first tells how many.
+    // The first answer carries the origin's stream limit.
     let first = async {
         let given = given.recv().await.expect("a request");
         given.answer(200, b"x");
@@ -275,7 +276,7 @@ async fn an_origin_that_allows_few_streams_gets_more_connections() {
     assert_eq!(connections, [0, 0, 1, 1, 2, 2]);
 }
 
-/// What comes and is not read is a window's bytes, and stalls nobody else on the connection.
+/// An answer that is not read buffers one window of bytes, and stalls no other stream of the connection.
 #[tokio::test]
 async fn a_slow_reader_keeps_a_window_and_no_more() {
     let (address, mut given) = serve(100, usize::MAX).await;
@@ -305,14 +306,14 @@ async fn a_slow_reader_keeps_a_window_and_no_more() {
             });
         }
     });
-    // As many as there may be, less one, are not read.
+    // All streams but one are not read.
     let mut slow = Vec::new();
     for _ in 0..3 {
         slow.push(only.get("/endless").await.expect("an answer"));
     }
     let mut quick = only.get("/megabyte").await.expect("an answer");
     assert_eq!(content(&mut quick).await.map(|all| all.len()), Ok(1 << 20));
-    // By now whatever the others could send has been sent.
+    // By now the other streams have sent all that they could.
     let mut most = 0;
     while let Ok((is_endless, all)) = sent.try_recv() {
         if is_endless {
@@ -320,7 +321,7 @@ async fn a_slow_reader_keeps_a_window_and_no_more() {
         }
     }
     assert_eq!(most, window);
-    // Who reads on is sent as much more.
+    // A reader that goes on is sent as much again.
     let room = WordBuffer::new(window);
     let mut read = 0;
     while read < 2 * window {
@@ -329,7 +330,7 @@ async fn a_slow_reader_keeps_a_window_and_no_more() {
             Ok(BodyRead::End) | Err(_) => panic!("it is endless"),
         }
     }
-    // Who is given up is given up for the origin, too, and its window is the connection's again.
+    // A dropped answer is cancelled at the origin, too, and its window goes back to the connection.
     slow.clear();
     let mut quick = only.get("/megabyte").await.expect("an answer");
     assert_eq!(content(&mut quick).await.map(|all| all.len()), Ok(1 << 20));
@@ -349,7 +350,7 @@ async fn what_all_exchanges_may_keep_is_bounded() {
             given.answer(200, b"ok");
         }
     });
-    // A quarter is kept for what will be stored.
+    // A quarter is reserved for answers that will be stored.
     let mut kept = Vec::new();
     for _ in 0..3 {
         kept.push(only.get("/").await.expect("an answer"));
@@ -383,7 +384,7 @@ async fn content_goes_out_as_fast_as_it_is_taken_and_comes_back_whole() {
         Sender { body: Some(sent.clone()), trailers: b"X-Sum: 7\r\nx-other:  8 \r\n", ..Sender::default() };
     let head = "POST /echo HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\nConnection: close";
     let asked = timeout(Duration::from_secs(20), only.ask(head, &mut sender)).await.expect("in time");
-    // It is an answer, which comes while the request is sent; what is left of that is not.
+    // The answer may come while the request is being sent; the rest of the request is then not sent.
     let mut arrived = asked.expect("an answer");
     if sender.handed == Some(SendResult::Over) {
         assert_eq!(content(&mut arrived).await.as_deref(), Ok(&sent[..]));
@@ -414,7 +415,7 @@ async fn an_origin_that_takes_no_content_holds_it_up_and_its_answer_ends_that() 
 
 #[tokio::test]
 async fn a_connection_that_goes_takes_no_request_with_it() {
-    // Each connection says after three requests that it goes; what comes later to it is not looked at.
+    // Each connection sends GOAWAY after three requests; later requests on it are not processed.
     let (address, mut given) = serve(100, 3).await;
     let only = Only::at(address, Limits::default());
     tokio::spawn(async move {

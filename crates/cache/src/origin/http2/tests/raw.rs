@@ -1,5 +1,4 @@
-//! An origin that says byte for byte what a test tells it to, and what becomes of requests when it ends, refuses or is
-//! silent.
+//! An origin whose bytes each test dictates, and the fate of requests when it closes, refuses or is silent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +9,7 @@ use tokio::{
 
 use super::*;
 
-/// A frame (RFC 9113 §4.1).
+/// Encodes a frame (RFC 9113 §4.1).
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short one").to_be_bytes();
     let mut out = vec![length[1], length[2], length[3], kind, flags];
@@ -22,7 +21,7 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 pub(super) const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// HEADERS with a status, if any, and fields as they are (RFC 7541 §6.2.2: nothing is coded).
+/// Encodes HEADERS with a status, if any, and the fields uncompressed (RFC 7541 §6.2.2).
 pub(super) fn headers(stream: u32, status: &str, fields: &[(&str, &str)], flags: u8) -> Vec<u8> {
     let status = if status.is_empty() { None } else { Some((":status", status)) };
     let mut block = Vec::new();
@@ -30,7 +29,7 @@ pub(super) fn headers(stream: u32, status: &str, fields: &[(&str, &str)], flags:
         block.push(0);
         for text in [name, value] {
             let bytes = text.as_bytes();
-            // RFC 7541 §5.1: seven bits, then what is beyond them.
+            // RFC 7541 §5.1: a 7-bit prefix, then the remainder.
             if bytes.len() < 127 {
                 block.push(u8::try_from(bytes.len()).expect("short"));
             } else {
@@ -64,13 +63,14 @@ fn go_away(last: u32, code: u32) -> Vec<u8> {
     frame(7, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
 }
 
-/// What follows a request.
+/// Reaction of the server to a request.
 pub(super) enum Do {
     Send(Vec<u8>),
     Close(Vec<u8>),
 }
 
-/// A server that does what `script` says to each request: by the number of its connection, and its stream.
+/// Runs a server that asks `script` for its reaction to each request, by the numbers of the connection and
+/// the stream.
 pub(super) async fn say(script: impl Fn(usize, u32) -> Do + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -93,7 +93,7 @@ async fn converse(
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).await.ok()?;
     if !preface.starts_with(b"PRI ") {
-        // It speaks HTTP/1 as well.
+        // The server speaks HTTP/1 as well.
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhttp1";
         stream.write_all(answer).await.ok()?;
         return stream.read(&mut preface).await.ok().map(|_| ());
@@ -136,7 +136,7 @@ async fn get(only: &Only) -> Result<Vec<u8>, OriginError> {
 
 #[tokio::test]
 async fn what_was_not_looked_at_is_sent_again_whatever_it_is() {
-    // REFUSED_STREAM; and a connection that goes, with a last stream before this one.
+    // REFUSED_STREAM; then GOAWAY with a last stream before this one.
     for (at, refusal) in [(0, reset(1, 7)), (1, go_away(0, 0))] {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
@@ -149,7 +149,7 @@ async fn what_was_not_looked_at_is_sent_again_whatever_it_is() {
         assert_eq!(post(&only).await.as_deref(), Ok(&b"ok"[..]), "{at}");
         assert_eq!((asked.load(Ordering::Relaxed), *only.failures.borrow()), (2, 0));
     }
-    // One that never takes any is left at last.
+    // A server that never takes the request is given up at last.
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let address = say(move |_, stream| {
@@ -204,7 +204,8 @@ async fn what_has_to_go_by_http1_does() {
     assert_eq!(content(&mut arrived).await.as_deref(), Ok(&b"http1"[..]));
 }
 
-/// Of an origin that is gone without a word, nobody waits for the end of the time for an answer.
+/// An origin that vanished silently is noticed by its missing PING answer, long before the time limit for an
+/// answer.
 #[tokio::test(start_paused = true)]
 async fn an_origin_that_answers_no_ping_is_given_up() {
     let address = say(|_, _| Do::Send(Vec::new())).await;

@@ -1,12 +1,13 @@
-//! What accounts let others have of their subjects, and what these take: streams of messages, and services that answer.
+//! Exports and imports of accounts: streams of messages, and services that answer requests.
 //!
 //! ```text
 //!   account A: exports  ─┐                          streams:  a message in A ─path─▶ B's subscribers
 //!   account B: imports  ─┴─build: allowed, known, ─▶ services: a request in B ─path─▶ A, and its answer back
 //!                          no circle, no duplicate
 //! ```
-//! As in nats-server a stream goes one step (who imports from B has nothing of A's by that), a service any number.
-//! What is wrong has a place, so that the reader of a file can say on which line. Pure.
+//! As in nats-server, a stream passes one import (an account that imports from B does not get A's messages
+//! through B); a service request passes any number. An error names the export or import, so that the reader
+//! of a configuration file can report the line. The code is pure: no I/O, no clock.
 
 mod path;
 
@@ -16,35 +17,36 @@ pub use path::{Path, common};
 
 use super::{Account, pattern};
 
-/// Exports, or imports, that an account may have.
+/// Largest number of exports, or of imports, of one account.
 pub const AN_ACCOUNT_MAX: usize = 1024;
-/// Imports of all accounts.
+/// Largest number of imports of all accounts together.
 pub const IMPORTS_MAX: usize = 16 * 1024;
-/// How long a service may take to answer, unless its export says otherwise (nats-server's
+/// Time that a service has for its answer, unless its export sets another (nats-server's
 /// `DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD`).
 pub const ANSWER_TIME: Duration = Duration::from_secs(120);
-/// Imports that may be looked at to find a circle.
+/// Imports that may be examined in the search for circles.
 const STEPS_MAX: usize = 1 << 20;
 
-/// What may be had of an account.
+/// A stream or service that other accounts may import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
-    /// The pattern of its subjects.
+    /// Pattern of the exported subjects.
     pub subject: String,
-    /// None: a stream.
+    /// Settings of an exported service; `None` for a stream.
     pub service: Option<ServiceExport>,
-    /// Who may have it; empty: everybody.
+    /// Accounts that may import it; empty: every account.
     pub accounts: Vec<String>,
-    /// Who imports it has its own name for the wildcard that is this token, counted from 1.
+    /// Position of the token, counted from 1, that must be the importing account's name. The export has a
+    /// wildcard there.
     pub account_token_position: Option<usize>,
 }
 
-/// How a service answers.
+/// Settings for the answers of an exported service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceExport {
-    /// How often.
+    /// Number of answers to a request.
     pub response: Response,
-    /// How long after the request, or after its last answer.
+    /// Time for an answer, counted from the request or from the last answer.
     pub threshold: Duration,
 }
 
@@ -54,106 +56,107 @@ impl Default for ServiceExport {
     }
 }
 
-/// How many answers a request has.
+/// Number of answers to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response {
-    /// One.
+    /// A single answer.
     Singleton,
-    /// Many, until an empty one.
+    /// Many answers; an empty one is the last.
     Stream,
-    /// One, in parts, until an empty one.
+    /// A single answer in several messages; an empty one is the last.
     Chunked,
 }
 
-/// What an account takes of another.
+/// A stream or service that an account imports from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
-    /// Whose.
+    /// Name of the exporting account.
     pub account: String,
-    /// The pattern of its subjects there.
+    /// Pattern of the subjects in the exporting account.
     pub subject: String,
-    /// What they are called here; none: the same.
+    /// Pattern of the subjects in the importing account; `None`: the exporter's.
     pub to: Option<String>,
-    /// What is put in front of them here.
+    /// Prefix of the subjects in the importing account.
     pub prefix: Option<String>,
-    /// A service, not a stream.
+    /// True for a service, false for a stream.
     pub is_service: bool,
-    /// The service is told who asks.
+    /// The service receives details of the requesting client.
     pub share: bool,
 }
 
-/// What is wrong, and where.
+/// Error of an export or import, with its position in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("account `{name}`: {why}")]
 pub struct ExchangeFault {
-    /// The account's name.
+    /// Name of the account.
     pub name: String,
-    /// Its place among the accounts.
+    /// Index of the account in the configuration.
     pub account: usize,
-    /// The place among its exports, or its imports.
+    /// Index of the export or import within the account.
     pub part: Part,
-    /// What is wrong, and what would be right.
+    /// Description of the error, and of a correct configuration.
     pub why: String,
 }
 
-/// One of an account's exports or imports.
+/// Index of one of an account's exports or imports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// An export.
+    /// Index among the exports.
     Export(usize),
-    /// An import.
+    /// Index among the imports.
     Import(usize),
 }
 
-/// All that goes from account to account, by the number of the account that takes it.
+/// All imports, by the number of the importing account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchange {
     accounts: HashMap<u16, Imports>,
-    /// Accounts that have or take a service.
+    /// True for each account, by its number, that exports or imports a service.
     deals: Vec<bool>,
 }
 
-/// What an account takes.
+/// Streams and services that one account imports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Imports {
-    /// Streams.
+    /// Imported streams.
     pub streams: Vec<Arc<Stream>>,
-    /// Services.
+    /// Imported services.
     pub services: Vec<Arc<Service>>,
 }
 
-/// A stream of another account.
+/// An imported stream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Whose.
+    /// Number of the exporting account.
     pub exporter: u16,
-    /// From the subjects there to those here.
+    /// Translates the exporter's subjects into the importer's.
     pub path: Path,
-    /// From those here to those there.
+    /// Translates the importer's subjects into the exporter's.
     pub back: Path,
 }
 
-/// A service of another account.
+/// An imported service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Who takes it.
+    /// Number of the importing account.
     pub importer: u16,
-    /// Who has it.
+    /// Number of the exporting account.
     pub exporter: u16,
-    /// The number of what is exported.
+    /// Number of the export.
     pub export: usize,
-    /// The pattern here.
+    /// Pattern of the subjects in the importing account.
     pub local: String,
-    /// Where it leads there.
+    /// Subjects of the requests in the exporting account.
     pub to: Target,
-    /// How it answers.
+    /// Settings for the answers.
     pub service: ServiceExport,
-    /// It is told who asks.
+    /// The service receives details of the requesting client.
     pub share: bool,
 }
 
 impl Service {
-    /// Whether it is the same but for the number of its export, which changes with those before it.
+    /// Returns whether both services are equal apart from the export's number, which changes when an earlier
+    /// export is added or removed.
     pub fn is_like(&self, other: &Self) -> bool {
         let Self { importer, exporter, export: _, local, to, service, share } = self;
         (*importer, *exporter, local, to, *service, *share)
@@ -161,35 +164,35 @@ impl Service {
     }
 }
 
-/// Where requests go.
+/// Subject under which the exporting account gets a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All to one subject.
+    /// All requests get the same subject.
     Subject(String),
-    /// Each to its own.
+    /// Each request's subject is translated.
     Path(Path),
 }
 
 impl Exchange {
-    /// What an account takes, if it takes anything.
+    /// Returns the imports of an account; `None` if it imports nothing.
     pub fn of(&self, account: u16) -> Option<&Imports> {
         self.accounts.get(&account)
     }
 
-    /// All that is taken, with who takes it.
+    /// Returns the imports of all accounts, each with the importing account's number.
     pub fn all(&self) -> impl Iterator<Item = (u16, &Imports)> {
         self.accounts.iter().map(|(account, imports)| (*account, imports))
     }
 
-    /// Whether an account has or takes a service, by its number.
+    /// Returns for each account, by its number, whether it exports or imports a service.
     pub fn deals(&self) -> &[bool] {
         &self.deals
     }
 
-    /// Puts together what accounts have and take; none, if that is nothing. `number_of` gives an account's number.
+    /// Builds the imports of all accounts; `None` if there are none. `number_of` returns an account's number.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// [`ExchangeFault`] if an export or import is invalid; it names the export or import.
     pub fn build(
         accounts: &[Account],
         number_of: impl Fn(usize) -> u16,
@@ -209,7 +212,7 @@ struct Building<'a> {
     steps: usize,
 }
 
-/// An export that all of one subject have become.
+/// An export, merged from all exports of the same subject.
 struct Ready {
     account: usize,
     subject: String,
@@ -218,12 +221,12 @@ struct Ready {
     position: Option<usize>,
 }
 
-/// An import that is allowed.
+/// An import that has passed the checks.
 struct AllowedImport {
     by: usize,
     from: usize,
     is_service: bool,
-    /// The pattern there and here.
+    /// Patterns in the exporting and in the importing account.
     there: String,
     here: String,
     what: What,
@@ -281,7 +284,8 @@ impl Building<'_> {
                 self.exports.last_mut().unwrap_or_else(|| unreachable!("one was put there"))
             }
         };
-        // Of one subject twice, as in nats-server: who is approved by either, and the response that is not the usual.
+        // A subject that is exported twice, as in nats-server: accounts that either entry approves may import
+        // it, and a response other than the default wins.
         if !export.accounts.is_empty() || export.account_token_position.is_some() {
             ready.approved.extend(export.accounts.iter().cloned());
             ready.position = export.account_token_position;
@@ -388,7 +392,7 @@ impl Building<'_> {
         Ok(AllowedImport { by, from, is_service: true, there: subject.clone(), here, what })
     }
 
-    /// The account that has what is imported, if that one lets it be had.
+    /// Returns the index of the exporting account, if it exports the subject to the importing account.
     fn exporter(&self, by: usize, import: &Import) -> Result<usize, String> {
         let Import { account, subject, is_service, .. } = import;
         let kind = if *is_service { "service" } else { "stream" };
@@ -404,7 +408,8 @@ impl Building<'_> {
         let exports = || self.exports.iter().filter(of_kind);
         let name = &self.accounts[by].name;
         let is_allowed = match exports().find(|export| export.subject == *subject) {
-            // The export itself: where each has a subject of its own, that is nobody's.
+            // The import names the export's own pattern. If each account has a subject of its own there, no
+            // account may import that.
             Some(exact) => exact.allows(name, None),
             None => {
                 exports().any(|export| covers(&export.subject, subject) && export.allows(name, Some(subject)))
@@ -421,8 +426,9 @@ impl Building<'_> {
         Err(format!("`{account}` does not export the {kind} `{subject}`: add it to that account's `exports`"))
     }
 
-    /// Whether a stream that is called `wanted` leads from `at` back to an account that is on the way. As in nats-server
-    /// it is looked for among the streams that `at` takes and has under this name.
+    /// Follows the streams that account `at` imports under subjects that overlap `wanted`, and fails if one
+    /// comes from an account that is already on the way. As in nats-server, the search goes on only if `at`
+    /// exports `wanted` as a stream.
     fn leads_back(&mut self, at: usize, wanted: &str, on_the_way: &mut Vec<usize>) -> Result<(), String> {
         let is_exported = |export: &Ready| {
             export.account == at && export.service.is_none() && covers(&export.subject, wanted)
@@ -451,8 +457,8 @@ impl Building<'_> {
         Ok(())
     }
 
-    /// Whether a request that has come to `at` under `subject` is led on to where it came from: into the account that
-    /// stands first on the way, as what `here` matches.
+    /// Follows the services that a request on `subject` in account `at` reaches, and fails if the request
+    /// returns to the first account on the way under a subject that overlaps `here`.
     fn returns(
         &mut self,
         here: &str,

@@ -1,34 +1,37 @@
-//! What a subject of one account is called in another: `a.*.>` there is `p.a.*.>` here, `q.*.*` there `x.$2.$1` here.
+//! Translation of subjects between two accounts: the exporter's `a.*.>` is the importer's `p.a.*.>`, its
+//! `q.*.*` is `x.$2.$1`.
 //!
-//! Each wildcard of one side stands once on the other, so that a path can be gone in both directions: a message goes
-//! along it, and a pattern that somebody wants goes back. *Slow twin:* in the tests, going along for each subject there is.
+//! Each wildcard of one side occurs once on the other side, so a path can be used in both directions: a
+//! message's subject is translated forwards, a subscriber's pattern backwards. *Slow twin:* in the tests,
+//! translating every possible subject.
 
 use smallvec::SmallVec;
 
 use crate::accounts::identity::pattern;
 
-/// A way from the subjects that one pattern matches to those that another does.
+/// Translation of the subjects that one pattern matches into those that another pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     source: String,
     destination: String,
     parts: Vec<Part>,
-    /// From this token of the source on, all are appended.
+    /// First token of the source that belongs to `>`; it and all later tokens are appended.
     tail_from: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Literal(Box<[u8]>),
-    /// A token of the source.
+    /// Index of a token of the source.
     Token(usize),
 }
 
 impl Path {
-    /// From a pattern to one that has `$2`, `{{wildcard(2)}}` or its own second `*` for the second `*` of the source.
+    /// Builds the path from a pattern to one that has `$2`, `{{wildcard(2)}}` or its own second `*` for the
+    /// second `*` of the source.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the error if a pattern is invalid, or the wildcards of the two do not correspond.
     pub fn build(source: &str, destination: &str) -> Result<Self, String> {
         for text in [source, destination] {
             if !pattern::is_valid(text) {
@@ -75,17 +78,17 @@ impl Path {
         Ok(Self { source: source.to_owned(), destination: written.join("."), parts, tail_from })
     }
 
-    /// The pattern of subjects that it begins with.
+    /// Pattern of the subjects that are translated.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The pattern of those that it ends with.
+    /// Pattern of the translated subjects.
     pub fn destination(&self) -> &str {
         &self.destination
     }
 
-    /// The way back.
+    /// Returns the path in the other direction.
     #[must_use]
     pub fn reverse(&self) -> Self {
         let place_of = |wanted: usize| self.parts.iter().position(|part| *part == Part::Token(wanted));
@@ -102,7 +105,8 @@ impl Path {
         }
     }
 
-    /// Writes what a subject becomes that the source matches; of a pattern within the source, the pattern.
+    /// Writes the translation of a subject that the source matches. A pattern within the source gives the
+    /// translated pattern.
     pub fn apply(&self, subject: &[u8], into: &mut Vec<u8>) {
         into.clear();
         if self.source == self.destination && self.is_straight() {
@@ -131,7 +135,7 @@ impl Path {
     }
 }
 
-/// The number of the wildcard that a token stands for: `$2`, or `{{wildcard(2)}}`.
+/// Returns the number of the wildcard that a token refers to: `$2`, or `{{wildcard(2)}}`.
 fn wildcard(token: &str) -> Option<usize> {
     if let Some(number) = token.strip_prefix('$') {
         return number.parse().ok();
@@ -142,7 +146,7 @@ fn wildcard(token: &str) -> Option<usize> {
     is_it.then(|| rest.trim_end().strip_suffix(')')?.trim().parse().ok())?
 }
 
-/// The pattern of what two patterns both match, if there is anything.
+/// Returns the pattern of the subjects that both patterns match, if there are any.
 pub fn common(one: &[u8], other: &[u8]) -> Option<Vec<u8>> {
     let split = |text| <[u8]>::split(text, |byte| *byte == b'.');
     let (mut ones, mut others) = (split(one), split(other));
@@ -238,7 +242,8 @@ mod tests {
         })
     }
 
-    /// A path from a pattern: its wildcards in some order, with a literal before, between or behind.
+    /// Generates a path from a pattern: its wildcards in any order, with literals before, between or after
+    /// them.
     fn paths() -> impl Strategy<Value = Path> {
         (patterns(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(source, turned, literals)| {
             let stars = source.split('.').filter(|token| *token == "*").count();

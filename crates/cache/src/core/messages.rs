@@ -1,0 +1,113 @@
+//! Messages between cores, and how long a core waits to hand one over.
+
+use crate::{
+    admin::{explanation::Question, last_clients::LastClient, objects},
+    client::accepted::Accepted,
+    coding::Coding,
+    encoding::codec_pool::Reply,
+    fetch::in_flight::FetchRequest,
+    purging::{bans::BanSeen, invalidations::Invalidation},
+    request::{Request, active_config::ActiveConfig},
+};
+use engine::store::{Hash, META_WORDS};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::oneshot;
+
+/// Maximum wait for room in the ring to another core, for a sender that may block.
+pub(crate) const RING_WAIT_MAX: Duration =
+    if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
+/// Interval at which a blocked sender checks the ring for room.
+pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
+
+/// Another core could not accept a message, or did not answer in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CoreBusy;
+
+/// Messages between cores.
+pub(crate) enum Message {
+    /// To the owner of the key: fetch this, or let us follow the fetch that is under way.
+    Fetch(Box<FetchRequest>),
+    /// To the owner of the key: drop this object.
+    Unlink {
+        hash: Hash,
+        key: Vec<u8>,
+        /// True for a purge, which the owner counts.
+        is_purge: bool,
+        /// True if the answer must wait until the object cannot come back, even if the file must be read
+        /// first.
+        lasting: bool,
+        /// Channel for the answer.
+        done: oneshot::Sender<UnlinkOutcome>,
+    },
+    /// To the owner of the key: this object has lost a part of its body.
+    LostPart {
+        hash: Hash,
+        key: Vec<u8>,
+        /// Identifies one of the objects with this key.
+        id: u64,
+    },
+    /// To the owner of the key: store this answer.
+    Put(Box<StoreRequest>),
+    /// To the owner of the key: encode or decode this object's content.
+    Code(Box<ToCode>),
+    /// To the owner of the key: the origin now has this version.
+    Heard(Box<HeadAnswer>),
+    /// To each core: a purge by tag, a soft purge, or a purge of everything.
+    Invalidate {
+        invalidation: Arc<Invalidation>,
+        /// True if the purge came from outside and this core counts it.
+        is_purge: bool,
+        /// Channel for the acknowledgement.
+        done: oneshot::Sender<()>,
+    },
+    /// To any core: list the bans.
+    Bans(oneshot::Sender<Vec<BanSeen>>),
+    /// To the owner of the key: explain how this request would be answered, without changing anything.
+    Explain(Box<Question>),
+    /// To any core: name the client that this object last answered.
+    LastClient { hash: Hash, reply: oneshot::Sender<Option<LastClient>> },
+    /// To any core: list stored objects.
+    Objects(Box<objects::Step>),
+    /// To each core: this configuration is active from now on.
+    ActiveConfig { in_force: Arc<ActiveConfig>, done: oneshot::Sender<()> },
+    /// A connection from a core that has too many.
+    Accept(std::net::TcpStream, Accepted),
+}
+
+/// A store request on its way to the core that owns its key.
+pub(crate) struct StoreRequest {
+    pub(crate) hash: Hash,
+    pub(crate) key: Vec<u8>,
+    pub(crate) head: Vec<u8>,
+    pub(crate) extra: Vec<u8>,
+    pub(crate) meta: [u64; META_WORDS],
+    pub(crate) body: Vec<u8>,
+    pub(crate) expires_s: u32,
+}
+
+/// Request to encode or decode an object ([`encoded_variants`](crate::encoding::encoded_variants)).
+pub(crate) struct ToCode {
+    pub(crate) hash: Hash,
+    pub(crate) key: Vec<u8>,
+    pub(crate) coding: Coding,
+    /// Channel to the request that waits for the result.
+    pub(crate) reply: Option<Reply>,
+}
+
+/// The origin's answer about an object to a passed HEAD request
+/// ([`head_validation`](crate::states::head_validation)).
+pub(crate) struct HeadAnswer {
+    pub(crate) request: Arc<Request>,
+    pub(crate) etag: Option<Vec<u8>>,
+    pub(crate) last_modified_s: Option<u64>,
+    pub(crate) length: Option<u64>,
+}
+
+/// Result of dropping an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnlinkOutcome {
+    /// True if there was an object.
+    pub(crate) was_there: bool,
+    /// True if the removal is durable: the object does not come back after a crash.
+    pub(crate) is_kept: bool,
+}

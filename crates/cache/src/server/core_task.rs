@@ -1,0 +1,209 @@
+//! The task of one core: it serves its listeners and answers what the other cores and the server send.
+
+use crate::body::growing::PassingBudget;
+use crate::client::limits::client_memory::ClientMemory;
+use crate::client::listener::BoundSocket;
+use crate::client::tls_terms::TlsTerms;
+use crate::core::store_file::OfCore;
+use crate::encoding::codec_pool;
+use crate::head::response_head::Identity;
+use crate::peers::Peers;
+use crate::peers::purge_broadcast::ClusterHandle;
+use crate::purging::invalidations::Table;
+use crate::purging::purge_log::Book;
+use crate::request::active_config::ActiveConfig;
+use crate::{
+    admin::{explain, listing},
+    client::{accept, listener::Listener},
+    core::{
+        Core, CoreSetup, Message, housekeeping,
+        store_file::{self},
+        with_core,
+    },
+    counters::Counter,
+    encoding::encoded_variants,
+    fetch,
+    purging::spread,
+    states::{head_validation, purge, put},
+};
+use engine::cores::listener::Balance;
+use engine::cores::mesh::Sender;
+use engine::journal::Scribe;
+use engine::store::Shard;
+use engine::store::Store;
+use engine::{
+    cores::{CoreContext, mesh::Receiver},
+    io::Completions,
+};
+use std::sync::atomic::AtomicUsize;
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// Everything that one core is started with.
+pub(super) struct Seed {
+    pub(super) listeners: Vec<BoundSocket>,
+    pub(super) shard: Shard,
+    pub(super) file: Option<OfCore>,
+    pub(super) coding: codec_pool::OfCore,
+    pub(super) purged: Table,
+    pub(super) sender: Sender<Message>,
+    pub(super) receiver: Receiver<Message>,
+    pub(super) counters: engine::meter::CoreCounters<Counter>,
+    pub(super) scribe: Option<Scribe>,
+}
+
+/// State that all cores share.
+pub(super) struct SharedState {
+    pub(super) identity: Identity,
+    pub(super) pseudonym: Arc<str>,
+    pub(super) in_force: Arc<ActiveConfig>,
+    pub(super) book: Arc<Book>,
+    pub(super) store: Arc<Store>,
+    pub(super) balance: Arc<Balance>,
+    pub(super) terms: Option<Arc<TlsTerms>>,
+    pub(super) ready: Arc<AtomicUsize>,
+    pub(super) client_memory: ClientMemory,
+    pub(super) passing: Arc<PassingBudget>,
+    pub(super) among: ClusterHandle,
+    pub(super) peers: Option<Arc<Peers>>,
+}
+
+pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<SharedState>) -> io::Result<()> {
+    let index = context.index;
+    let Seed { listeners, shard, file: of_core, coding, purged, sender, receiver, counters, scribe } = seed;
+    let (mut file, mut completions, mut coming) = (None, None, None);
+    if let Some(of_core) = of_core {
+        (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
+    }
+    let (coders, coded) = coding;
+    Core::install(CoreSetup {
+        index,
+        in_force: Arc::clone(&shared.in_force),
+        identity: shared.identity.clone(),
+        pseudonym: Arc::clone(&shared.pseudonym),
+        terms: shared.terms.clone(),
+        book: Arc::clone(&shared.book),
+        purged,
+        store: Arc::clone(&shared.store),
+        shard,
+        file,
+        coders: Some(coders),
+        sender,
+        balance: Arc::clone(&shared.balance),
+        counters,
+        scribe,
+        client_memory: &shared.client_memory,
+        passing: Arc::clone(&shared.passing),
+        among: shared.among.clone(),
+        peers: shared.peers.clone(),
+    });
+    let mut accepting = Vec::new();
+    for bound in listeners {
+        let listener = Listener::new(bound)?;
+        accepting.push(tokio::spawn(async move { accept::accept(&listener).await }));
+    }
+    let messages = tokio::spawn(receive_messages(receiver));
+    let housekeeping = tokio::spawn(housekeeping::keep_house());
+    let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
+    let coded = tokio::spawn(encoded_variants::settle(coded));
+    let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
+    shared.ready.fetch_add(1, Ordering::AcqRel);
+    context.shutdown.requested().await;
+    for accepting in accepting {
+        accepting.abort();
+        // The task has been aborted; after this await its listener is closed.
+        let _ = accepting.await;
+    }
+    shared.ready.fetch_sub(1, Ordering::AcqRel);
+    // Idle connections are closed now, busy ones after their answer. A loop stays until the last client of
+    // all loops is gone, because a client of another loop may follow a fetch of this one.
+    loop {
+        let left = with_core(|core| {
+            core.draining.set(true);
+            core.watches.borrow().end_idle();
+            shared.balance.total()
+        });
+        if left == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    housekeeping.abort();
+    for task in [settling, coming, Some(coded)].into_iter().flatten() {
+        task.abort();
+    }
+    messages.abort();
+    Ok(())
+}
+
+async fn receive_messages(mut receiver: Receiver<Message>) {
+    let mut batch = Vec::new();
+    loop {
+        receiver.recv_batch(&mut batch).await;
+        for message in batch.drain(..) {
+            match message {
+                // No other task runs on the core at this moment, so nothing refers to the old configuration.
+                Message::ActiveConfig { in_force, done } => {
+                    Core::rule(in_force);
+                    // The receiver may have given up.
+                    let _ = done.send(());
+                }
+                message => with_core(|core| receive(core, message)),
+            }
+        }
+    }
+}
+
+fn receive(core: &Core, message: Message) {
+    match message {
+        Message::Fetch(want) => fetch::begin(core, *want),
+        Message::Put(put) => put::store(core, &put),
+        Message::Code(to_code) => encoded_variants::begin(core, *to_code),
+        Message::Heard(heard) => head_validation::judge(core, &heard),
+        Message::Accept(stream, arrival) => {
+            accept::take_over(core, stream, arrival);
+        }
+        Message::Invalidate { invalidation, is_purge, done } => {
+            if is_purge {
+                core.count(Counter::Purges);
+            }
+            spread::apply(core, &invalidation);
+            // The requester may be gone; the purge holds all the same.
+            let _ = done.send(());
+        }
+        Message::Bans(done) => {
+            // The receiver may be gone.
+            let _ = done.send(core.invalidations.bans_seen());
+        }
+        Message::Explain(question) => explain::answer(core, *question),
+        Message::LastClient { hash, reply } => {
+            // The receiver may have given up.
+            let _ = reply.send(core.askers.of(hash));
+        }
+        Message::Objects(step) => listing::answer(core, *step),
+        Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
+        Message::Unlink { hash, key, is_purge, lasting, done } => {
+            if is_purge {
+                core.count(Counter::Purges);
+            }
+            purge::unlink(core, hash, &key, lasting, done);
+        }
+        Message::ActiveConfig { .. } => unreachable!("it is taken where nothing runs"),
+    }
+}
+
+/// Hands completed reads from the helper threads to the requests that wait for them.
+async fn settle_reads(mut completions: Completions) {
+    let mut messages = Vec::new();
+    loop {
+        completions.next(&mut messages).await;
+        with_core(|core| {
+            if let Some(file) = &core.file {
+                file.reads.settle(&mut messages);
+            }
+        });
+    }
+}

@@ -1,0 +1,526 @@
+//! Start and stop of the accelerator: its sockets, its store, one loop per core, and each core's background
+//! tasks.
+
+mod core_task;
+mod start_error;
+
+pub use start_error::StartError;
+
+use core_task::{Seed, SharedState, run_core};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use engine::{
+    cores::{
+        self, Cores, CoresConfig, clock,
+        listener::Balance,
+        mesh::Mesh,
+        run::{CoreFailure, DrainReport},
+    },
+    journal::Journal,
+    log::RecoveryReport,
+    meter::{CounterSet, Registry},
+    store::{Store, StoreConfig},
+};
+use tokio::sync::oneshot;
+use wire::http1::head::HeadLimits;
+
+use crate::{
+    admin::{
+        explain,
+        explanation::{ExplainError, Explanation, RequestOf},
+        listing,
+        objects::{Objects, ObjectsError},
+        operator_port::Outside,
+    },
+    body::growing::PassingBudget,
+    client::{
+        http1,
+        limits::client_memory::ClientMemory,
+        listener::{ListenerSet, SocketFile},
+        tls_terms::{Kinds, TlsTerms},
+    },
+    config::{Config, PeerAt},
+    core::{
+        CoreBusy, Message,
+        store_file::{OpenFile, OpenStore, open_store},
+    },
+    counters::Counter,
+    encoding::codec_pool::CodingPool,
+    head::response_head::Identity,
+    origin::{ByHand, MemberSaid, NameCounter, Names, Servers, SetUpError},
+    peers::{
+        PeerSeen, Peers,
+        purge_broadcast::{ClusterHandle, Invalidate},
+    },
+    purging::{
+        bans::{Ban, BanSeen},
+        invalidations::What,
+        purge_log::Book,
+        spread,
+    },
+    request::{active_config::ActiveConfig, key},
+    site::SiteTable,
+};
+
+#[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
+type Lock<T> = std::sync::Mutex<T>;
+
+/// Messages that may wait in the ring from one core to another. When the ring is full, the core that wants a
+/// fetch passes the request through.
+const RING_MESSAGES: usize = 1024;
+
+/// Result of a purge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PurgeResult {
+    /// The stored answer and all its variants were dropped, under these URLs.
+    Dropped(Vec<String>),
+    /// Nothing was stored under the URL.
+    Absent,
+}
+
+/// Error of a purge that was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum PurgeError {
+    /// The text is not a URL of this accelerator.
+    #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
+    NotAUrl(String),
+    /// The ban expression is invalid; the text says where, and what was expected there.
+    #[error("the ban is not understood:\n{0}")]
+    NotABan(String),
+    /// The purge took effect in memory, but was not written to the disk.
+    #[error("it was purged, but the disk has not taken that: it may come back after a crash")]
+    NotWritten,
+    /// The core that owns the object did not answer.
+    #[error("the core that owns the object did not answer; the server may be stopping")]
+    NoAnswer,
+}
+
+/// A running accelerator. Dropping it stops it at once; [`Server::drain`] lets requests end first.
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    registry: Arc<Registry>,
+    store: Arc<Store>,
+    cores: Cores,
+    /// The store's file. Dropped after the loops, so that everything that they have appended is written.
+    file: Option<OpenFile>,
+    /// Threads that encode and decode content. Dropped after the loops.
+    _coding: CodingPool,
+    /// Channel to the cores for purges and queries from other threads.
+    outside: Outside,
+    ready: Arc<AtomicUsize>,
+    loops: usize,
+    book: Arc<Book>,
+    head_limits: HeadLimits,
+    /// Configuration that the cores were given last.
+    in_force: Lock<Arc<ActiveConfig>>,
+    /// Resolver of the origins' host names.
+    names: Lock<Names>,
+    /// Origin servers that `stat` shows.
+    servers: Arc<Servers>,
+    terms: Option<Arc<TlsTerms>>,
+    peers: Option<Arc<Peers>>,
+    /// Address of the peers' listener, if peers are configured.
+    peers_address: Option<SocketAddr>,
+    _socket: Option<SocketFile>,
+}
+
+/// A checked configuration that is ready to be activated.
+pub struct PreparedConfig {
+    in_force: Arc<ActiveConfig>,
+    kinds: Option<Kinds>,
+}
+
+impl Server {
+    /// Binds the sockets, reserves the store's memory and starts one loop per core. Connections are accepted
+    /// once the function has returned.
+    ///
+    /// # Errors
+    /// Returns [`StartError`] if an address is in use or not ours, the store cannot be reserved, or the loops
+    /// cannot be started.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_logged(config, None)
+    }
+
+    /// Starts the accelerator as [`Server::start`] does, with a journal for the records of requests. The
+    /// journal must have a free ring for each loop.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
+        Self::start_among(config, journal, ClusterHandle::default())
+    }
+
+    /// Starts the accelerator as [`Server::start_logged`] does, as a member of a cluster.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_among(
+        config: Config,
+        journal: Option<&Arc<Journal>>,
+        among: ClusterHandle,
+    ) -> Result<Self, StartError> {
+        let processors = if config.cores.is_empty() {
+            cores::available().map_err(StartError::Prepare)?
+        } else {
+            config.cores.clone()
+        };
+        let table = Arc::new(SiteTable::of(&config)?);
+        let identity = Identity::new(&config.name)?;
+        let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
+        let loops = processors.len();
+        let ListenerSet { of_cores, addresses, peers: peers_address, file: socket } =
+            ListenerSet::new(&config, loops).map_err(StartError::Listen)?;
+        let terms = config
+            .tls
+            .as_ref()
+            .map(|tls| {
+                let port = addresses.get(1).map_or(0, SocketAddr::port);
+                TlsTerms::new(tls, &config, &table, port)
+            })
+            .transpose()?
+            .map(Arc::new);
+        let memory =
+            StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
+        let OpenStore { store, shards, file, reads } = open_store(&config, &memory)?;
+        let (book, purged) = match &config.store {
+            Some(path) => Book::open(path, &store)?,
+            None => Default::default(),
+        };
+        let book = Arc::new(book);
+        let counters = CounterSet::<Counter>::new(loops);
+        let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
+        let mut registry = Registry::new();
+        registry.register(counters.clone());
+        registry.register(Arc::clone(&store) as _);
+        registry.register(mesh.counters());
+        if let Some(file) = &file {
+            file.register(&mut registry);
+        }
+        let mut endpoints = mesh.into_endpoints();
+        let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
+        let (coding, coders) = CodingPool::start(&config.compress, loops, config.client_budget.as_ref())
+            .map_err(StartError::Prepare)?;
+        let seeds = of_cores.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
+        let seeds = seeds
+            .map(|(index, ((((listeners, shard), file), endpoint), coding))| {
+                let (sender, receiver) = endpoint.split();
+                let (purged, counters) = (purged.clone(), counters.core(index));
+                let scribe = journal.map(Journal::scribe);
+                Seed { listeners, shard, file, coding, purged, sender, receiver, counters, scribe }
+            })
+            .collect();
+        let authorities = terms.as_ref().map_or_else(Box::default, |terms| terms.authorities());
+        let ready = Arc::new(AtomicUsize::new(0));
+        let head_limits = http1::head_limits(&config);
+        let name_counters = CounterSet::<NameCounter>::new(1);
+        registry.register(name_counters.clone());
+        let mut names = Names::new(&config.resolver, name_counters);
+        let peers = config.peers.as_ref().map(|rules| Peers::new(rules, &config.limits, &mut names));
+        let peers = peers.transpose()?.map(Arc::new);
+        if let Some(peers) = &peers {
+            registry.register(Arc::clone(peers) as _);
+        }
+        let in_force = ActiveConfig::new(config, table, &authorities, loops, None, &mut names)?;
+        let servers = Arc::new(Servers::of(Arc::clone(&in_force.sites)));
+        registry.register(Arc::clone(&servers) as _);
+        let shared = Arc::new(SharedState {
+            balance: Balance::new(loops),
+            store: Arc::clone(&store),
+            ready: Arc::clone(&ready),
+            terms: terms.clone(),
+            identity,
+            pseudonym,
+            in_force: Arc::clone(&in_force),
+            book: Arc::clone(&book),
+            client_memory: ClientMemory::new(in_force.config.client_budget.as_ref(), loops),
+            passing: PassingBudget::new(in_force.config.passing_bytes_max),
+            among,
+            peers: peers.clone(),
+        });
+        let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
+        let started = Cores::start_each(cores_config, seeds, move |context, seed| {
+            run_core(context, seed, Arc::clone(&shared))
+        })?;
+        registry.register(started.lateness());
+        Ok(Self {
+            addresses,
+            registry: Arc::new(registry),
+            store,
+            cores: started,
+            file,
+            _coding: coding,
+            outside: Outside::new(outside.split().0),
+            ready,
+            loops,
+            book,
+            head_limits,
+            in_force: Lock::new(in_force),
+            names: Lock::new(names),
+            servers,
+            terms,
+            peers,
+            peers_address,
+            _socket: socket,
+        })
+    }
+
+    /// Returns the bound addresses: the one for plain HTTP, then the one for TLS if there is one.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.clone()
+    }
+
+    /// Returns the address of the peers' listener, if peers are configured.
+    pub fn peers_address(&self) -> Option<SocketAddr> {
+        self.peers_address
+    }
+
+    /// Sets the accelerators that share keys, this one included. No stored object is moved, and requests
+    /// under way go on.
+    ///
+    /// # Errors
+    /// Returns [`SetUpError`] if an address is invalid. Without a listener for peers the call does nothing.
+    pub fn set_peers(&self, live: &[PeerAt]) -> Result<(), SetUpError> {
+        let Some(peers) = &self.peers else { return Ok(()) };
+        peers.are(live, &mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the accelerators that share keys, this one included.
+    pub fn peers(&self) -> Vec<PeerSeen> {
+        self.peers.as_ref().map(|peers| peers.seen()).unwrap_or_default()
+    }
+
+    /// All counters, gauges and histograms.
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    /// Returns what the store's file held when the accelerator started; `None` without a file, or while the
+    /// file is still being read.
+    pub fn recovered(&self) -> Option<RecoveryReport> {
+        self.file.as_ref().and_then(OpenFile::recovered)
+    }
+
+    /// Returns whether every loop accepts connections.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) == self.loops
+    }
+
+    fn in_force(&self) -> Arc<ActiveConfig> {
+        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Builds everything that another configuration needs, and reads its files. Settings that only a restart
+    /// can change keep their values: listeners, the store, the name, the size of a head, the number of
+    /// connections to origins, the memory that slow clients may hold, and the codings.
+    ///
+    /// # Errors
+    /// Returns [`StartError`] if the configuration is invalid.
+    pub fn prepare(&self, config: Config) -> Result<PreparedConfig, StartError> {
+        let before = self.in_force();
+        let config = before.config.reloaded(config);
+        let table = Arc::new(SiteTable::of(&config)?);
+        let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
+        let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_force = ActiveConfig::new(config, table, &authorities, self.loops, Some(&before), &mut names)?;
+        Ok(PreparedConfig { in_force, kinds })
+    }
+
+    /// Activates a configuration on every core, between two turns of its loop. Requests under way are
+    /// answered under the old configuration. Blocks until every core has switched.
+    ///
+    /// # Errors
+    /// [`PurgeError::NoAnswer`] if the server is stopping.
+    pub fn put_in_force(&self, prepared: PreparedConfig) -> Result<(), PurgeError> {
+        let PreparedConfig { in_force, kinds } = prepared;
+        let mut told = Vec::new();
+        for core in 0..self.loops {
+            let (done, answer) = oneshot::channel();
+            let message = Message::ActiveConfig { in_force: Arc::clone(&in_force), done };
+            self.outside.give(core, message).map_err(|CoreBusy| PurgeError::NoAnswer)?;
+            told.push(answer);
+        }
+        // The caller may run on a thread of a tokio runtime, where tokio forbids blocking.
+        let wait = || told.into_iter().all(|answer| answer.blocking_recv().is_ok());
+        let is_told = thread::scope(|scope| scope.spawn(wait).join());
+        if !is_told.unwrap_or(false) {
+            return Err(PurgeError::NoAnswer);
+        }
+        if let (Some(terms), Some(kinds)) = (&self.terms, kinds) {
+            terms.take(kinds);
+        }
+        self.servers.are(Arc::clone(&in_force.sites));
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
+        Ok(())
+    }
+
+    /// Returns the state of each origin server.
+    pub fn origins(&self) -> Vec<MemberSaid> {
+        let now_ms = clock::monotonic_ms();
+        self.in_force().sites.members.all.iter().map(|member| member.said(now_ms)).collect()
+    }
+
+    /// Sets an operator's decision on a server, by its configured name. Returns false if no server has that
+    /// name.
+    pub fn set_origin(&self, name: &str, by_hand: ByHand) -> bool {
+        let mut is_there = false;
+        for member in self.in_force().sites.members.all.iter().filter(|member| member.is(name)) {
+            member.set(by_hand);
+            is_there = true;
+        }
+        is_there
+    }
+
+    /// Drops the object stored under a URL, with all its variants. Blocks until the object is gone.
+    ///
+    /// # Errors
+    /// [`PurgeError`] if the URL cannot be parsed, or the server is stopping.
+    pub fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
+        let mut key = Vec::new();
+        if !key::of_url(url, &self.in_force().sites.table, &mut key) {
+            return Err(PurgeError::NotAUrl(url.to_owned()));
+        }
+        let (ports, place) = (&self.book.ports, key::place(&key).word());
+        let purged = self.drop_forms(key::forms(&key, &ports.seen()));
+        if ports.are_more() {
+            let what = What::Address(place);
+            match spread::spread_from_outside(self.loops, &self.book, what, false, &self.outside) {
+                Ok(true) => {}
+                Ok(false) => return Err(PurgeError::NotWritten),
+                Err(CoreBusy) => return Err(PurgeError::NoAnswer),
+            }
+        }
+        purged
+    }
+
+    /// Drops the object stored under exactly this URL; objects under another scheme or port stay.
+    ///
+    /// # Errors
+    /// [`PurgeError`]: see [`purge`](Self::purge).
+    pub fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
+        let mut key = Vec::new();
+        if !key::of_url(url, &self.in_force().sites.table, &mut key) {
+            return Err(PurgeError::NotAUrl(url.to_owned()));
+        }
+        self.drop_forms(vec![key])
+    }
+
+    fn drop_forms(&self, forms: Vec<Vec<u8>>) -> Result<PurgeResult, PurgeError> {
+        let (mut answers, mut found) = (Vec::new(), Vec::new());
+        for key in forms {
+            let (url, hash) = (key::as_url(&key), self.store.hash(&key));
+            let (done, answer) = oneshot::channel();
+            let message = Message::Unlink { hash, key, is_purge: answers.is_empty(), lasting: true, done };
+            self.outside.give(self.store.owner(hash), message).map_err(|CoreBusy| PurgeError::NoAnswer)?;
+            answers.push((url, answer));
+        }
+        let mut is_kept = true;
+        for (url, answer) in answers {
+            let unlinked = answer.blocking_recv().map_err(|_| PurgeError::NoAnswer)?;
+            is_kept &= unlinked.is_kept;
+            found.extend(unlinked.was_there.then_some(url));
+        }
+        match found.is_empty() {
+            _ if !is_kept => Err(PurgeError::NotWritten),
+            true => Ok(PurgeResult::Absent),
+            false => Ok(PurgeResult::Dropped(found)),
+        }
+    }
+
+    /// Purges everything that has one of these tags, everything stored under a URL, or the whole store; hard
+    /// or soft. Blocks until every core has applied the purge. The cost does not depend on the number of
+    /// objects.
+    ///
+    /// # Errors
+    /// [`PurgeError`] if the URL cannot be parsed, or the server is stopping.
+    pub fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {
+        let what = match what {
+            Invalidate::Tags(tags) => {
+                What::Tags(tags.iter().map(|tag| self.store.hash(tag.as_bytes()).word()).collect())
+            }
+            Invalidate::Url(url) => {
+                let mut key = Vec::new();
+                if !key::of_url(url, &self.in_force().sites.table, &mut key) {
+                    return Err(PurgeError::NotAUrl(url.clone()));
+                }
+                What::Address(key::place(&key).word())
+            }
+            Invalidate::All => What::All,
+            Invalidate::Tagged => What::Tagged,
+            Invalidate::Doubted => What::Doubted,
+            Invalidate::Ban(text) => {
+                let ban = Ban::parse(text.as_bytes(), &self.in_force().config.tags);
+                What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
+            }
+        };
+        match spread::spread_from_outside(self.loops, &self.book, what, is_soft, &self.outside) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(PurgeError::NotWritten),
+            Err(CoreBusy) => Err(PurgeError::NoAnswer),
+        }
+    }
+
+    /// Returns the active bans. Blocks until a core has answered.
+    ///
+    /// # Errors
+    /// [`PurgeError::NoAnswer`] if the core did not answer.
+    pub fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
+        self.outside.ask(0, Message::Bans).map_err(|CoreBusy| PurgeError::NoAnswer)
+    }
+
+    /// Lists the objects stored in memory, or those that match an expression (in the syntax of bans), up to
+    /// `rows_max`. Blocks until the cores have answered.
+    ///
+    /// # Errors
+    /// [`ObjectsError`] if the expression is invalid, or a core did not answer.
+    pub fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
+        listing::ask_from_outside(
+            self.loops,
+            &self.in_force().config.tags,
+            &self.outside,
+            expression,
+            rows_max,
+        )
+    }
+
+    /// Explains how a request would be answered now, and which rule decides at each step. Nothing is changed,
+    /// counted or fetched. Blocks until the core that owns the key has answered.
+    ///
+    /// # Errors
+    /// [`ExplainError`] if the accelerator would refuse the request, or the core did not answer.
+    pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
+        let limits = &self.head_limits;
+        let table = &self.in_force().sites.table;
+        explain::ask_from_outside(&self.store, self.loops, table, limits, request, &self.outside)
+    }
+
+    /// Completes once a loop has ended. A loop ends by itself only when it fails; [`Server::drain`] then
+    /// returns the reason.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.cores.ended()
+    }
+
+    /// Stops accepting connections, lets requests under way end, and stops.
+    ///
+    /// # Errors
+    /// [`CoreFailure`] if a loop has failed before, or fails during the drain.
+    pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
+        self.cores.drain(at_most)
+    }
+}
+
+/// Our pseudonym in the Via of requests. No other instance has it, so a request that arrives with it has run
+/// in a loop.
+fn pseudonym(name: &str) -> io::Result<Arc<str>> {
+    let number = engine::random::number()? as u32;
+    Ok(format!("{name}-{number:08x}").into())
+}

@@ -1,0 +1,53 @@
+//! Reasons why the accelerator cannot start.
+
+use crate::{
+    core::memory_need::TooLittleMemory, head::response_head::InvalidName, origin::SetUpError,
+    purging::purge_log::PurgesError, site::SitesError,
+};
+use engine::{
+    cores::{self},
+    store::{StoreError, tier::OpenOnFileError},
+    tls::TlsError,
+};
+use std::io;
+
+/// Error of a failed start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on; the error names it.
+    #[error("{0}")]
+    Listen(io::Error),
+    /// The certificates or keys are unusable.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+    /// The name is not valid in Via and Cache-Status.
+    #[error("the name cannot be used: {0}")]
+    Name(#[from] InvalidName),
+    /// The sites' definitions conflict with each other.
+    #[error("the sites cannot be used: {0}")]
+    Sites(#[from] SitesError),
+    /// The client side for an origin cannot be set up.
+    #[error("{0}")]
+    Origin(#[from] SetUpError),
+    /// The store cannot be set up.
+    #[error("cannot set up the store: {0}")]
+    Store(#[from] StoreError),
+    /// The store's file cannot be opened.
+    #[error("cannot set up the store: {0}")]
+    File(#[from] OpenOnFileError),
+    /// The file of purges beside the store's file cannot be used.
+    #[error("{0}")]
+    Purges(#[from] PurgesError),
+    /// The process may not use as much memory as the store needs.
+    #[error("cannot set up the store: {0}")]
+    Memory(#[from] TooLittleMemory),
+    /// The helper threads that read the store's file cannot be started.
+    #[error("cannot set up the store: {0}")]
+    Reads(#[from] engine::io::StartError),
+    /// The processors, or the wake-up handles of the loops, are not available.
+    #[error("cannot prepare the loops: {0}")]
+    Prepare(io::Error),
+    /// The loops cannot be started.
+    #[error("cannot start the loops: {0}")]
+    Cores(#[from] cores::run::StartError),
+}

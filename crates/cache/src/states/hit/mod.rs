@@ -1,0 +1,537 @@
+//! *recv*, *hash*, *hit*: answers from the store, within one turn of the loop.
+//!
+//! ```text
+//!  request head ─▶ recv ─▶ key, hash ─▶ lookup ─▶ Vary? lookup of the variant ─▶ fresh? ─▶ the client has it? range?
+//!                   │                     │                    │                   │              │
+//!                   │ pass, purge, synth  │ miss               │ vary-miss         │ stale        ▼
+//!                   └─────────────────────┴────────────────────┴───────────────────┴──▶ Slow    Answer
+//! ```
+//!
+//! *Memory:* the request is in the thread's scratch buffer, the object in the store's memory, which the
+//! reader's turn keeps unchanged. Nothing here waits, allocates, locks, or writes a cache line that another
+//! core writes.
+
+mod usable;
+
+use std::{ops::Range, sync::Arc};
+use usable::usable;
+
+use engine::{
+    store::{EpochGuard, Hash, Lookup, Object},
+    tls::challenges::Challenges,
+};
+use wire::http1::{
+    fields::list,
+    head::RequestHead,
+    known::KnownHeader,
+    url::{Scheme, Target},
+};
+
+use crate::{
+    body::{
+        multipart_ranges::{MultipartRanges, Plan, Source},
+        parts::InParts,
+        slices::InBlocks,
+    },
+    coding::Coding,
+    core::Core,
+    counters::Counter,
+    deliver::answer::{Answer, Body, Head, Length, Lines},
+    encoding::encoded_variants::{self, Representation},
+    error_page::Fault,
+    fetch::hit_for_miss,
+    head::{
+        response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
+        sent_fields::SentFields,
+    },
+    policy::{self, PassReason, Recv, Verdict, Why, vary::VARY_SPEC_BYTES_MAX},
+    purging::invalidations as purged,
+    request::{
+        client_auth::{ClientAuth, ClientStanding},
+        client_ip::Visitor,
+        key,
+        lookup_key::LookupKey,
+    },
+    states::{
+        pipe,
+        state::{DecodeFirst, FoundInBlocks, PartsOnFile, Slow, State, Trust},
+    },
+};
+
+/// Largest body that is copied into the answer; larger ones are sent from the store's memory. A copy of 16
+/// KiB costs about a microsecond, as much as the second buffer of a gathering write and its pin.
+pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
+
+/// Seconds by which the clock may be set back before objects stored until then are fetched again: more than a
+/// time server corrects at once, and less than any lifetime that matters.
+pub(crate) const CLOCK_BACK_S_MAX: u64 = 10;
+
+/// A request to look up.
+pub(crate) struct LookupRequest<'a> {
+    pub(crate) head: &'a RequestHead<'a, 'a>,
+    /// The request has a body.
+    pub(crate) has_body: bool,
+    pub(crate) trust: Trust,
+    /// Client of the request.
+    pub(crate) visitor: Visitor,
+    /// TLS authentication of the client.
+    pub(crate) came: &'a ClientAuth,
+    pub(crate) showing: CodingChoice,
+}
+
+/// Choice of the coding in which an object is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CodingChoice {
+    /// A coding that the client accepts; if the object must be decoded first, the request waits.
+    Accepted,
+    /// A coding that the client accepts; the request has already waited, so an object that is still not
+    /// decoded is sent as its origin sent it.
+    Waited,
+    /// The origin's coding: for a peer, which encodes for its own clients.
+    AsSent,
+}
+
+/// Buffers of the thread for a lookup.
+pub(crate) struct Buffers<'s> {
+    /// Buffer for the key.
+    pub(crate) key: &'s mut Vec<u8>,
+    /// Buffer for a stored head that is not sent unchanged.
+    pub(crate) head: &'s mut Vec<u8>,
+}
+
+/// Answers from the store, if possible. Afterwards `key` holds the key that was looked up last.
+pub(crate) fn answer<'a>(
+    core: &Core,
+    turn: &'a EpochGuard<'_>,
+    asked: &LookupRequest<'_>,
+    now_s: u64,
+    buffers: Buffers<'a>,
+) -> Result<Answer<'a>, Slow> {
+    let LookupRequest { head, has_body, trust, showing, visitor, came } = *asked;
+    let Buffers { key, head: stored_head } = buffers;
+    let site = key::of_request(head, &core.sites.table, key);
+    let standing = core.standing(site, came, now_s);
+    let is_known = standing == ClientStanding::Known;
+    let mut keyed = LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
+    let facts = core.facts(head, has_body, keyed, key);
+    let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
+    // Before all rules: the authority connects over plain HTTP, with any Host.
+    if let Some(challenges) = core.config.challenges.as_deref()
+        && challenges.is_any_open()
+        && let Some(answer) = of_challenge(core, challenges, head)
+    {
+        return slow(keyed, State::Challenge(answer), Fwd::Bypass);
+    }
+    if has_passed_here(core, head) {
+        return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
+    }
+    // A purge is for the page under every scheme, and its sender follows no redirect.
+    let is_purge = facts.method == policy::request::Method::Purge;
+    // An `https://` target is accepted on a TLS connection only (RFC 9110 §4.2.2).
+    if !is_purge && key::said_by_target(head) == Some(Scheme::Https) && key::scheme(key) == Scheme::Http {
+        core.count(Counter::Misdirected);
+        return slow(keyed, State::Synth(Fault::Misdirected), Fwd::Bypass);
+    }
+    if !is_purge && core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
+        return slow(keyed, State::ToHttps, Fwd::Bypass);
+    }
+    // PURGE is exempt: `purge-from` and the token decide, not the site's client-certificate rule.
+    if standing == ClientStanding::Wanted && !is_purge {
+        if key::scheme(key) == Scheme::Http {
+            return slow(keyed, State::ToHttps, Fwd::Bypass);
+        }
+        core.count(Counter::CertificatesWanted);
+        return slow(keyed, State::Synth(Fault::CertificateWanted), Fwd::Bypass);
+    }
+    if !has_body && pipe::is_asked_for(head) && !facts.ruled.is_misdirected {
+        return slow(keyed, State::Pipe, Fwd::Bypass);
+    }
+    let (must_fetch, only_if_cached) = match policy::recv(&facts) {
+        Recv::Lookup { must_fetch, only_if_cached } => (must_fetch, only_if_cached),
+        Recv::Pass(reason) => {
+            let fwd = if reason == PassReason::Method { Fwd::Method } else { Fwd::Bypass };
+            return slow(keyed, State::Pass(Some(reason.name())), fwd);
+        }
+        Recv::Purge => return slow(keyed, State::Purge, Fwd::Bypass),
+        Recv::Synth(fault) => {
+            match fault {
+                Fault::Misdirected => core.count(Counter::Misdirected),
+                Fault::MethodNotTaken { .. } => core.count(Counter::MethodsRefused),
+                _ => {}
+            }
+            return slow(keyed, State::Synth(fault), Fwd::Bypass);
+        }
+    };
+    let fields = SentFields { head, visitor, manner: core.manner(site) };
+    // A miss, or a pass if a hit-for-miss entry says that a fetch would not be stored.
+    let mut missed = |key: &[u8], keyed: LookupKey, anew, fwd| {
+        let primary = &key[..keyed.primary_bytes];
+        let state = match hit_for_miss::of(core, turn, primary, (&facts, &fields), now_s, stored_head) {
+            Some(note) if !only_if_cached && !note.is_due => {
+                core.count(Counter::NotesUsed);
+                let page = (primary, &head.headers);
+                hit_for_miss::count_page(core, site, page, note.reason == Why::Cookie.name());
+                State::Pass(Some(note.reason))
+            }
+            note => State::Miss { anew, alone: note.is_some() || facts.ruled.is_alone, only_if_cached },
+        };
+        slow(keyed, state, fwd)
+    };
+    let address = keyed.hash;
+    let found = chosen(turn, &fields, &mut keyed.hash, key);
+    let (object, mut meta) = match found {
+        Ok(found) => found,
+        Err(fwd) => return missed(key, keyed, must_fetch, fwd),
+    };
+    match core.invalidations.judge(&object, &mut meta, (keyed.hash, address), Some(&head.headers), now_s) {
+        purged::Verdict::Hard => return missed(key, keyed, must_fetch, Fwd::UriMiss),
+        // The revalidation happened before the purge.
+        purged::Verdict::Soft(_) if trust == Trust::Validated => {
+            return missed(key, keyed, must_fetch, Fwd::Stale);
+        }
+        purged::Verdict::Soft(_) | purged::Verdict::Valid => {}
+    }
+    let used = match usable(core, &object, &meta, &facts, keyed, trust, now_s) {
+        Ok(used) => used,
+        Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
+    };
+    core.askers.note(keyed.hash, visitor.address, now_s);
+    let hsts_s = core.hsts_s(key, site);
+    let buffers = Buffers { key, head: stored_head };
+    let found = (object, &meta, keyed.hash);
+    let refresh = used.is_to_be_refreshed.then_some(keyed);
+    match of_object(core, turn, found, (head, showing), now_s, used.status, buffers) {
+        Ok(answer) => {
+            used.count(core);
+            if trust == Trust::Fresh {
+                count(core, &answer, &meta);
+            }
+            Ok(Answer { refresh, hsts_s, ..answer })
+        }
+        Err(NotNow::Undecoded) => {
+            let undecoded = DecodeFirst { trust, said: None, set_cookie: Vec::new(), refresh };
+            slow(keyed, State::Decode(Box::new(undecoded)), Fwd::UriMiss)
+        }
+        Err(NotNow::InParts(mut found)) => {
+            used.count(core);
+            found.answer.refresh = refresh;
+            slow(keyed, State::Parts(Box::new(PartsOnFile { only_if_cached, ..*found })), Fwd::UriMiss)
+        }
+        Err(NotNow::InBlocks(mut found)) => {
+            used.count(core);
+            found.answer.refresh = refresh;
+            slow(keyed, State::Blocks(Box::new(FoundInBlocks { only_if_cached, ..*found })), Fwd::UriMiss)
+        }
+        Err(NotNow::Gone) => {
+            let alone = facts.ruled.is_alone;
+            slow(keyed, State::Miss { anew: false, alone, only_if_cached }, Fwd::UriMiss)
+        }
+        Err(NotNow::Unsatisfiable { complete }) => {
+            slow(keyed, State::Synth(Fault::RangeNotSatisfiable { complete }), Fwd::Partial)
+        }
+    }
+}
+
+/// Returns the answer to an authority's request for an open ACME challenge.
+#[cold]
+fn of_challenge(core: &Core, challenges: &Challenges, head: &RequestHead<'_, '_>) -> Option<Arc<str>> {
+    let (_, target) =
+        Target::parse(head.method, head.target).filter(|_| matches!(head.method, "GET" | "HEAD"))?;
+    let answer = challenges.answer(target.path_and_query)?;
+    core.count(Counter::ChallengesAnswered);
+    Some(answer)
+}
+
+/// Returns whether this request has passed through this instance before: its pseudonym is in Via (RFC 9110 §7.6.3). Every
+/// instance has a pseudonym of its own.
+#[inline]
+fn has_passed_here(core: &Core, head: &RequestHead<'_, '_>) -> bool {
+    head.headers.has(KnownHeader::Via)
+        && head
+            .headers
+            .known_all(KnownHeader::Via)
+            .flat_map(list)
+            .any(|member| member.split(|&b| b == b' ').nth(1) == Some(core.pseudonym.as_bytes()))
+}
+
+/// Counts a request that the store answers.
+#[inline]
+fn count(core: &Core, answer: &Answer<'_>, meta: &StoredMeta) {
+    core.count(Counter::Hits);
+    match answer.lines {
+        Lines::All => {}
+        Lines::NotModified => core.count(Counter::HitsNotModified),
+        Lines::Partial => core.count(Counter::HitsRange),
+    }
+    let bytes = match &answer.body {
+        Body::Stored { range, .. } | Body::Pinned { range, .. } => range.end - range.start,
+        _ => 0,
+    };
+    core.add(Counter::BytesSaved, bytes);
+    core.add(Counter::MillisSaved, u64::from(meta.origin_ms));
+}
+
+fn lookup<'t>(turn: &'t EpochGuard<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>, StoredMeta)> {
+    match turn.lookup(hash, key) {
+        Lookup::Hit(object) => Some((object, StoredMeta::unpack(&object.meta())?)),
+        // The owner is writing this slot at this moment. Only the owner knows the outcome, so it is asked, as
+        // on a miss.
+        Lookup::Miss | Lookup::Contended => None,
+    }
+}
+
+/// Looks up the object for a request under this key, or under its variant's, and updates `hash` and `key`
+/// accordingly.
+#[inline]
+pub(crate) fn chosen<'t>(
+    turn: &'t EpochGuard<'_>,
+    fields: &SentFields<'_>,
+    hash: &mut Hash,
+    key: &mut Vec<u8>,
+) -> Result<(Object<'t>, StoredMeta), Fwd> {
+    match lookup(turn, *hash, key) {
+        Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
+            *hash = variant(turn, (&spec, &meta), fields, *hash, key);
+            lookup(turn, *hash, key).ok_or(Fwd::VaryMiss)
+        }
+        found => found.ok_or(Fwd::UriMiss),
+    }
+}
+
+/// Extends `key` to the key of this request's variant, and returns its hash.
+fn variant(
+    turn: &EpochGuard<'_>,
+    (spec, meta): (&Object<'_>, &StoredMeta),
+    fields: &SentFields<'_>,
+    primary: Hash,
+    key: &mut Vec<u8>,
+) -> Hash {
+    let mut names = [0; VARY_SPEC_BYTES_MAX];
+    let names = &mut names[..(meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
+    spec.head().slice(0..names.len()).copy_to_slice(names);
+    key::append_variant(key, spec.sequence(), names, fields);
+    key::hash_of_variant(primary, turn.hash(key))
+}
+
+/// Reason for which a stored object cannot be sent within this turn.
+enum NotNow {
+    /// The object's memory is being freed.
+    Gone,
+    /// The object's body is on the file in parts.
+    InParts(Box<PartsOnFile>),
+    /// The object's body is stored in slices.
+    InBlocks(Box<FoundInBlocks>),
+    /// The client does not accept the object's coding, and the object is not decoded yet.
+    Undecoded,
+    /// The requested range begins beyond the object's end.
+    Unsatisfiable { complete: u64 },
+}
+
+/// Builds the answer from a stored object, or from an encoded variant of it.
+#[inline]
+fn of_object<'a>(
+    core: &Core,
+    turn: &'a EpochGuard<'_>,
+    (object, meta, hash): (Object<'a>, &StoredMeta, Hash),
+    (head, showing): (&RequestHead<'_, '_>, CodingChoice),
+    now_s: u64,
+    status: CacheStatus,
+    Buffers { key, head: stored_head }: Buffers<'a>,
+) -> Result<Answer<'a>, NotNow> {
+    let is_get = head.method == "GET";
+    let headers = &head.headers;
+    let is_conditional = headers.has(KnownHeader::IfNoneMatch)
+        || headers.has(KnownHeader::IfModifiedSince)
+        || headers.has(KnownHeader::Range);
+    let mut shown = Representation::Stored;
+    if meta.is_negotiated() && showing != CodingChoice::AsSent {
+        stored_head.clear();
+        if is_conditional {
+            object.head().copy_to(stored_head);
+        }
+        shown = encoded_variants::choose(core, turn, (&object, meta, hash), head, stored_head, key);
+    }
+    loop {
+        let (content, coding) = match shown {
+            Representation::Stored => (object, Coding::AsSent),
+            Representation::Coded(twin, coding) => (twin, coding),
+            Representation::Had(coding) => (object, coding),
+            Representation::ToBeDecoded if showing == CodingChoice::Accepted => {
+                return Err(NotNow::Undecoded);
+            }
+            Representation::ToBeDecoded => {
+                core.count(Counter::DecodingsRefused);
+                (object, Coding::AsSent)
+            }
+        };
+        let coded = CodedHead::new(coding, meta);
+        let mut earlier = 0;
+        if is_conditional {
+            stored_head.clear();
+            earlier = coded.append_span(object.head(), stored_head);
+        }
+        // The origin stated the length of an object in parts. The list of parts is copied when a part is
+        // wanted, which is never in this turn.
+        let is_in_parts = content.is_in_parts();
+        let is_in_blocks = meta.flags.has(Flags::IN_BLOCKS);
+        let complete = if is_in_parts || is_in_blocks {
+            meta.body_bytes.ok_or(NotNow::Gone)?
+        } else {
+            content.body_bytes()
+        };
+        let verdict = if matches!(shown, Representation::Had(_)) {
+            Verdict::NotModified
+        } else if is_conditional {
+            let validators = meta.with_tag(coding.tag_suffix(), earlier);
+            policy::evaluate(
+                headers,
+                is_get,
+                meta.status,
+                &validators.validators(stored_head),
+                Some(complete),
+            )
+        } else {
+            Verdict::Whole
+        };
+        let plan = match verdict {
+            Verdict::Several { .. } if !is_in_parts => Some(Plan::of(core, headers, stored_head, complete)),
+            _ => None,
+        };
+        let Part { lines, length, range } = part_of(verdict, meta, complete, is_get, plan.as_ref())?;
+        let answer_with = |head, body| Answer {
+            head,
+            lines,
+            length,
+            age_s: Some(meta.age_s(now_s)),
+            cache_status: Some(status),
+            received: meta.received(),
+            varies: meta.varies_unsaid(),
+            hsts_s: None,
+            body,
+            refresh: None,
+            reason: None,
+        };
+        if is_in_blocks && is_get && length != Length::None {
+            let mut copy = Vec::new();
+            object.head().copy_to(&mut copy);
+            let mut blocks = InBlocks::of(&object, meta, complete, &copy).ok_or(NotNow::Gone)?;
+            blocks.range = range;
+            if let Some(plan) = &plan {
+                copy.clone_from(&plan.head);
+                blocks.range = plan.first();
+            }
+            let answer = answer_with(Head::Owned(copy), Body::None).into_owned();
+            let found = FoundInBlocks { answer, blocks, several: plan, only_if_cached: false };
+            return Err(NotNow::InBlocks(Box::new(found)));
+        }
+        if is_in_parts && length != Length::None {
+            let list = object.parts().filter(|list| list.body_bytes() == complete).ok_or(NotNow::Gone)?;
+            let mut trailers = Vec::new();
+            if lines == Lines::All {
+                object.tail().copy_to(&mut trailers);
+            }
+            let head = if is_conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
+            let answer = answer_with(head, Body::None).into_owned();
+            // HEAD describes what GET would send, so all parts must be there.
+            let range = if is_get { range } else { 0..complete };
+            let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
+            return Err(NotNow::InParts(Box::new(PartsOnFile { answer, parts, only_if_cached: false })));
+        }
+        if let Some(mut plan) = plan {
+            let object = content.pin().ok_or(NotNow::Gone)?;
+            let head = Head::Owned(std::mem::take(&mut plan.head));
+            let body = Body::MultipartRanges(Box::new(MultipartRanges::new(plan, Source::Pinned(object))));
+            return Ok(answer_with(head, body));
+        }
+        let body = if range.end - range.start > COALESCE_BYTES_MAX {
+            match content.pin() {
+                Some(object) => Body::Pinned { object, range },
+                None if coding == Coding::AsSent => return Err(NotNow::Gone),
+                None if coding == Coding::Decoded && showing == CodingChoice::Accepted => {
+                    return Err(NotNow::Undecoded);
+                }
+                // Only the encoded variant's memory is being freed, not the object's.
+                None => {
+                    shown = Representation::Stored;
+                    continue;
+                }
+            }
+        } else if is_get && length != Length::None {
+            Body::Stored { object: content, range }
+        } else {
+            Body::None
+        };
+        if let Representation::Coded(..) = shown {
+            count_coded(core, &object, &content, coding, lines, is_get);
+        }
+        return Ok(answer_with(head_of(is_conditional, object, coded, coding, stored_head), body));
+    }
+}
+
+/// Returns the object's head as it is sent, or the copy that conditions were evaluated on.
+#[inline]
+fn head_of<'a>(
+    is_copied: bool,
+    object: Object<'a>,
+    coded: CodedHead,
+    coding: Coding,
+    copied: &'a [u8],
+) -> Head<'a> {
+    if is_copied {
+        Head::Copied(copied)
+    } else if coding == Coding::AsSent {
+        Head::Stored(object.head())
+    } else {
+        Head::Coded(object.head(), coded)
+    }
+}
+
+/// Counts a hit that is answered with an encoded variant.
+fn count_coded(
+    core: &Core,
+    object: &Object<'_>,
+    twin: &Object<'_>,
+    coding: Coding,
+    lines: Lines,
+    is_get: bool,
+) {
+    if coding == Coding::Decoded {
+        return core.count(Counter::HitsDecoded);
+    }
+    core.count(Counter::HitsCoded);
+    if is_get && lines == Lines::All {
+        core.add(Counter::CodedBytesSaved, object.body_bytes().saturating_sub(twin.body_bytes()));
+    }
+}
+
+/// Part of the content that is sent.
+struct Part {
+    lines: Lines,
+    length: Length,
+    range: Range<u64>,
+}
+
+#[inline]
+fn part_of(
+    verdict: Verdict,
+    meta: &StoredMeta,
+    complete: u64,
+    is_get: bool,
+    plan: Option<&Plan>,
+) -> Result<Part, NotNow> {
+    let (lines, length, range) = match verdict {
+        Verdict::Several { .. } if let Some(plan) = plan => {
+            (Lines::Partial, Length::Exact(plan.bytes), 0..complete)
+        }
+        Verdict::Unsatisfiable { complete } => return Err(NotNow::Unsatisfiable { complete }),
+        Verdict::NotModified => (Lines::NotModified, Length::None, 0..0),
+        Verdict::Partial { first, last, complete } => {
+            (Lines::Partial, Length::Part { first, last, complete }, first..last + 1)
+        }
+        Verdict::Whole if is_bodiless(meta.status) => (Lines::All, Length::None, 0..0),
+        Verdict::Whole | Verdict::Several { .. } => {
+            (Lines::All, Length::Exact(complete), if is_get { 0..complete } else { 0..0 })
+        }
+    };
+    Ok(Part { lines, length, range })
+}

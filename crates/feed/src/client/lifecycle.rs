@@ -1,0 +1,103 @@
+//! A connection enters a core's tables and leaves them; the rest of its state is taken back in steps.
+
+use super::serve::{Arrival, ENDED_IN_ONE_GO, TABLE_PLACES_A_STEP};
+use crate::{
+    accounts::identity::{Check, Credentials},
+    client::connection::{CloseReason, ConnId, Connection, Stage, Writer},
+    counters::Counter,
+    mesh::core::Core,
+    monitor::snapshot::{self, CLOSED_KEPT_MAX},
+    routing::trie::SubId,
+};
+use engine::{accounts::ClientKey, cores::clock};
+use smallvec::SmallVec;
+
+impl Core {
+    /// Registers a connection and sends it INFO.
+    pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
+        let Arrival { cid, address, transport, nonce, certificate } = arrival;
+        let identities = &self.settings.identities;
+        let is_required = identities.is_required();
+        // CONNECT is optional where clients without credentials are admitted, as in nats-server.
+        let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
+        let root = self.subjects.root_of(0);
+        let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
+        connection.client =
+            ClientKey::of_connection(address.ip(), cid, &self.settings.config.shared_networks);
+        connection.transport = transport;
+        connection.nonce = nonce;
+        connection.certificate = certificate;
+        if !may_begin_without {
+            connection.stage = Stage::CredentialsNeeded;
+        }
+        let id = self.outputs.connections.insert(Box::new(connection));
+        self.balance.opened(self.index);
+        self.outputs.rounds.stir();
+        self.counters.add(Counter::Connections, 1);
+        if !is_required
+            && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
+        {
+            // A client without credentials is the user of `no_auth_user`, or anonymous.
+            self.checked(id, Ok(identity));
+            self.outputs.connections[id].stage = Stage::Fresh;
+        }
+        if !was_informed {
+            let info = self.shared.info(
+                &self.settings,
+                &(&*self.outputs.connections[id]).into(),
+                false,
+                self.is_lame,
+            );
+            self.outputs.say(id, &info);
+        }
+        id
+    }
+
+    /// Removes subscriptions of a client that has left, within the turn's budget. Returns whether none are
+    /// left.
+    pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
+        let sids = &self.outputs.connections[id].sids;
+        // Each call scans the table from its start, where most slots are empty by now.
+        self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
+        let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
+        for sub in ending {
+            if self.links.is_full_for_words() || !self.end_subscription(id, sub) {
+                return false;
+            }
+        }
+        self.outputs.connections[id].sids.is_empty()
+    }
+
+    /// Removes a client's or a hub's connection. Returns why it was closed.
+    pub(super) fn leave(&mut self, id: ConnId) -> CloseReason {
+        let Self { outputs, links, .. } = self;
+        outputs.release_all(id, links);
+        let Some(mut connection) = outputs.connections.remove(id) else { return CloseReason::ClientClosed };
+        let why = connection.closing.unwrap_or(CloseReason::ClientClosed);
+        if let Some(counter) = Counter::of_closed(why) {
+            self.count(counter);
+        }
+        if let Some(hub) = connection.hub {
+            self.lose_hub(hub, &mut connection);
+            return why;
+        }
+        self.tell_disconnected(&connection, why);
+        let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
+        snapshot.closed = Some((clock::now_system(), why));
+        if connection.is_in_account {
+            self.shared.leave_account(connection.account);
+        }
+        connection.outbox.clear(&mut self.outputs.chunks);
+        self.outputs.unfinished_bytes -= connection.unfinished_bytes;
+        if self.closed.len() == CLOSED_KEPT_MAX {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(snapshot);
+        tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
+        self.balance.closed(self.index);
+        // Wakes the housekeeping, which returns memory that the connection needed.
+        self.outputs.rounds.stir();
+        self.counters.sub(Counter::Connections, 1);
+        why
+    }
+}

@@ -1,0 +1,239 @@
+//! Which subjects a hub has subscribers for, and which of ours it is told of.
+
+use super::super::{HEARD_MAX, trouble::Trouble};
+use crate::{
+    accounts::identity::Mappings,
+    client::connection::ConnId,
+    counters::Counter,
+    delivery::work,
+    mesh::core::Core,
+    routing::{subjects::Subjects, trie::HubId},
+};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+impl Core {
+    /// Notes the hub's interest in a pattern, with or without a queue group.
+    pub(in crate::leaf) fn hear_interest(
+        &mut self,
+        id: ConnId,
+        of: HubId,
+        pattern: &[u8],
+        queue: Option<(&[u8], u32)>,
+    ) {
+        self.work.add(work::SUBSCRIBE);
+        if pattern.starts_with(b"$LDS.") {
+            let settings = Arc::clone(&self.settings);
+            if let Some((of, connection)) = self.hubs.own(of).closed_for_loop(pattern, &settings.hubs) {
+                self.close_for_loop(of, connection);
+                self.links.hub_loop(of, connection);
+            }
+            // A loop subject matters to its origin only, and is not recorded as interest.
+            return;
+        }
+        // Requests to the server are answered by the server that the client is connected to.
+        if pattern.starts_with(b"$SYS.") {
+            return;
+        }
+        if !wire::nats::subject::is_valid_pattern(pattern) {
+            self.count(Counter::LeafInterestRefused);
+            return;
+        }
+        self.hear_pattern(of, pattern, queue);
+        self.pause_if_full(id);
+    }
+
+    /// Closes a connection to a hub on which messages go round, if it is one of this core's and still open.
+    pub(crate) fn close_for_loop(&mut self, of: HubId, connection: u64) {
+        let Some(hub) = self.hubs.find(of).filter(|hub| hub.cid == connection) else { return };
+        let Some(id) = hub.conn else { return };
+        let text = format!("Loop detected for leafnode account={:?}", hub.seed.account_name);
+        let line = format!("-ERR '{text}. Delaying attempt to reconnect for 30s'\r\n");
+        self.count(Counter::LeafLoops);
+        self.outputs.tell_hub(id, line.as_bytes());
+        self.close_hub(id, Trouble::Loop(text));
+    }
+
+    pub(super) fn hear_pattern(&mut self, of: HubId, pattern: &[u8], queue: Option<(&[u8], u32)>) {
+        let hub = self.hubs.own(of);
+        let account = hub.seed.account;
+        let (queue, members) = (queue.map(|(queue, _)| queue), queue.map_or(1, |(_, members)| members));
+        let key = key_of(pattern, queue);
+        let before = hub.heard.get(&key).copied();
+        if before.is_none() && hub.heard.len() >= HEARD_MAX {
+            self.count(Counter::LeafInterestRefused);
+            return;
+        }
+        if before == Some(members) {
+            return;
+        }
+        hub.heard.insert(key, members);
+        if before.is_none() {
+            self.counters.add(Counter::LeafInterest, 1);
+        }
+        self.set_wanted(of, account, (pattern, queue), members);
+        self.reach_abroad(of, (pattern, queue), members, before.is_none());
+    }
+
+    /// Tells all cores how many subscribers a hub has for a pattern, with or without a queue group.
+    fn set_wanted(
+        &mut self,
+        of: HubId,
+        account: u16,
+        (pattern, queue): (&[u8], Option<&[u8]>),
+        members: u32,
+    ) {
+        match queue {
+            None => {
+                self.subjects.apply_hub_interest(of, account, pattern, members > 0);
+                self.links.hub_interest(of, account, pattern, members > 0);
+            }
+            Some(queue) => {
+                self.subjects.apply_hub_members(of, account, (pattern, queue), members);
+                self.links.hub_members(of, account, pattern, queue, members);
+            }
+        }
+        self.work.pay(self.subjects.trie.take_steps());
+    }
+
+    /// Translates a hub's interest in a pattern of its own account into interest in the streams that the
+    /// account imports.
+    fn reach_abroad(
+        &mut self,
+        of: HubId,
+        (pattern, queue): (&[u8], Option<&[u8]>),
+        members: u32,
+        is_new: bool,
+    ) {
+        let account = self.hubs.own(of).seed.account;
+        for (stream, there) in self.subjects.abroad.reached(account, pattern) {
+            self.work.add(work::SUBSCRIBE);
+            let key = (stream.exporter, key_of(&there, queue));
+            let abroad = &mut self.hubs.own(of).abroad;
+            let has_room = abroad.len() < HEARD_MAX;
+            match abroad.entry(key) {
+                Entry::Occupied(patterns) => *patterns.into_mut() += u32::from(is_new),
+                Entry::Vacant(place) if is_new && has_room => _ = place.insert(1),
+                Entry::Vacant(_) => {
+                    self.counters.add(Counter::LeafInterestRefused, u64::from(is_new));
+                    continue;
+                }
+            }
+            self.set_wanted(of, stream.exporter, (&there, queue), members);
+        }
+    }
+
+    /// Withdraws the interest in imported streams that followed from a hub's pattern.
+    fn reach_abroad_no_more(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
+        let account = self.hubs.own(of).seed.account;
+        for (stream, there) in self.subjects.abroad.reached(account, pattern) {
+            self.work.add(work::SUBSCRIBE);
+            let key = (stream.exporter, key_of(&there, queue));
+            let abroad = &mut self.hubs.own(of).abroad;
+            let Some(left) = abroad.get_mut(&key) else { continue };
+            *left -= 1;
+            if *left == 0 {
+                abroad.remove(&key);
+                self.set_wanted(of, stream.exporter, (&there, queue), 0);
+            }
+        }
+    }
+
+    /// Recomputes, after a reload, the interest of hubs in imported streams, for accounts whose stream
+    /// imports have changed.
+    pub(crate) fn hubs_reach_again(&mut self, is_changed: impl Fn(u16) -> bool) {
+        let hubs = self.hubs.all.iter().filter(|hub| is_changed(hub.seed.account));
+        let places: Vec<HubId> = hubs.map(|hub| hub.seed.hub).collect();
+        for of in places {
+            let before = std::mem::take(&mut self.hubs.own(of).abroad);
+            let heard = std::mem::take(&mut self.hubs.own(of).heard);
+            for (key, members) in &heard {
+                self.reach_abroad(of, parts_of(key), *members, true);
+            }
+            self.hubs.own(of).heard = heard;
+            for (account, key) in before.into_keys() {
+                if !self.hubs.own(of).abroad.contains_key(&(account, key.clone())) {
+                    self.set_wanted(of, account, parts_of(&key), 0);
+                }
+            }
+        }
+    }
+
+    /// Tells hubs, after a reload, of changes to the mapped subjects and imported services.
+    pub(crate) fn tell_hubs_what_stands(&mut self) {
+        let Self { subjects, links, mappings, .. } = self;
+        links.tellers.stand(
+            |account| standing(subjects, mappings.as_deref(), account),
+            |account, pattern| subjects.is_wanted(account, pattern),
+        );
+    }
+
+    /// Notes that the hub has no interest in a pattern any more.
+    pub(in crate::leaf) fn hear_no_interest(
+        &mut self,
+        id: ConnId,
+        of: HubId,
+        pattern: &[u8],
+        queue: Option<&[u8]>,
+    ) {
+        self.work.add(work::SUBSCRIBE);
+        let key = key_of(pattern, queue);
+        let hub = self.hubs.own(of);
+        let account = hub.seed.account;
+        if hub.heard.remove(&key).is_some() {
+            self.counters.sub(Counter::LeafInterest, 1);
+            self.set_wanted(of, account, (pattern, queue), 0);
+            self.reach_abroad_no_more(of, (pattern, queue));
+            self.pause_if_full(id);
+        }
+    }
+
+    /// Takes all interest of a lost hub out of its state: accounts and keys.
+    pub(in crate::leaf) fn take_wanted(
+        &mut self,
+        of: HubId,
+    ) -> impl Iterator<Item = (u16, Box<[u8]>)> + use<> {
+        let hub = self.hubs.own(of);
+        let (account, heard) = (hub.seed.account, std::mem::take(&mut hub.heard));
+        let abroad = std::mem::take(&mut hub.abroad);
+        self.counters.sub(Counter::LeafInterest, heard.len() as u64);
+        heard.into_keys().map(move |key| (account, key)).chain(abroad.into_keys())
+    }
+
+    /// Removes one of those keys from all cores' tries.
+    pub(in crate::leaf) fn forget_wanted(&mut self, of: HubId, account: u16, key: &[u8]) {
+        self.set_wanted(of, account, parts_of(key), 0);
+    }
+}
+
+fn key_of(pattern: &[u8], queue: Option<&[u8]>) -> Box<[u8]> {
+    match queue {
+        None => pattern.into(),
+        Some(queue) => [pattern, b" ", queue].concat().into(),
+    }
+}
+
+/// Splits a key of [`key_of`] into pattern and queue group. (Neither can contain a space.)
+fn parts_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b' ', key) {
+        None => (key, None),
+        Some(blank) => (&key[..blank], Some(&key[blank + 1..])),
+    }
+}
+
+/// Returns the subjects of an account that a hub is told of independently of subscribers, sorted: mapped
+/// subjects, and imported services. (As in nats-server.)
+pub(super) fn standing(
+    subjects: &Subjects,
+    mappings: Option<&HashMap<u16, Mappings>>,
+    account: u16,
+) -> Vec<Box<[u8]>> {
+    let mapped = mappings.and_then(|all| all.get(&account)).into_iter().flat_map(Mappings::sources);
+    let mut all: Vec<Box<[u8]>> =
+        subjects.abroad.services(account).chain(mapped).map(|subject| subject.as_bytes().into()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
