@@ -171,3 +171,16 @@ fn variables_name_other_builds() -> Outcome {
     assert!(!other.status.success() && text.contains("mosquitto did not start"), "{text}");
     Ok(())
 }
+
+/// A part that fails does not keep the others from running, and the run fails.
+#[test]
+fn all_parts_run_and_failures_are_named() -> Outcome {
+    let output = bench(&["run", "--quick", "--scenario", "none-such"]).output()?;
+    let text = printed(&output);
+    assert!(!output.status.success() && text.starts_with("All parts take about"), "{text}");
+    let failed = text.lines().next_back().unwrap_or_default();
+    for part in ["cache", "tls", "feed", "mail", "pressure"] {
+        assert!(text.contains(&format!("== {part} ==")) && failed.contains(part), "{part}: {text}");
+    }
+    Ok(())
+}
