@@ -1,12 +1,12 @@
-//! Takes a target's parameters off the front of what the fuzzer gives. What is missing is zero, so that every input,
-//! the empty one too, means something; whoever writes a seed by hand reads here what its first bytes are.
+//! Takes a target's parameters off the front of the fuzzer's input. Missing bytes are zero, so that every
+//! input, even the empty one, is valid; the first bytes of a seed written by hand follow from the calls here.
 #![allow(dead_code, reason = "each target takes a part")]
 
-/// The bytes that are left.
+/// The remaining bytes of the input.
 pub(crate) struct Cut<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Cut<'a> {
-    /// So many bytes; zeros stand for those that are not there.
+    /// Takes `N` bytes; missing ones are zero.
     pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
         let (front, rest) = self.0.split_at(N.min(self.0.len()));
         self.0 = rest;
@@ -27,12 +27,12 @@ impl<'a> Cut<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// Whether the byte is odd.
+    /// Takes a byte and returns whether it is odd.
     pub(crate) fn bool(&mut self) -> bool {
         self.u8() & 1 == 1
     }
 
-    /// As many bytes as the byte before them says, or all that is left.
+    /// Takes as many bytes as the byte before them says, or all that remain.
     pub(crate) fn counted(&mut self) -> &'a [u8] {
         let len = usize::from(self.u8()).min(self.0.len());
         let (front, rest) = self.0.split_at(len);

@@ -1,13 +1,13 @@
-//! A log's file that was damaged, or forged with right checksums. From a damaged one a start gives back records that
-//! were appended, byte for byte, and no others; a log that was closed cleanly and damaged in one byte gives back none
-//! that was ended, and none that was claimed as a record of its own. A forged one may say anything of records, but only of such as lie within the file. Either is a log
-//! again: what is appended to it is there after the next start.
+//! A log file that is damaged, or forged with valid checksums. From a damaged file a start recovers only
+//! records that were appended, byte for byte; if the log was closed cleanly and one byte is damaged, no ended
+//! record is recovered, and no claimed record as a record of its own. A forged file may describe any records,
+//! but only within the file. Either file is a usable log: a record appended to it is found by the next start.
 //!
-//! The file's own header is what was written or is refused, and with a right checksum whatever it says is said again when
-//! it is written.
+//! The file's header decodes to what was written or is refused; with a valid checksum it encodes to the same
+//! bytes again.
 //!
-//! The input is a kind (bit 0: closed cleanly; bit 1: forged; bit 2: the header; bit 3: its checksum is made right) and
-//! strokes: where, and which bytes.
+//! The input is a kind (bit 0: closed cleanly; bit 1: forged; bit 2: the header; bit 3: its checksum is made
+//! valid) and strokes: a position and the bytes written there.
 
 use std::{
     collections::HashSet,
@@ -29,9 +29,9 @@ use super::cut::Cut;
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS: u64 = 6;
 const RECORDS: u64 = 150;
-/// What one input changes at most.
+/// Most strokes of one input.
 const STROKES_MAX: usize = 64;
-/// The two blocks that say which lives were given out.
+/// Offsets of the two blocks that record the life numbers given out.
 const LIVES_AT: [u64; 2] = [8192, 12288];
 
 fn options() -> Options {
@@ -69,17 +69,17 @@ fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<Foun
     (log, header, found)
 }
 
-/// A disk with records of which some were ended.
+/// A disk with records, some of which are ended.
 struct Sample {
     disk: SimulatedDisk,
     header: Header,
     places: Vec<Location>,
     ended: HashSet<u64>,
-    /// Those that are a piece of another.
+    /// Records that are a piece of another record.
     claimed: HashSet<u64>,
 }
 
-/// The kind of a record that claims another.
+/// Kind of a record that claims another.
 const CLAIM: Kind = Kind(64);
 
 fn sample(is_clean: bool) -> Sample {
@@ -109,7 +109,7 @@ fn sample(is_clean: bool) -> Sample {
         log.turn();
     }
     log.crash();
-    // A piece goes with what it is a piece of.
+    // A claimed piece is ended with the record that claims it.
     let (gone, there): (Vec<_>, Vec<_>) = claims.into_iter().partition(|(id, _)| ended.contains(id));
     ended.extend(gone.into_iter().map(|(_, target)| target));
     let claimed = there.into_iter().map(|(_, target)| target).filter(|id| !ended.contains(id)).collect();
@@ -129,7 +129,7 @@ fn write(disk: &SimulatedDisk, at: u64, bytes: &[u8]) {
     disk.write(at, &words).expect("within the disk");
 }
 
-/// Changes a field of one of the structures on the disk and makes its checksum right.
+/// Changes a field of one structure on the disk and makes its checksum valid.
 fn forge(disk: &SimulatedDisk, sample: &Sample, cut: &mut Cut<'_>) {
     let (what, which, field, value) = (cut.u8(), cut.u16(), cut.u8(), cut.u64());
     let seed = sample.header.seed();
@@ -197,7 +197,7 @@ fn forge(disk: &SimulatedDisk, sample: &Sample, cut: &mut Cut<'_>) {
             }
         }
         _ => {
-            // The number of the last life that may have been given out, in both places.
+            // The number of the last life that may have been given out, in both blocks.
             for at in LIVES_AT {
                 let mut bytes = read::<24>(disk, at);
                 bytes[8..16].copy_from_slice(&value.to_le_bytes());
@@ -209,7 +209,7 @@ fn forge(disk: &SimulatedDisk, sample: &Sample, cut: &mut Cut<'_>) {
     }
 }
 
-/// The header with bytes turned, and perhaps the checksum that fits them.
+/// Checks the file header with some bytes changed, and perhaps a valid checksum.
 fn check_header(header: &Header, is_sealed: bool, cut: &mut Cut<'_>) {
     const CHECKSUM_AT: usize = HEADER_BYTES - 4;
     let whole = header.encode();
@@ -276,7 +276,7 @@ pub(crate) fn check(bytes: &[u8]) {
         let id = record.hash;
         assert!((1..=RECORDS).contains(&id) && record.tag == !id, "{record:?} was never appended");
         assert!(read.is_err() || read.is_ok_and(|read| read.payload() == payload(id)), "{record:?}");
-        // What ends it is said twice, in a record and in a table: one damage does not reach both.
+        // An end is stored twice, in a record and in a table: one damaged byte does not reach both.
         assert!(!is_clean || strokes > 1 || !sample.ended.contains(&id), "{record:?} came back");
         let is_claimed = sample.claimed.contains(&id);
         assert!(!is_clean || strokes > 1 || record.is_claimed >= is_claimed, "{record:?} is one of its own");
@@ -288,7 +288,7 @@ pub(crate) fn check(bytes: &[u8]) {
         found.len()
     );
 
-    // It is a log, if damage has left it room.
+    // The damaged file is a usable log, if the damage has left it space.
     let mut writer = log.writer(0, 1);
     let id = RECORDS + 1;
     let appended = writer.append(new(id, None), &[&payload(id)]);

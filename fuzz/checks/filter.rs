@@ -1,5 +1,5 @@
-//! An expression: what it prints is read as the same expression, and holds of whatever the twin says it holds of. A
-//! mistake has a place in the text.
+//! A filter expression: its printed form parses to the same expression, and it matches exactly what the slow
+//! twin matches. An error has a position in the text.
 
 use wire::filter::{AUTOMATA_BYTES_MAX, EXPRESSION_BYTES_MAX, Expression, Fault};
 
@@ -22,14 +22,15 @@ pub(crate) fn check(bytes: &[u8]) {
     for thing in things(&tests) {
         let twin = holds(&around, tests.iter().map(|test| test.holds(&thing)));
         assert_eq!(expression.matches(&thing), twin, "{printed} of {thing:?}");
-        // If that is not too deep or too long.
+        // The negation may be too deep or too long to parse.
         if let Ok(opposite) = &opposite {
             assert_eq!(opposite.matches(&thing), !twin, "{opposite} of {thing:?}");
         }
     }
 }
 
-/// Things that have nothing, what each test asks for, what the test after it asks for, a little more or less.
+/// Things without fields, with the values that each test compares, with those of the next test, and with
+/// slightly larger or smaller numbers.
 fn things(tests: &[Test]) -> Vec<Thing> {
     let mut things = vec![Thing::default()];
     for (shift, more) in [(0, 0), (1, 0), (0, 1), (0, -1)] {

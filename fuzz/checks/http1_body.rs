@@ -1,5 +1,5 @@
-//! A body: cut as the fuzzer chooses, the same comes out as in one piece; that is what the slow twin says; and written
-//! anew it is the same body, with the trailers that may go on.
+//! A message body: cut as the fuzzer chooses, it decodes as in one piece and as by the slow twin; encoded
+//! again, it is the same body with its permitted trailers.
 
 use super::cut::Cut;
 use super::naive::{self, Naive, drive};
@@ -39,7 +39,8 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// As it is sent on: in chunks of some size, with the trailers that may be in a message whose head names `x-hop`.
+/// Checks the body as it is forwarded: in chunks of some size, with the trailers permitted in a message whose
+/// head names `x-hop`.
 fn check_written(body: &naive::Body) {
     let mut slots = HeaderSlots::new();
     let head = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: x-hop\r\n\r\n";

@@ -1,4 +1,4 @@
-//! The values of headers: no panic, no endless iteration, and what comes out lies within the input and keeps its own
+//! Header values: no panic, no endless iteration, and each result lies within the input and keeps its own
 //! rules.
 
 use super::cut::Cut;
@@ -12,7 +12,7 @@ use wire::http1::{
 pub(crate) fn check(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let (len, value) = (cut.u64(), cut.0);
-    // No element is empty or padded, and together they are no longer than the value with its commas.
+    // No element is empty or padded, and all elements together are no longer than the value with its commas.
     let mut total = 0;
     for element in list(value) {
         assert!(!element.is_empty() && trim_ows(element) == element);

@@ -1,6 +1,6 @@
-//! A request's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses;
-//! what is accepted can be framed or refused without a panic, is worth parsing for whoever waits for its end, and says
-//! the same when it is kept.
+//! A request head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer
+//! chooses. An accepted head can be framed or refused without a panic, is never missed by `may_end_in`, and
+//! is the same when it is kept.
 
 use super::cut::Cut;
 use super::naive::{self, Naive, drive};
@@ -14,7 +14,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut front = Cut(bytes);
     let (cut, line, head, text) = (front.u16(), front.u8(), front.u8(), front.0);
     let (mut slots, mut limits) = (HeaderSlots::new(), HeadLimits::default());
-    // 255 stands for no limit that matters.
+    // 255 stands for a limit that is never reached.
     if line < 255 {
         limits.line_bytes_max = line.into();
     }
@@ -25,7 +25,7 @@ pub(crate) fn check(bytes: &[u8]) {
     match (&whole, naive::request(text)) {
         (Ok(Some(real)), Naive::Complete(naive)) => assert_eq!(real, &naive),
         (Ok(None), Naive::Unfinished) | (Err(_), Naive::Refused) => {}
-        // Broken before its end, or beyond a limit that the twin does not know.
+        // The head is broken before its end, or exceeds a limit that the twin does not know.
         (Err(error), Naive::Unfinished) => assert!((error.at as usize) <= text.len()),
         (Err(error), Naive::Complete(_)) => {
             assert!(matches!(error.rule, HeadRule::LineTooLong | HeadRule::HeadersTooLarge));

@@ -1,5 +1,5 @@
-//! A response's head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer chooses;
-//! what is accepted is worth parsing for whoever waits for its end, and says the same when it is kept.
+//! A response head: agrees with the slow twin, and with itself at a prefix and under limits that the fuzzer
+//! chooses. An accepted head is never missed by `may_end_in`, and is the same when it is kept.
 
 use super::cut::Cut;
 use super::naive::{self, Naive, drive};
@@ -12,7 +12,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut front = Cut(bytes);
     let (cut, line, head, text) = (front.u16(), front.u8(), front.u8(), front.0);
     let (mut slots, mut limits) = (HeaderSlots::new(), HeadLimits::default());
-    // 255 stands for no limit that matters.
+    // 255 stands for a limit that is never reached.
     if line < 255 {
         limits.line_bytes_max = line.into();
     }

@@ -1,5 +1,6 @@
-//! A client's whole connection, behind its preface: the same however it is cut; each request that is let in is itself in
-//! HTTP/1; what we send are frames; nothing is held beyond the limits. The first bytes say how it is answered.
+//! A client's whole HTTP/2 connection, after its preface: events and output are the same wherever the input
+//! is cut; each accepted request is the same request in HTTP/1; the output is valid frames; memory stays
+//! within the limits. The first bytes of the input choose how requests are answered.
 
 use super::cut::Cut;
 use super::http2_head;
@@ -12,7 +13,7 @@ use wire::http2::{
     request::HeadRoom,
 };
 
-/// Small, so that they are reached.
+/// Small limits, so that they are reached.
 const LIMITS: Limits = Limits {
     streams_max: 4,
     stream_window: 65_535,
@@ -42,20 +43,20 @@ const fn rate(burst: u32) -> wire::http2::connection::Rate {
 
 const FIELDS_MAX: usize = 24;
 
-/// How long each frame takes.
+/// Time that passes with each frame.
 const FRAME_MS: u64 = 2;
 
-/// How requests are answered.
+/// How the session answers requests.
 #[derive(Clone, Copy)]
 struct Answers {
-    /// 0: not at all; else after so many frames.
+    /// Number of frames until the answer; 0 for no answer.
     after: u8,
     content_bytes: u16,
-    /// Whether content that comes is released at once, or by the end.
+    /// Received content is released at once, and not only at the end.
     release: bool,
-    /// Whether the connection is drained after the first request.
+    /// The connection is drained after the first request.
     drain: bool,
-    /// Whether what waits for a window is cut short by an empty frame.
+    /// An answer that waits for a window is cut short by an empty frame.
     cut_short: bool,
 }
 
@@ -81,20 +82,20 @@ struct Session {
     answers: Answers,
     connection: Connection,
     section: FieldSection,
-    /// Where requests are written as heads, one after the other.
+    /// Room in which requests are written as heads, one after the other.
     room: HeadRoom,
-    /// What was told, and what went out.
+    /// Events as text; beside it, the output.
     told: Vec<String>,
     out: Vec<u8>,
-    /// Content that waits to be released: a stream and how much.
+    /// Content that is not released yet: a stream and the number of bytes.
     taken: Vec<(u32, usize)>,
-    /// Responses that are under way: a stream, frames until it begins, content left.
+    /// Responses under way: a stream, frames until it begins, content left.
     responses: Vec<(u32, u8, usize)>,
     now_ms: u64,
 }
 
 impl Session {
-    /// All that came of it, with the client's bytes coming so many at a time.
+    /// Runs a session with the client's bytes, `step` at a time; returns its events and its output.
     fn run(answers: Answers, client: &[u8], step: usize) -> (Vec<String>, Vec<u8>) {
         let mut session = Self {
             answers,
@@ -172,7 +173,7 @@ impl Session {
         Ok(Progress::Complete((), total))
     }
 
-    /// Responses go out as far as they may.
+    /// Sends the responses as far as the windows allow.
     fn send(&mut self) -> Result<(), ConnectionError> {
         let Self { answers, connection, responses, out, now_ms, .. } = self;
         for (stream, wait, content) in responses.iter_mut().filter(|(_, wait, _)| *wait > 0) {
@@ -212,13 +213,14 @@ impl Session {
 
     fn holds_what_it_may(&self) {
         assert!(self.connection.streams() <= LIMITS.streams_max as usize);
-        // A vector has at most twice what it was asked to hold, and a first fragment may be as long as a frame.
+        // A vector has at most twice the capacity that was requested, and a first fragment may be as long as
+        // a frame.
         let most = 5000 + 2 * LIMITS.streams_max as usize * 80 + (1 << 15);
         assert!(self.connection.held_bytes() <= most, "{}", self.connection.held_bytes());
     }
 }
 
-/// A section of the same fields, because the request borrows the other.
+/// A copy of the request's field section, because the request borrows the original.
 struct Copied {
     section: FieldSection,
 }
@@ -226,7 +228,7 @@ struct Copied {
 impl Copied {
     fn of(request: &wire::http2::request::Request<'_>) -> Self {
         let mut block = Vec::new();
-        // The pseudo-headers count for the size, too.
+        // Pseudo-headers count toward the size, too.
         for (name, value) in [(":method", request.method), (":authority", request.authority)] {
             hpack::field(&mut block, name.as_bytes(), value.as_bytes(), Strings::Plain);
         }
@@ -246,7 +248,7 @@ impl Copied {
     }
 }
 
-/// An event in words.
+/// An event as text.
 pub(crate) fn told(event: &Event<'_, '_>) -> String {
     match event {
         Event::Request { stream, request, end } => {
@@ -269,7 +271,7 @@ pub(crate) fn told(event: &Event<'_, '_>) -> String {
     }
 }
 
-/// Whole frames, each sound.
+/// Checks that the output consists of whole, valid frames.
 fn are_frames(mut out: &[u8]) {
     let mut open = None;
     while !out.is_empty() {

@@ -1,4 +1,5 @@
-//! HTTP/2 frames, one behind the other: the same whole and at every beginning, and the same when written anew.
+//! A sequence of HTTP/2 frames: parsed the same whole and at every prefix, and the same after being written
+//! again.
 
 use super::cut::Cut;
 use wire::http2::{
@@ -8,7 +9,7 @@ use wire::http2::{
 
 pub(crate) fn check(bytes: &[u8]) {
     let mut cut = Cut(bytes);
-    // 255 stands for the least that may be announced.
+    // 255 stands for the smallest maximum that SETTINGS may announce.
     let frame_bytes_max = match cut.u8() {
         255 => FRAME_BYTES_MIN,
         small => small.into(),
@@ -16,7 +17,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut rest = cut.0;
     loop {
         let whole = frame::parse(rest, frame_bytes_max);
-        // However it comes in pieces: nothing before it is there, and one verdict when it is.
+        // At every prefix the parser asks for more bytes or already gives its final result.
         for end in 0..rest.len().min(HEADER_BYTES + 64) {
             match frame::parse(&rest[..end], frame_bytes_max) {
                 Ok(Progress::NeedMore(need)) => {
@@ -36,7 +37,7 @@ pub(crate) fn check(bytes: &[u8]) {
             Ok(Progress::NeedMore(_)) => return,
             Err(fault) => {
                 assert_ne!(fault.stream, Some(0));
-                // Who ends a stream passes over the frame.
+                // After a stream error the receiver skips the frame.
                 match (fault.stream, FrameHeader::parse(rest)) {
                     (Some(stream), Some(header)) => {
                         assert_eq!(stream, header.stream);
@@ -51,7 +52,7 @@ pub(crate) fn check(bytes: &[u8]) {
 }
 
 fn writes_back(frame: &Frame<'_>) {
-    // Written without padding, it takes less of the window.
+    // Written without padding, the frame takes less of the flow-control window.
     let frame = match *frame {
         Frame::Data { stream, payload, flow_bytes, end_stream } => {
             assert!(flow_bytes as usize >= payload.len());

@@ -1,4 +1,4 @@
-//! A request of HTTP/2 that was let in, as a head of HTTP/1: it is read as the same request, and as nothing more.
+//! An accepted HTTP/2 request as an HTTP/1 head: it parses as the same request, and as nothing more.
 
 use wire::http1::{
     framing::{Framing, request_framing},
@@ -22,22 +22,22 @@ pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
     let mut slots = HeaderSlots::new();
     let limits = HeadLimits { line_bytes_max: 1 << 20, head_bytes_max: 1 << 20 };
     is_found_without_parsing(request, &bytes, &limits);
-    // What is beyond a limit is refused alike.
+    // A request beyond a limit is refused in both forms.
     for head_bytes_max in [bytes.len() - 1, bytes.len()] {
         is_found_without_parsing(request, &bytes, &HeadLimits { head_bytes_max, ..limits });
     }
     let (head, head_bytes) = match parse_request(&bytes, &mut slots, &limits) {
         Ok(Progress::Complete(parsed)) => parsed,
-        // A section may have more fields than a head.
+        // A field section may have more fields than a head.
         Err(error) if error.rule == HeadRule::TooManyHeaders => return,
         other => panic!("{other:?}: {}", bytes.escape_ascii()),
     };
-    // Nothing follows that could be another request.
+    // No bytes follow that could be another request.
     assert_eq!(head_bytes, bytes.len());
     assert_eq!(head.version, Version::Http11);
     is_same_ask(request, &head);
     has_same_fields(request, &head);
-    // A body is where HTTP/2 says that there is one.
+    // There is a body exactly if HTTP/2 has one.
     let framing = request_framing(&head);
     let want = match (request.ask, request.content) {
         (RequestTarget::Resource { .. }, Content::Length(length)) => Framing::Length(length),
@@ -47,12 +47,12 @@ pub(crate) fn check(request: &Request<'_>, section: &FieldSection) {
     assert_eq!(framing, Ok(want), "{}", bytes.escape_ascii());
 }
 
-/// What is said of the head without reading it is what the parser says.
+/// Checks that the head made without parsing equals the parsed one.
 fn is_found_without_parsing(request: &Request<'_>, bytes: &[u8], limits: &HeadLimits) {
     is_found_in(request, &mut HeadRoom::default(), bytes, limits);
 }
 
-/// The same in room that holds what it held before.
+/// Checks the head again in a room that still holds earlier heads.
 pub(crate) fn is_found_behind(request: &Request<'_>, room: &mut HeadRoom) {
     let mut bytes = Vec::new();
     request.render_head(&mut bytes);
@@ -82,7 +82,7 @@ fn is_found_in(request: &Request<'_>, room: &mut HeadRoom, bytes: &[u8], limits:
         assert_eq!(found.known(known), parsed.known(known));
         assert_eq!(found.headers.is_repeated(known), parsed.headers.is_repeated(known));
     }
-    // Kept, it is the same: places are counted within what was written.
+    // Kept heads are equal too: offsets are relative to the bytes written for the request.
     let kept = |head, bytes| {
         let kept = KeptRequest::new(head, bytes);
         let head = kept.head();
@@ -122,7 +122,7 @@ fn has_same_fields(request: &Request<'_>, head: &RequestHead<'_, '_>) {
             _ => want.push((String::from_utf8_lossy(name).into_owned(), value.to_vec())),
         }
     }
-    // A cookie of empty crumbs ends in the blank that joins them, which HTTP/1 cuts off.
+    // A cookie of empty crumbs ends in the space that joins them, which HTTP/1 trims.
     let trimmed = |value: &[u8]| wire::http1::fields::trim_ows(value).to_vec();
     let got: Vec<_> = head.headers.iter().map(|(name, value)| (name.to_owned(), trimmed(value))).collect();
     let want: Vec<_> = want.into_iter().map(|(name, value)| (name, trimmed(&value))).collect();

@@ -1,11 +1,12 @@
-//! Field blocks of one connection: agree with the slow twin, and what was decoded is itself again when it is encoded.
-//! After a number of fields that the section takes come the blocks, each with its length (two bytes) before it.
+//! Field blocks of one connection: decoded as by the slow twin, and decoded again to the same fields after
+//! encoding. The input is the section's maximum number of fields, then the blocks, each after its length (two
+//! bytes).
 
 use super::cut::Cut;
 use super::naive_hpack::{NaiveDecoder, list_bytes};
 use wire::http2::hpack::{self, DecodeError, Decoder, FieldSection, OVERRUN_MAX, Overflow, Strings};
 
-/// The least that a section may be made for, so that limits are reached.
+/// Smallest size that a section may have, so that limits are reached.
 const LIST_BYTES_MAX: usize = hpack::TABLE_BYTES_MAX;
 
 pub(crate) fn check(bytes: &[u8]) {
@@ -20,7 +21,7 @@ pub(crate) fn check(bytes: &[u8]) {
         let (fast, slow) = (decoder.decode(block, &mut section), twin.decode(block));
         let fields = match (fast, slow) {
             (Ok(()), Ok(fields)) => fields,
-            // It stops early, so the twin may find a later fault, or none.
+            // The decoder stops early, so the twin may find a later fault, or none.
             (Err(DecodeError::Bomb), slow) => {
                 if let Ok(fields) = slow {
                     let beyond = list_bytes(&fields) > OVERRUN_MAX * LIST_BYTES_MAX

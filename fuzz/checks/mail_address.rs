@@ -1,5 +1,6 @@
-//! An address: what it means has the lengths of RFC 5321, is in lower case whoever typed it, and is its own address;
-//! what SMTP takes between `<` and `>` is told as it was said. A mail's name is read back as it is written.
+//! An address: its parts have the lengths of RFC 5321, are in lower case whatever was typed, and read back as
+//! the same address; a path that SMTP accepts between `<` and `>` is reported unchanged. A mail's id reads
+//! back as it is written.
 
 use mail::{
     address::{DOMAIN_BYTES_MAX, LOCAL_BYTES_MAX},
@@ -14,7 +15,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let inbox = Inbox::of(text, "night.test");
-    // Case is nobody's business, in what is refused neither.
+    // Case makes no difference, not even in refused addresses.
     assert_eq!(Inbox::of(&text.to_ascii_uppercase(), "night.test"), inbox);
     assert_eq!(Inbox::of(&text.to_ascii_lowercase(), "night.test"), inbox);
     if let Ok(inbox) = inbox {
@@ -24,7 +25,7 @@ pub(crate) fn check(bytes: &[u8]) {
         if !text.contains('@') {
             assert_eq!(&*inbox.domain, "night.test");
         }
-        // Only what needs no quotes can be said without them.
+        // An inbox reads back from its text only if its local part needs no quotes.
         if !inbox.local.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '@' | '\\')) {
             assert_eq!(Inbox::of(&inbox.to_string(), "other.test"), Ok(inbox));
         }
@@ -33,7 +34,7 @@ pub(crate) fn check(bytes: &[u8]) {
         assert_eq!(name.to_string(), text);
     }
 
-    // As a path, bare and with what may stand behind it.
+    // The address as an SMTP path, alone and followed by parameters.
     for parameters in ["", " SIZE=7 BODY=8BITMIME"] {
         let line = format!("MAIL FROM:<{text}>{parameters}\r\n");
         if let Ok(Command::Mail(from)) = parse(&line) {

@@ -1,5 +1,5 @@
-//! Any bytes are a mail that can be read: what is told of it is one line each, and its cleaned HTML has nothing in it that
-//! runs, or that fetches unasked.
+//! Any bytes are a readable mail: each of its displayed fields is one line, and its cleaned HTML runs nothing
+//! and fetches nothing without consent.
 
 use mail::render::{
     ParsedMail, StepLimit,
@@ -10,10 +10,10 @@ use mail::render::{
 };
 use mail_parser::HeaderName;
 
-/// Of what a list decodes of a mail it has the beginning (`head::FIELD_BYTES_MAX`).
+/// Most bytes of a field that lists decode (`head::FIELD_BYTES_MAX`).
 const FIELD_BYTES_MAX: usize = 998;
 
-/// Longer HTML is cleaned once.
+/// HTML longer than this is cleaned only once.
 const HTML_BYTES_AGAIN_MAX: usize = 16 << 10;
 
 pub(crate) fn check(raw: &[u8]) {
@@ -41,7 +41,7 @@ pub(crate) fn check(raw: &[u8]) {
         assert!(!attachment.filename.contains(['/', '\\', '"', '\n']) && !attachment.filename.is_empty());
         assert!(attachment.content_type.is_ascii() && attachment.content_type.contains('/'));
     }
-    // A walk that may take no time ends.
+    // A walk with no time left ends.
     let late = StepLimit::new(|| true);
     let hurried = ParsedMail::within(raw, &late);
     let hurried = hurried.read();
@@ -61,7 +61,7 @@ pub(crate) fn check(raw: &[u8]) {
     {
         assert!(!is_within(&blocked.html, fetching), "{fetching} in {}", blocked.html);
     }
-    // What is large takes long to be cleaned twice more, and says nothing new.
+    // Large HTML takes long to be cleaned twice more, and shows nothing new.
     if blocked.html.len() > HTML_BYTES_AGAIN_MAX {
         return;
     }
@@ -98,7 +98,7 @@ fn check_clean(clean: &SanitizedHtml) {
     assert!(clean.remote_hosts.len() <= clean.remote_items);
 }
 
-/// Whether it stands there as more than a text or a part of an attribute's value.
+/// Returns whether `sign` occurs as more than text or a part of an attribute's value.
 fn is_within(html: &str, sign: &str) -> bool {
     let lower = html.to_ascii_lowercase();
     let is_quoted = |at: usize| {
@@ -108,7 +108,7 @@ fn is_within(html: &str, sign: &str) -> bool {
     if sign.starts_with('<') {
         lower.match_indices(sign).any(|(at, _)| !is_quoted(at))
     } else if sign.starts_with("url(") {
-        // In a style alone it means something, and no style that comes out has it unquoted.
+        // `url(` has a meaning in styles only, and no style in the output has it unquoted.
         let sign = sign.replace('"', "&quot;");
         styles(&lower).any(|style| style.contains(&sign))
     } else {
@@ -116,7 +116,7 @@ fn is_within(html: &str, sign: &str) -> bool {
     }
 }
 
-/// Whether it stands between the brackets of a tag, outside of values.
+/// Returns whether `sign` occurs between the brackets of a tag, outside of attribute values.
 fn is_attribute(html: &str, sign: &str) -> bool {
     let lower = html.to_ascii_lowercase();
     lower.match_indices(sign).any(|(at, _)| {
@@ -127,7 +127,7 @@ fn is_attribute(html: &str, sign: &str) -> bool {
     })
 }
 
-/// The values of `style`.
+/// Values of all `style` attributes.
 fn styles(lower: &str) -> impl Iterator<Item = &str> {
     lower.match_indices(" style=\"").filter_map(|(at, sign)| lower[at + sign.len()..].split('"').next())
 }

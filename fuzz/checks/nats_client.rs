@@ -1,5 +1,5 @@
-//! A NATS client's operation: agrees with the slow twin, whole and at every beginning, under limits that the fuzzer
-//! chooses.
+//! A NATS client's operation: parsed as by the slow twin, whole and at every prefix, under limits that the
+//! fuzzer chooses.
 
 use super::cut::Cut;
 use super::naive_nats;
@@ -9,7 +9,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let (line, payload, headers, bytes) = (cut.u8(), cut.u8(), cut.bool(), cut.0);
     let mut limits = Limits { headers, ..Limits::default() };
-    // 255 stands for no limit that matters.
+    // 255 stands for a limit that is never reached.
     if line < 255 {
         limits.control_line_bytes_max = line.into();
     }

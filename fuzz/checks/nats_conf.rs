@@ -1,5 +1,6 @@
-//! A file of nats-server's: what is wrong or not honoured is on a line that there is; a comment in front, or a blank at
-//! each line's end, changes the numbers of lines and nothing else; who may do what can be built, or is refused.
+//! A nats-server configuration file: each fault or ignored option is on an existing line; a comment in front,
+//! or a blank at each line's end, changes line numbers and nothing else; the users and permissions can be
+//! built, or are refused.
 
 use std::{
     net::IpAddr,
@@ -11,7 +12,8 @@ use feed::{
     nats_config::{Fault, IgnoredOption, Options, Surroundings},
 };
 
-/// A file to include and one that includes itself, a variable and one that refers to itself, a name.
+/// Surroundings with a file to include and one that includes itself, a variable and one that refers to
+/// itself, and a name.
 struct Around;
 
 impl Surroundings for Around {
@@ -38,7 +40,8 @@ fn read(text: &str) -> Result<(Options, Vec<IgnoredOption>), Vec<Fault>> {
     feed::nats_config::read(text, Path::new("nats.conf"), &Around)
 }
 
-/// What was made of it, with faults and passed-over words by their lines; those of a file that it includes have none here.
+/// Result of reading a file: its options, and each fault or ignored option with its line; a line in an
+/// included file is `None`.
 #[derive(Debug, PartialEq)]
 struct Made {
     options: Option<String>,
@@ -82,7 +85,7 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-/// What is mapped without dice becomes the same whatever they say.
+/// Checks that a mapping without a random choice gives the same subject for any dice.
 fn check_mappings(mappings: &[Mapping]) {
     let Ok(ready) = Mappings::build(mappings) else { return };
     for Mapping { source, .. } in mappings {

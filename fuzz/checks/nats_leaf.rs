@@ -1,5 +1,5 @@
-//! What a hub of leaf nodes says: agrees with the slow twin, whole and at every beginning, under limits that the fuzzer
-//! chooses.
+//! Operations of a hub to its leaf node: parsed as by the slow twin, whole and at every prefix, under limits
+//! that the fuzzer chooses.
 
 use super::cut::Cut;
 use super::naive_leaf;
@@ -9,7 +9,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let (line, payload, bytes) = (cut.u8(), cut.u8(), cut.0);
     let mut limits = Limits::default();
-    // 255 stands for no limit that matters.
+    // 255 stands for a limit that is never reached.
     if line < 255 {
         limits.line_bytes_max = line.into();
     }

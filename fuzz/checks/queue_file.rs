@@ -1,9 +1,9 @@
-//! A queue file that somebody changed, and perhaps gave right checksums or cut short: it is refused, or it is a queue. One
-//! of the two headers is enough.
+//! A queue file that was changed, and perhaps given valid checksums or cut short: it is refused, or it is a
+//! queue. One of the two headers is enough.
 //!
-//! The input is a kind (by three: which queue; bit 5: cut short, bit 6: checksums stay as they were, bit 7: the second
-//! header is left alone) and a list of strokes: where in which page in use, and which bytes. Without strokes the file is
-//! whole.
+//! The input is a kind (modulo three: which queue; bit 5: cut short, bit 6: checksums stay as they were, bit
+//! 7: the second header is left alone) and a list of strokes: a position in a page in use, and the bytes
+//! written there. Without strokes the file is whole.
 
 use super::cut::Cut;
 use bheap::file::{BLOCK_BYTES, Disk, FileHeap, FileQueue, FileRows, FileTimers, HEADER_BYTES};
@@ -72,7 +72,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Where block `block` is: `docs/formats/queue.md`.
+/// Offsets of the table and the blocks: `docs/formats/queue.md`.
 struct Plan {
     table: usize,
     images: [usize; 2],
@@ -98,7 +98,7 @@ impl Plan {
     }
 }
 
-/// Makes all checksums right.
+/// Makes all checksums valid.
 fn seal(file: &mut [u8], plan: &Plan) {
     for block in 0..plan.blocks {
         let at = plan.at(file, block);
@@ -129,13 +129,13 @@ pub(crate) fn check(bytes: &[u8]) {
     let has_a_header = is_header % 4 != 0 || (is_first_alone && !is_sealed);
     let is_whole = strokes.is_empty() && has_a_header && !is_cut;
     for (page, at, bytes) in strokes {
-        // The state begins in page 0 and is what there is most to say about.
+        // The state begins in page 0, so half of the strokes go there.
         let page = if page < 128 { 0 } else { usize::from(page) % plan.blocks };
         let at = plan.at(&file, page) + usize::from(at) % (BLOCK_BYTES - 1);
         file[at..at + 2].copy_from_slice(&bytes);
     }
     if is_header % 4 == 0 {
-        // Not the number of checkpoints, which says where the table is, nor the checksums.
+        // Fields of the header except the number of checkpoints, which locates the table, and the checksums.
         let at = [8, 12, 16, 24, 28, 32, 40, 48, 64, 80, 0][usize::from(header_at) % 11]
             + usize::from(header_at >> 5);
         file[at] ^= header_byte;

@@ -1,12 +1,12 @@
-//! A search: what a query says is what its words say by themselves, in their order; case and blanks mean nothing; a `-`
-//! turns a word round. A cursor is read back as it is written.
+//! A search query: a mail matches if each of its words matches; order is kept, case and blanks make no
+//! difference, and `-` negates a word. A cursor reads back as it is written.
 
 use mail::{
     mailboxes::{Inbox, MailId, Summary},
     search::{Cursor, FlagLookup, Query, QueryFault, Verdict},
 };
 
-/// As `Query::parse` has them.
+/// Limits of `Query::parse`.
 const QUERY_BYTES_MAX: usize = 1_000;
 const TERMS_MAX: usize = 20;
 
@@ -40,7 +40,7 @@ fn summary() -> Summary {
     }
 }
 
-/// Words with their quotes, as a reader would cut them.
+/// Words with their quotes, split as a human reader would.
 fn words(text: &str) -> Vec<&str> {
     let (mut words, mut from, mut quoted) = (Vec::new(), None, false);
     for (at, letter) in text.char_indices() {
@@ -55,7 +55,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// What the words say together: the first fault, or each must hold.
+/// Verdict of all words together: the first fault, or each word must match.
 fn twin(text: &str, summary: &Summary) -> Result<Verdict, QueryFault> {
     if text.len() > QUERY_BYTES_MAX {
         return Err(QueryFault::TooLong);

@@ -1,5 +1,5 @@
-//! Every seed of a target through the target's own check, in the test suite: so that the checks are built, and hold,
-//! wherever no nightly compiler is.
+//! Runs every seed of a target through the target's own check in the test suite, so that the checks are
+//! built, and hold, without a nightly compiler.
 
 /// Calls `check` with each of `fuzz/seeds/NAME`.
 #[allow(

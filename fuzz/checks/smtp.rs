@@ -1,4 +1,5 @@
-//! An SMTP session: the bytes of a mail agree with the slow twin, and no split of anything changes what happens.
+//! An SMTP session: a mail's bytes are decoded as by the slow twin, and no split of the input changes the
+//! outcome.
 
 use super::cut::Cut;
 use super::smtp_twin::{Host, decode, twin};
@@ -14,7 +15,7 @@ pub(crate) fn check(bytes: &[u8]) {
     whole.show(bytes);
     parts.show(before);
     parts.show(after);
-    // What is in the clear behind STARTTLS is thrown away, as far as it has been read: there a split matters.
+    // Clear text behind STARTTLS is discarded as far as it has been read, so a split matters there.
     if !whole.log.iter().any(|line| line == "tls") {
         assert_eq!(whole.log, parts.log);
     }

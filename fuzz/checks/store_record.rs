@@ -1,12 +1,12 @@
-//! A record of the accelerator's file: any bytes are no object, or one whose pieces lie behind each other and are all of
-//! it. What a newer program may have written is passed over, or makes the object absent, by the half of the flags it is
-//! in. A list of parts names each byte of its body once.
+//! A record of the accelerator's file: any bytes are no object, or an object whose pieces follow each other
+//! and fill the record's end. An unknown flag of a newer program is ignored or makes the object absent,
+//! depending on its half of the flags. A list of parts names each byte of its body once.
 
 use engine::store::tier::{PartsList, image::Image};
 
-/// Where the flags are.
+/// Position of the flags.
 const FLAGS: std::ops::Range<usize> = 4..8;
-/// Those that are known among those that must be.
+/// Known flags of the half that a reader must understand.
 const IN_PARTS: u32 = 1 << 16;
 const HEAD_ALONE: u32 = 1 << 17;
 
@@ -39,7 +39,7 @@ pub(crate) fn check(bytes: &[u8]) {
 
     let Some(list) = PartsList::parse(image.body, 7) else { return };
     let mut next = 0;
-    // A list has as many parts as there are places in it: bounded by its bytes.
+    // A list has at most as many parts as it has bytes.
     for number in 0..image.body.len() {
         let Some(part) = list.part(number) else { break };
         assert!(part.first == next && part.bytes > 0 && list.number_at(next) == number);

@@ -1,4 +1,4 @@
-//! A log's file. What is held: `checks/engine_log.rs`.
+//! Fuzz target: a log's file. The checks are in `checks/engine_log.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

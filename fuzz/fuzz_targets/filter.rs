@@ -1,4 +1,4 @@
-//! An expression, as bans are. What is held: `checks/filter.rs`.
+//! Fuzz target: a filter expression, as in bans. The checks are in `checks/filter.rs`.
 #![no_main]
 
 #[path = "../checks/filter.rs"]

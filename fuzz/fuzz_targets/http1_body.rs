@@ -1,4 +1,4 @@
-//! A body. What is held: `checks/http1_body.rs`.
+//! Fuzz target: an HTTP/1 message body. The checks are in `checks/http1_body.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

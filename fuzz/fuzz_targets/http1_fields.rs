@@ -1,4 +1,4 @@
-//! The values of headers. What is held: `checks/http1_fields.rs`.
+//! Fuzz target: header values. The checks are in `checks/http1_fields.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

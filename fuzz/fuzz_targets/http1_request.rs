@@ -1,4 +1,4 @@
-//! A request's head. What is held: `checks/http1_request.rs`.
+//! Fuzz target: an HTTP/1 request head. The checks are in `checks/http1_request.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! A response's head. What is held: `checks/http1_response.rs`.
+//! Fuzz target: an HTTP/1 response head. The checks are in `checks/http1_response.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! A client's connection of HTTP/2. What is held: `checks/http2_connection.rs`.
+//! Fuzz target: a client's HTTP/2 connection. The checks are in `checks/http2_connection.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! Frames of HTTP/2. What is held: `checks/http2_frames.rs`.
+//! Fuzz target: HTTP/2 frames. The checks are in `checks/http2_frames.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! Field blocks of HTTP/2. What is held: `checks/http2_hpack.rs`.
+//! Fuzz target: HTTP/2 field blocks. The checks are in `checks/http2_hpack.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

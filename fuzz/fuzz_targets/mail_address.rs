@@ -1,4 +1,4 @@
-//! An address. What is held: `checks/mail_address.rs`.
+//! Fuzz target: a mail address. The checks are in `checks/mail_address.rs`.
 #![no_main]
 
 #[path = "../checks/mail_address.rs"]

@@ -1,4 +1,4 @@
-//! A mail as the log keeps it. What is held: `crates/mail/src/fuzzing/mod.rs`.
+//! Fuzz target: a mail record of the log. The checks are in `crates/mail/src/fuzzing/mod.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| mail::fuzzing::mail_record(bytes));

@@ -1,4 +1,4 @@
-//! A mail that is read and cleaned. What is held: `checks/mail_render.rs`.
+//! Fuzz target: a mail that is parsed and cleaned. The checks are in `checks/mail_render.rs`.
 #![no_main]
 
 #[path = "../checks/mail_render.rs"]

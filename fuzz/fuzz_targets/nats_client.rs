@@ -1,4 +1,4 @@
-//! A NATS client's operation. What is held: `checks/nats_client.rs`.
+//! Fuzz target: a NATS client's operation. The checks are in `checks/nats_client.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! A file of nats-server's. What is held: `checks/nats_conf.rs`.
+//! Fuzz target: a nats-server configuration file. The checks are in `checks/nats_conf.rs`.
 #![no_main]
 
 #[path = "../checks/nats_conf.rs"]

@@ -1,4 +1,4 @@
-//! What a hub of leaf nodes says. What is held: `checks/nats_leaf.rs`.
+//! Fuzz target: operations of a hub to its leaf node. The checks are in `checks/nats_leaf.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! The file of purges. What is held: `crates/cache/src/purging/purge_log/fuzzed.rs`.
+//! Fuzz target: the file of purges. The checks are in `crates/cache/src/purging/purge_log/fuzzed.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| cache::fuzzing::purges_file(bytes));

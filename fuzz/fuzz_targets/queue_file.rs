@@ -1,4 +1,4 @@
-//! A queue's file. What is held: `checks/queue_file.rs`.
+//! Fuzz target: a queue's file. The checks are in `checks/queue_file.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! What is typed into the search field. What is held: `checks/search_query.rs`.
+//! Fuzz target: a search query. The checks are in `checks/search_query.rs`.
 #![no_main]
 
 #[path = "../checks/search_query.rs"]

@@ -1,4 +1,4 @@
-//! An SMTP session. What is held: `checks/smtp.rs`.
+//! Fuzz target: an SMTP session. The checks are in `checks/smtp.rs`.
 #![no_main]
 
 #[path = "../checks/cut.rs"]

@@ -1,4 +1,4 @@
-//! A record of the accelerator's file. What is held: `checks/store_record.rs`.
+//! Fuzz target: a record of the accelerator's file. The checks are in `checks/store_record.rs`.
 #![no_main]
 
 #[path = "../checks/store_record.rs"]

@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Client, PATIENCE, Request, Response, Stat, client::fetch, eventually, program};
 
-/// A running `nighttrain cache`. Killed, by its process id, when dropped; what it printed is then shown if the test
-/// failed.
+/// A running `nighttrain cache`. Killed, by its process id, when dropped; its output is printed then if the
+/// test failed.
 #[derive(Debug)]
 pub struct Accelerator {
     child: Child,
@@ -26,12 +26,12 @@ pub struct Accelerator {
     _file: Option<tempfile::NamedTempFile>,
 }
 
-/// How to start it.
+/// Flags and environment with which an [`Accelerator`] is started.
 #[derive(Debug)]
 pub struct Setup {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// The configuration file, if it has one.
+    /// Configuration file, if any.
     file: Option<tempfile::NamedTempFile>,
 }
 
@@ -49,7 +49,7 @@ impl Setup {
         self
     }
 
-    /// Its store is on this file, of this length (`"128MiB"`).
+    /// Puts the store on this file, of this length (`"128MiB"`).
     ///
     /// # Panics
     /// When the path is not UTF-8.
@@ -58,7 +58,7 @@ impl Setup {
         self.flag("--store", file.to_str().expect("a path in UTF-8")).flag("--store-size", size)
     }
 
-    /// Sets a knob by its name in the configuration, through the environment:
+    /// Sets an option by its name in the configuration, through the environment:
     /// `limit("request_head_time_max", "500ms")`.
     #[must_use]
     pub fn limit(mut self, name: &str, value: &str) -> Self {
@@ -66,17 +66,17 @@ impl Setup {
         self
     }
 
-    /// Sets a variable of its environment, which it is to find as it stands.
+    /// Sets an environment variable; unlike [`Setup::limit`], the name gets no prefix.
     #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Starts the program and waits until it says that it is ready.
+    /// Starts the program and waits until it prints that it is ready.
     ///
     /// # Panics
-    /// When it ends before, or is not ready within [`PATIENCE`].
+    /// When the program ends before that, or is not ready within [`PATIENCE`].
     #[track_caller]
     pub fn start(self) -> Accelerator {
         let state = tempfile::tempdir().expect("a temporary directory");
@@ -102,10 +102,10 @@ impl Setup {
         running
     }
 
-    /// Runs the program to its own end, which must come by itself.
+    /// Runs the program until it ends by itself.
     ///
     /// # Panics
-    /// When it goes on running for [`PATIENCE`].
+    /// When the program still runs after [`PATIENCE`].
     #[track_caller]
     pub fn run_to_its_end(self) -> Output {
         let state = tempfile::tempdir().expect("a temporary directory");
@@ -134,12 +134,14 @@ impl Setup {
 }
 
 impl Accelerator {
-    /// Prepares one in front of this origin: every port free, one core, 64 MiB. What differs is set on the result.
+    /// Prepares an accelerator in front of this origin, with free ports, one core and 64 MiB. A test sets
+    /// other values on the result.
     pub fn before(origin: &str) -> Setup {
         Self::with(None).flag("--origin", origin)
     }
 
-    /// Prepares one with a configuration file that says this, likewise.
+    /// Prepares an accelerator with this text as its configuration file, otherwise like
+    /// [`Accelerator::before`].
     ///
     /// # Panics
     /// When the file cannot be written.
@@ -158,7 +160,8 @@ impl Accelerator {
             .flag("--cores", &crate::cores(1).expect("a machine has a processor"))
     }
 
-    /// Itself, once it knows what its store's file holds: on a busy machine it answers before.
+    /// Waits until the store's file has been read: on a busy machine the program answers requests before
+    /// that.
     #[track_caller]
     #[must_use]
     pub fn warm(self) -> Self {
@@ -166,21 +169,21 @@ impl Accelerator {
         self
     }
 
-    /// Where clients connect.
+    /// Address where clients connect.
     pub fn address(&self) -> SocketAddr {
         self.listen
     }
 
-    /// Where clients connect under TLS.
+    /// Address where clients connect with TLS.
     ///
     /// # Panics
-    /// When it has no TLS.
+    /// When the program does not listen for TLS.
     #[track_caller]
     pub fn secured(&self) -> SocketAddr {
         bound_to(&self.printed, "cache", "https").expect("it says where it listens for https")
     }
 
-    /// Where the operator connects.
+    /// Address of the admin port.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
@@ -190,32 +193,32 @@ impl Accelerator {
         Pid::from_child(&self.child)
     }
 
-    /// A new connection to it.
+    /// Opens a new connection.
     #[track_caller]
     pub fn connect(&self) -> Client {
         Client::connect(self.listen)
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a connection of its own.
     #[track_caller]
     pub fn fetch(&self, request: &Request) -> Response {
         fetch(self.listen, request)
     }
 
-    /// A plain `GET` on a connection of its own.
+    /// Sends a plain `GET` on a connection of its own.
     #[track_caller]
     pub fn get(&self, target: &str) -> Response {
         self.fetch(&Request::get(target))
     }
 
-    /// A plain `GET` to the admin port, which answers only to its own address: else a page somewhere could have a
-    /// visitor's browser ask it under a name of its own.
+    /// Sends a plain `GET` to the admin port. `Host` is the port's own address, because the port refuses
+    /// other names: else a web page could make a visitor's browser query the port under the page's own name.
     #[track_caller]
     pub fn admin_get(&self, target: &str) -> Response {
         fetch(self.admin, &Request::get(target).header("Host", &self.admin.to_string()))
     }
 
-    /// Its counters, as `nighttrain stat --json` prints them.
+    /// Returns the counters, as `nighttrain stat --json` prints them.
     #[track_caller]
     pub fn stat(&self) -> Stat {
         let output = self.ask(&["stat", "--json"]);
@@ -223,7 +226,7 @@ impl Accelerator {
         Stat::parse(&output.stdout)
     }
 
-    /// Runs one of the commands that talk to the admin port, to its end.
+    /// Runs a command that talks to the admin port, to its end.
     #[track_caller]
     pub fn ask(&self, arguments: &[&str]) -> Output {
         let mut command = program::command();
@@ -231,16 +234,16 @@ impl Accelerator {
         command.output().expect("the program runs")
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the program.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("our own child may be signalled");
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends.
     ///
     /// # Panics
-    /// When it does not end within [`PATIENCE`].
+    /// When the program does not end within [`PATIENCE`].
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let mut status = None;
@@ -251,12 +254,12 @@ impl Accelerator {
         status.expect("it has ended")
     }
 
-    /// Whether it is still running.
+    /// Returns whether the program is still running.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// What it printed so far.
+    /// Returns the program's output so far.
     pub fn printed(&self) -> String {
         text(&self.printed)
     }
@@ -275,7 +278,7 @@ impl Drop for Accelerator {
     }
 }
 
-/// The address in a line such as `cache: listening on http://127.0.0.1:41234`.
+/// Finds the address in a line such as `cache: listening on http://127.0.0.1:41234`.
 fn bound(printed: &Printed, what: &str) -> Option<SocketAddr> {
     bound_to(printed, what, "http")
 }

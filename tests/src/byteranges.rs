@@ -1,22 +1,22 @@
-//! An answer with several ranges, taken apart (RFC 9110 §14.6).
+//! Parser for an answer with several ranges (RFC 9110 §14.6).
 
 use crate::{Response, client::find};
 
-/// One of its parts.
+/// A part of a `multipart/byteranges` answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What its head says that it is.
+    /// Value of the part's `Content-Type` field.
     pub content_type: Option<String>,
-    /// The first of its bytes in the whole.
+    /// Offset of the part's first byte in the whole representation.
     pub first: u64,
-    /// The bytes.
+    /// Content of the part.
     pub bytes: Vec<u8>,
 }
 
-/// The parts of an answer, in their order.
+/// Returns the parts of an answer, in their order.
 ///
 /// # Panics
-/// It is none with several parts of a whole of `complete` bytes, or one that was cut.
+/// When the answer is not `multipart/byteranges` of a representation of `complete` bytes, or is truncated.
 #[track_caller]
 pub fn parts(answer: &Response, complete: u64) -> Vec<Part> {
     let said = answer.header("content-type").expect("a type");

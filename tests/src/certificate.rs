@@ -6,17 +6,17 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, date_time_ymd,
 };
 
-/// A certificate that vouches for itself, and its key, as files.
+/// A self-signed certificate and its key, as files.
 #[derive(Debug)]
 pub struct Certificate {
     directory: tempfile::TempDir,
 }
 
 impl Certificate {
-    /// One for these names.
+    /// Makes a certificate for these names.
     ///
     /// # Panics
-    /// When it cannot be made or written.
+    /// When the certificate cannot be made or written.
     #[must_use]
     pub fn of(names: &[&str]) -> Self {
         let made = Self { directory: tempfile::tempdir().expect("a temporary directory") };
@@ -24,10 +24,10 @@ impl Certificate {
         made
     }
 
-    /// Makes another one in the same files.
+    /// Replaces the certificate and the key in the same files.
     ///
     /// # Panics
-    /// When it cannot be made or written.
+    /// When the certificate cannot be made or written.
     pub fn renew(&self, names: &[&str]) {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
@@ -35,20 +35,20 @@ impl Certificate {
         fs::write(self.file(), made.cert.pem()).expect("written");
     }
 
-    /// The certificate's file.
+    /// Path of the certificate.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("cert.pem")
     }
 
-    /// The key's file.
+    /// Path of the key.
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.directory.path().join("key.pem")
     }
 }
 
-/// Who signs the certificates of clients.
+/// A certificate authority that signs client certificates.
 pub struct Authority {
     directory: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -62,10 +62,10 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// One of this name.
+    /// Makes an authority of this name.
     ///
     /// # Panics
-    /// When it cannot be made or written.
+    /// When its certificate cannot be made or written.
     #[must_use]
     pub fn named(name: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -78,16 +78,16 @@ impl Authority {
         Self { directory, issuer: Issuer::new(params, key), count: Cell::new(0) }
     }
 
-    /// Its certificate's file.
+    /// Path of the authority's certificate.
     #[must_use]
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("ca.pem")
     }
 
-    /// A client's certificate and its key, in one file (PEM), for a name and until the end of a year.
+    /// Makes a client certificate with its key, in one PEM file, for a name, valid until the end of a year.
     ///
     /// # Panics
-    /// When it cannot be made or written.
+    /// When the certificate cannot be made or written.
     #[must_use]
     pub fn signs(&self, name: &str, until_year: i32) -> PathBuf {
         let mut params = CertificateParams::new(vec![format!("{name}.example")]).expect("a name");

@@ -1,5 +1,5 @@
-//! A root directory with nothing in it but what is put there: where a package is tried, as on a machine that has never
-//! seen its source.
+//! A root directory that contains only what a test puts there. Packages are tried in it, as on a machine that
+//! has never seen their source.
 
 use std::{
     fs,
@@ -8,16 +8,16 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// An empty root, in which programs run by `chroot`, in a mount and a network namespace of their own.
+/// An empty root directory. Programs run in it with `chroot`, in mount and network namespaces of their own.
 #[derive(Debug)]
 pub struct CleanRoot {
     directory: tempfile::TempDir,
-    /// How `unshare` is allowed to do it here.
+    /// Flags with which `unshare` works here.
     namespaces: Vec<&'static str>,
 }
 
 impl CleanRoot {
-    /// None, if this user may not make namespaces.
+    /// Makes an empty root; `None` if this user may not create namespaces.
     ///
     /// # Panics
     /// When the disk is full.
@@ -31,7 +31,7 @@ impl CleanRoot {
                 probe.is_ok_and(|probe| probe.status.success())
             })?;
         let directory = tempfile::tempdir().expect("a directory");
-        // Its user need not be the one who made it.
+        // The program may run as another user than the one who made the directory.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("ours");
         let root = Self { directory, namespaces };
         for place in ["dev", "proc", "tmp", "etc"] {
@@ -42,13 +42,13 @@ impl CleanRoot {
         Some(root)
     }
 
-    /// Where an absolute or relative path of it lies outside.
+    /// Returns the path outside of the root for a path inside.
     pub fn path(&self, inside: impl AsRef<Path>) -> PathBuf {
         let inside = inside.as_ref();
         self.directory.path().join(inside.strip_prefix("/").unwrap_or(inside))
     }
 
-    /// Puts the shared libraries of a program there, and nothing else, each where the loader looks for it.
+    /// Copies a program's shared libraries, and nothing else, to the paths where the loader looks for them.
     ///
     /// # Panics
     /// When `ldd` does not name them.
@@ -61,15 +61,16 @@ impl CleanRoot {
         for library in libraries {
             let there = self.path(library);
             fs::create_dir_all(there.parent().expect("a directory")).expect("made");
-            // Follows links: what arrives is a file of the name that is asked for.
+            // `copy` follows links, so the copy is a regular file under the name that the loader opens.
             fs::copy(library, &there).unwrap_or_else(|why| panic!("{library}: {why}"));
         }
     }
 
-    /// Puts a program of this machine there, with its libraries: a stand-in for what a base image has.
+    /// Copies a program of this machine into the root, with its libraries: a stand-in for a base image's
+    /// program.
     ///
     /// # Panics
-    /// When it is not on this machine.
+    /// When the program is not on this machine.
     pub fn borrow(&self, program: &str) {
         let file = fs::canonicalize(program).unwrap_or_else(|why| panic!("{program}: {why}"));
         let there = self.path(program);
@@ -78,8 +79,9 @@ impl CleanRoot {
         self.libraries_of(&file);
     }
 
-    /// A command in it, with these variables and no others: `HOME` and `PATH` are not there unless they are named.
-    /// `words` begin with an absolute path. `user` is for `chroot --userspec`; it takes effect for root alone.
+    /// Returns a command that runs in the root with only these variables: `HOME` and `PATH` are unset unless
+    /// they are named. `words` begin with an absolute path. `user` is for `chroot --userspec` and takes
+    /// effect for root only.
     ///
     /// # Panics
     /// When there is no chroot(8).
@@ -91,7 +93,7 @@ impl CleanRoot {
             .arg(self.directory.path());
         command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
         command.arg(tool("chroot"));
-        // Without root there is no other user to be.
+        // Only root can switch to another user.
         if let Some(user) = user.filter(|_| !self.namespaces.contains(&"--user")) {
             command.arg(format!("--userspec={user}"));
         }
@@ -99,18 +101,18 @@ impl CleanRoot {
         command
     }
 
-    /// Runs one to its end.
+    /// Runs a command to its end.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When the command does not start.
     pub fn run(&self, variables: &[(String, String)], words: &[&str]) -> Output {
         self.command(variables, None, words).output().expect("unshare runs")
     }
 
-    /// Runs one in the root and the network of another that runs.
+    /// Runs a command in the root and the network namespace of another running command.
     ///
     /// # Panics
-    /// When it does not start.
+    /// When the command does not start.
     pub fn run_beside(&self, running: &Child, words: &[&str]) -> Output {
         let mut command = Command::new(tool("nsenter"));
         command.args(["--target", &running.id().to_string(), "--net", "--root"]);
@@ -121,8 +123,8 @@ impl CleanRoot {
     }
 }
 
-/// `$1` is the root, the rest what `env` is to run. Each step replaces the shell, so that the process that was started
-/// is the program in the end.
+/// Shell script: `$1` is the root, the rest is the command line for `env`. Each step replaces the shell, so
+/// that the started process becomes the program itself.
 const INSIDE: &str = r#"
 ip link set lo up
 mount --rbind /proc "$1/proc"
@@ -131,7 +133,7 @@ shift
 exec env -i "$@"
 "#;
 
-/// Where a tool is: those of the administrator are not on everybody's path.
+/// Finds a tool by name; the administrator's tools are not on every user's `PATH`.
 fn tool(name: &str) -> PathBuf {
     ["/usr/bin", "/usr/sbin", "/bin", "/sbin"]
         .iter()

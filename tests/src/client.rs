@@ -1,8 +1,8 @@
-//! An HTTP/1.1 client that sends exactly what it is told and reads strictly.
+//! An HTTP/1.1 client that sends exactly the bytes it is given and reads strictly.
 //!
-//! Why not a library: half of the tests send what no library would, and the other half ask *how* a body ended, byte by
-//! byte as it arrives, which libraries smooth over. What the program sends is held to the letter of RFC 9112: a bare
-//! LF, a stray control character or a wrong chunk from it stops the test.
+//! Why not a library: half of the tests send bytes that no library would, and the other half check *how* a
+//! body ended, byte by byte as it arrives, which libraries smooth over. The program's output is held to the
+//! letter of RFC 9112: a bare LF, a stray control character or a wrong chunk stops the test.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
-    /// Received and not yet taken.
+    /// Bytes received and not yet consumed.
     unread: Vec<u8>,
     body: Framing,
 }
@@ -31,37 +31,38 @@ pub struct Head {
     pub status: u16,
     /// The header fields.
     pub headers: Headers,
-    /// Exactly the bytes received, with the empty line.
+    /// Exactly the bytes received, including the empty line.
     pub bytes: Vec<u8>,
 }
 
-/// How a body ended.
+/// The way in which a body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As its framing said. (A body without framing is complete when the connection closes: no client can tell more.)
+    /// The body is complete by its framing. (A body without framing is complete when the connection closes:
+    /// no client can tell more.)
     Complete,
-    /// The connection was closed before that.
+    /// The connection was closed before the body was complete.
     Closed,
-    /// The connection was reset before that.
+    /// The connection was reset before the body was complete.
     Reset,
 }
 
 /// A whole answer.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The interim answers (1xx) that came before it.
+    /// Interim answers (1xx) that preceded this one.
     pub interim: Vec<Head>,
-    /// Its head.
+    /// Head of the final answer.
     pub head: Head,
-    /// Its body, without chunk framing: as much of it as came.
+    /// Body without chunk framing, as far as it was received.
     pub body: Vec<u8>,
     /// The trailer fields.
     pub trailers: Headers,
-    /// How the body ended.
+    /// The way in which the body ended.
     pub end: End,
 }
 
-/// What is left of the body being read.
+/// Remainder of the body that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Done,
@@ -77,7 +78,7 @@ impl Response {
         self.head.status
     }
 
-    /// The first header field of that name.
+    /// Returns the first header field of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.headers.first(name)
     }
@@ -87,7 +88,7 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Itself, having checked that it came whole.
+    /// Checks that the answer is complete, and returns it.
     ///
     /// # Panics
     /// When the connection ended before the body did.
@@ -97,10 +98,10 @@ impl Response {
         self
     }
 
-    /// Itself, having checked that it came whole and has this status.
+    /// Checks that the answer is complete and has this status, and returns it.
     ///
     /// # Panics
-    /// When it has another one; head and body are then shown.
+    /// When the status differs; the message shows head and body.
     #[track_caller]
     pub fn expect_status(self, status: u16) -> Self {
         let whole = self.whole();
@@ -109,16 +110,16 @@ impl Response {
         whole
     }
 
-    /// The head as text, to show.
+    /// Returns the head as text, for messages.
     pub fn text_of_head(&self) -> String {
         String::from_utf8_lossy(&self.head.bytes).into_owned()
     }
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a connection of its own.
 ///
 /// # Panics
-/// When nobody listens, or nothing comes within [`PATIENCE`].
+/// When the server does not accept the connection or does not answer within [`PATIENCE`].
 #[track_caller]
 pub fn fetch(server: SocketAddr, request: &Request) -> Response {
     Client::connect(server).exchange(request)
@@ -128,7 +129,7 @@ impl Client {
     /// Connects.
     ///
     /// # Panics
-    /// When nobody listens there.
+    /// When no server listens there.
     #[track_caller]
     pub fn connect(server: SocketAddr) -> Self {
         Self::try_connect(server).unwrap_or_else(|error| panic!("cannot connect to {server}: {error}"))
@@ -137,12 +138,12 @@ impl Client {
     /// Connects.
     ///
     /// # Errors
-    /// As the kernel says, e.g. refused.
+    /// The kernel's error, such as `ConnectionRefused`.
     pub fn try_connect(server: SocketAddr) -> io::Result<Self> {
         Self::over(TcpStream::connect_timeout(&server, PATIENCE)?)
     }
 
-    /// Speaks over a connection that was made elsewhere (with a small receive buffer, say).
+    /// Makes a client of a connection that was opened elsewhere (with a small receive buffer, say).
     ///
     /// # Errors
     /// When the socket's options cannot be set.
@@ -153,10 +154,10 @@ impl Client {
         Ok(Self { stream, unread: Vec::new(), body: Framing::Done })
     }
 
-    /// Sends these bytes as they are.
+    /// Sends these bytes as they are, for tests that expect the server to close.
     ///
     /// # Errors
-    /// When the server has closed: for tests that expect it.
+    /// When the server has closed the connection.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
@@ -164,18 +165,18 @@ impl Client {
     /// Sends these bytes as they are.
     ///
     /// # Panics
-    /// When the server has closed.
+    /// When the server has closed the connection.
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
         self.try_send(bytes).unwrap_or_else(|error| panic!("the server took no more bytes: {error}"));
     }
 
-    /// Says that nothing more will be sent (FIN), and goes on reading.
+    /// Closes the sending side (FIN); the client can still read.
     pub fn finish_sending(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// The socket, for the options that a test may want.
+    /// Returns the socket, so that a test can set its options.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -193,16 +194,16 @@ impl Client {
         self.exchange(&Request::get(target))
     }
 
-    /// Reads one final answer to a request with this method, whatever way it ends.
+    /// Reads one final answer to a request with this method, in whatever way the body ends.
     ///
     /// # Panics
-    /// When the connection ends before a whole head came, and when what came is not HTTP/1.1.
+    /// When the connection ends before a complete head, or the bytes are not HTTP/1.1.
     #[track_caller]
     pub fn response(&mut self, method: &str) -> Response {
         self.try_response(method).expect("the connection was closed without an answer")
     }
 
-    /// As [`Self::response`]; `None` when the connection ends without a byte of an answer.
+    /// Reads like [`Self::response`]; `None` when the connection ends before the first byte of an answer.
     #[track_caller]
     pub fn try_response(&mut self, method: &str) -> Option<Response> {
         let mut interim = Vec::new();
@@ -216,16 +217,16 @@ impl Client {
         }
     }
 
-    /// Reads one head, interim or final; the body that follows is taken by [`Self::body_piece`] and its kin.
+    /// Reads one head, interim or final; the body is then read with [`Self::body_piece`] and its relatives.
     ///
     /// # Panics
-    /// As [`Self::response`].
+    /// See [`Self::response`].
     #[track_caller]
     pub fn head(&mut self, method: &str) -> Head {
         self.try_head(method).expect("the connection was closed without an answer")
     }
 
-    /// As [`Self::head`]; `None` when the connection ends without a byte of an answer.
+    /// Reads like [`Self::head`]; `None` when the connection ends before the first byte of an answer.
     #[track_caller]
     pub fn try_head(&mut self, method: &str) -> Option<Head> {
         assert_eq!(self.body, Framing::Done, "the body before this answer was not read to its end");
@@ -247,8 +248,8 @@ impl Client {
         Some(Head { status, headers, bytes })
     }
 
-    /// The next bytes of the body, at most `most` of them, as soon as there is one; at its end how it ended and the
-    /// trailers.
+    /// Returns the next bytes of the body as soon as there are any, at most `most`. At the body's end, the
+    /// error says how it ended and holds the trailers.
     ///
     /// # Panics
     /// When the framing is wrong.
@@ -303,10 +304,10 @@ impl Client {
         }
     }
 
-    /// Exactly the next `count` bytes of the body.
+    /// Returns exactly the next `count` bytes of the body.
     ///
     /// # Panics
-    /// When the body ends before.
+    /// When the body ends earlier.
     #[track_caller]
     pub fn body_exactly(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count);
@@ -319,7 +320,7 @@ impl Client {
         bytes
     }
 
-    /// What is left of the body, the trailers, and how it ended.
+    /// Returns the rest of the body, the trailers, and the way in which it ended.
     pub fn rest_of_body(&mut self) -> (Vec<u8>, Headers, End) {
         let mut bytes = Vec::new();
         loop {
@@ -330,7 +331,7 @@ impl Client {
         }
     }
 
-    /// Reads and drops the rest of the body, however long; its length and how it ended.
+    /// Reads and drops the rest of the body, however long. Returns its length and the way in which it ended.
     pub fn drain_body(&mut self) -> (u64, End) {
         let mut length = 0;
         loop {
@@ -341,10 +342,10 @@ impl Client {
         }
     }
 
-    /// So many bytes of what is no HTTP any more.
+    /// Returns the next `count` bytes of a connection that no longer carries HTTP, as after an upgrade.
     ///
     /// # Panics
-    /// When the connection ends before, or they do not come within [`PATIENCE`].
+    /// When the connection ends first, or the bytes do not arrive within [`PATIENCE`].
     #[track_caller]
     pub fn exactly(&mut self, count: usize) -> Vec<u8> {
         while self.unread.len() < count {
@@ -353,10 +354,10 @@ impl Client {
         self.unread.drain(..count).collect()
     }
 
-    /// Waits until the server closes the connection, and says how. Whatever it still sends before is returned too.
+    /// Waits until the server closes the connection. Returns how it closed and the bytes that it sent before.
     ///
     /// # Panics
-    /// When it does not within [`PATIENCE`].
+    /// When the server does not close within [`PATIENCE`].
     #[track_caller]
     pub fn until_closed(&mut self) -> (End, Vec<u8>) {
         loop {
@@ -366,7 +367,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing comes for that long, neither a byte nor an end.
+    /// Returns whether neither a byte nor the connection's end arrives for that long.
     pub fn silent_for(&mut self, time: Duration) -> bool {
         assert!(self.unread.is_empty(), "something had come before");
         self.stream.set_read_timeout(Some(time)).expect("a positive timeout");
@@ -406,7 +407,7 @@ impl Client {
         Ok(String::from_utf8(line).expect("a chunk's line is ASCII"))
     }
 
-    /// Reads more; the error is the connection's end.
+    /// Reads more bytes; the error is the connection's end.
     fn fill(&mut self) -> Result<(), End> {
         let held = self.unread.len();
         self.unread.resize(held + 64 * 1024, 0);
@@ -445,7 +446,8 @@ fn parse_head(bytes: &[u8]) -> Result<(u16, Headers), String> {
     Ok((status, Headers::parse(lines)?))
 }
 
-/// RFC 9112 §6.3, for a client that trusts nobody: two statements about length are an error.
+/// Framing of a body by RFC 9112 §6.3, more strictly than there: two statements about the length are an
+/// error.
 fn framing(method: &str, status: u16, headers: &Headers) -> Result<Framing, String> {
     let codings = headers.joined("transfer-encoding");
     let lengths: Vec<&str> = headers.all("content-length").collect();

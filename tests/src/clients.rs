@@ -1,14 +1,15 @@
-//! Programs that others wrote, or that stand on others' libraries: what `tests/install-clients.sh` installs.
+//! Third-party programs, and programs that use third-party libraries, as `tests/install-clients.sh` installs
+//! them.
 
 use std::{fs, path::PathBuf, process::Command};
 
 use crate::node::{artifacts, source_tree};
 
-/// The program at a path below `target/clients`; `None` if it was not installed and may be left out, which is said. With
-/// `NIGHTTRAIN_CLIENTS=all` in the environment, nothing may be.
+/// Returns the program at a path below `target/clients`; `None`, with a line on stderr, if it is not
+/// installed. With `NIGHTTRAIN_CLIENTS=all` in the environment every program is required.
 ///
 /// # Panics
-/// It may not be left out.
+/// When the program is required and not installed.
 #[must_use]
 pub fn installed(path: &str) -> Option<PathBuf> {
     let program = artifacts("clients").join(path);
@@ -24,7 +25,8 @@ pub fn installed(path: &str) -> Option<PathBuf> {
     None
 }
 
-/// A script of `tests/clients/python`, with the packages that are installed for it; `None`: as of [`installed`].
+/// Returns the command for a script of `tests/clients/python`, with the packages that are installed for it;
+/// `None` as for [`installed`].
 #[must_use]
 pub fn python(script: &str) -> Option<Command> {
     let mut command = Command::new(installed("python/bin/python")?);
@@ -32,14 +34,14 @@ pub fn python(script: &str) -> Option<Command> {
     Some(command)
 }
 
-/// A script of `tests/clients/node`, likewise.
+/// Returns the command for a script of `tests/clients/node`; `None` as for [`installed`].
 ///
 /// # Panics
-/// It cannot be copied.
+/// When the script cannot be copied.
 #[must_use]
 pub fn node(script: &str) -> Option<Command> {
     installed("node/node_modules/nats/package.json")?;
-    // Node looks for packages beside the program: a copy goes where they are.
+    // Node looks for packages beside the script, so the script is copied to where they are.
     let copy = artifacts("clients").join(format!("node/{}-{script}", std::process::id()));
     fs::copy(source_tree().join("tests/clients/node").join(script), &copy).expect("a copy");
     let mut command = Command::new("node");

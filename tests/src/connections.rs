@@ -1,4 +1,4 @@
-//! Connections that differ from an ordinary client's: from another address of this machine, or with a small window.
+//! Unusual connections: from another address of this machine, or with a small receive window.
 
 use std::{
     io,
@@ -8,21 +8,21 @@ use std::{
 
 use socket2::{Domain, Socket, Type};
 
-/// Time within which a server on this machine takes a connection, however busy it is.
+/// Time within which a server on this machine accepts a connection, however busy the machine is.
 const CONNECT_WITHIN: Duration = Duration::from_secs(60);
 
-/// Connects from an address of this machine: all of 127.0.0.0/8 is its own.
+/// Connects from the address `from` of this machine; all of 127.0.0.0/8 belongs to it.
 ///
 /// # Errors
-/// As the kernel says.
+/// The kernel's error.
 pub fn connect_from(from: [u8; 4], server: SocketAddr) -> io::Result<TcpStream> {
     connect(server, |socket| socket.bind(&SocketAddr::from((from, 0)).into()))
 }
 
-/// Connects with a receive buffer so small that the server keeps what the client does not read.
+/// Connects with a receive buffer so small that data which the client does not read stays with the server.
 ///
 /// # Errors
-/// As the kernel says.
+/// The kernel's error.
 pub fn connect_with_small_window(server: SocketAddr) -> io::Result<TcpStream> {
     connect(server, |socket| socket.set_recv_buffer_size(4096))
 }

@@ -1,5 +1,5 @@
-//! A crawl from thousands of addresses over a site whose origin does little, and visitors beside it: what pages that are
-//! stored and pages that are new take them, with the crawl and without.
+//! A crawl from thousands of addresses over a site with a slow origin, and visitors beside it. Measures how
+//! long stored and new pages take the visitors, with the crawl and without.
 //!
 //! ```text
 //!   crawlers, each from an address of its own in 127.0.0.0/8, new pages all the time ─▶ nighttrain cache --bots 5/s ─▶ an origin
@@ -19,35 +19,35 @@ use std::{
 
 use crate::{Accelerator, Answer, PATIENCE, ScriptedOrigin, connections::connect_from};
 
-/// How the origin is asked: one after the other, each for so long.
+/// Time that the origin takes for a request; it answers one after the other.
 const ORIGIN_TIME: Duration = Duration::from_millis(50);
-/// What crawlers may cost it.
+/// Rate of origin fetches that crawlers may cause.
 const BUDGET: &str = "5/s";
-/// Between two pages of a visitor.
+/// Pause between two pages of a visitor.
 const VISITS_EVERY: Duration = Duration::from_millis(5);
-/// Between two new pages of the visitors.
+/// Pause between two new pages of the visitors.
 const NEW_EVERY: Duration = Duration::from_millis(250);
 const CRAWLER: &str = "Mozilla/5.0 (compatible; EverythingBot/9.0)";
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:150.0) Gecko/20100101 Firefox/150.0";
 
-/// What became of a spell.
+/// Results of a spell.
 #[derive(Debug, Default, Clone)]
 pub struct Spell {
-    /// What stored pages took visitors, in µs, sorted.
+    /// Times in which visitors got stored pages, in µs, sorted.
     pub stored_us: Vec<u64>,
-    /// What new pages took them.
+    /// Times in which visitors got new pages, in µs, sorted.
     pub new_us: Vec<u64>,
-    /// Visits that were not answered as they should.
+    /// Visits without the right answer.
     pub failed: u64,
-    /// What crawlers asked, and how much of it was answered with a page.
+    /// Requests of the crawlers.
     pub crawled: u64,
-    /// See `crawled`.
+    /// Requests of the crawlers that were answered with a page.
     pub crawled_well: u64,
-    /// What the origin was asked.
+    /// Requests that reached the origin.
     pub asked: usize,
 }
 
-/// The time that so much of them do not exceed.
+/// Returns the quantile of sorted times: `share` of them do not exceed it.
 #[must_use]
 pub fn quantile_us(sorted: &[u64], share: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index in the list")]
@@ -55,7 +55,7 @@ pub fn quantile_us(sorted: &[u64], share: f64) -> u64 {
     sorted.get(at).copied().unwrap_or(0)
 }
 
-/// One GET on a connection of its own from an address of 127.0.0.0/8: its status.
+/// Sends one GET on a connection of its own from an address of 127.0.0.0/8. Returns the status.
 fn ask(server: SocketAddr, from: u32, agent: &str, path: &str) -> std::io::Result<u16> {
     let [_, b, c, d] = from.to_be_bytes();
     let mut stream = connect_from([127, b, c, d.max(1)], server)?;
@@ -70,7 +70,7 @@ fn ask(server: SocketAddr, from: u32, agent: &str, path: &str) -> std::io::Resul
     status.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 
-/// One spell of so long: visitors, and crawlers from so many addresses (0: nobody crawls).
+/// Runs one spell of this duration: visitors, and crawlers from this many addresses (0: no crawl).
 ///
 /// # Panics
 /// If the accelerator does not start, or a thread fails.
@@ -110,12 +110,13 @@ pub fn spell(addresses: u32, time: Duration) -> Spell {
                     if over.load(Relaxed) {
                         break;
                     }
-                    // Each address in turn; no page twice.
+                    // The addresses take turns, and no page is requested twice.
                     let from = 0x0001_0000 + (number * 8 + crawler) % addresses;
                     let status = ask(server, from, CRAWLER, &format!("/crawled/{crawler}/{number}"));
                     crawled.fetch_add(1, Relaxed);
                     crawled_well.fetch_add(u64::from(status.is_ok_and(|status| status == 200)), Relaxed);
-                    // A crawler waits a little between two pages: together they ask some thousand a second.
+                    // A crawler pauses between two pages: together they send about a thousand requests a
+                    // second.
                     thread::sleep(Duration::from_millis(5));
                 }
             });

@@ -1,11 +1,11 @@
-//! What an error page must say, whatever went wrong: the status, what failed, on whose side, and the request's number.
+//! Checks of error pages: each names the status, the failure, the side at fault, and the request's id.
 
 use serde_json::Value;
 
 use crate::{Request, Response};
 
 impl Request {
-    /// Asks for errors in the form that programs read.
+    /// Asks for errors in JSON.
     #[must_use]
     pub fn accepting_json(self) -> Self {
         self.header("Accept", "application/json")
@@ -13,11 +13,11 @@ impl Request {
 }
 
 impl Response {
-    /// Checks that this is one clear error in JSON, and nothing that anybody may keep. `side` is `client`, `origin` or
-    /// `accelerator`.
+    /// Checks that this answer is one clear error in JSON that no cache may store. `side` is `client`,
+    /// `origin` or `accelerator`.
     ///
     /// # Panics
-    /// When it is not.
+    /// When the answer is anything else.
     #[track_caller]
     pub fn expect_fault(self, status: u16, side: &str, code: &str) -> Self {
         let response = self.expect_status(status);
@@ -34,10 +34,11 @@ impl Response {
         response
     }
 
-    /// The same for a request that was too broken to say which form it wants: some words, and the status.
+    /// Checks the answer to a request that was too broken to choose a format: the status, some text, and that
+    /// no cache may store it.
     ///
     /// # Panics
-    /// When it is not.
+    /// When the answer is anything else.
     #[track_caller]
     pub fn expect_refusal(self, status: u16) -> Self {
         let response = self.expect_status(status);

@@ -1,7 +1,7 @@
 //! A NATS server under test as a running process: ours, or the one that `NIGHTTRAIN_FEED_PEER` names.
 //!
-//! Both are told everything by the same file in NATS's own format, so a test that was right against nats-server is the
-//! same test against ours.
+//! Both are configured by the same file in NATS's own format, so a test that is right against nats-server
+//! tests ours in the same way.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{PATIENCE, clients::installed, eventually, program};
 
-/// A running feed. Killed, by its process id, when dropped; what it printed is then shown if the test failed.
+/// A running feed. Killed, by its process id, when dropped; its output is printed then if the test failed.
 #[derive(Debug)]
 pub struct Feed {
     child: Child,
@@ -31,7 +31,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts one with these lines of nats.conf besides its ports; `{DIR}` stands for [`Feed::directory`].
+    /// Starts a feed with these lines of nats.conf besides its ports; `{DIR}` stands for [`Feed::directory`].
     #[must_use]
     pub fn start(lines: &str) -> Self {
         let kept = tempfile::tempdir().expect("a directory");
@@ -39,14 +39,14 @@ impl Feed {
         Self::start_in(directory, Some(kept), lines, free_port())
     }
 
-    /// Starts ours with flags besides.
+    /// Starts our feed, never the peer, with additional flags.
     #[must_use]
     pub fn start_joined(lines: &str, flags: &[&str]) -> Self {
         let kept = tempfile::tempdir().expect("a directory");
         Self::start_by(None, kept.path().to_owned(), Some(kept), lines, free_port(), flags)
     }
 
-    /// Starts the newest nats-server with the same lines; returns none where nats-server is not installed.
+    /// Starts the newest nats-server with these lines; `None` if nats-server is not installed.
     #[must_use]
     pub fn start_nats_server(lines: &str) -> Option<Self> {
         let path = installed("hub/nats-server")?;
@@ -54,13 +54,13 @@ impl Feed {
         Some(Self::start_by(Some(path), kept.path().to_owned(), Some(kept), lines, free_port(), &[]))
     }
 
-    /// The same with files that the test has made, in a directory of its own.
+    /// Starts a feed with files that the test has made in `directory`.
     #[must_use]
     pub fn start_with(directory: &Path, lines: &str) -> Self {
         Self::start_in(directory.to_owned(), None, lines, free_port())
     }
 
-    /// Starts another one on the port of one that is gone.
+    /// Starts a feed on the port of another that has ended.
     #[must_use]
     pub fn start_on(port: u16, lines: &str) -> Self {
         let kept = tempfile::tempdir().expect("a directory");
@@ -120,10 +120,10 @@ impl Feed {
         feed
     }
 
-    /// Gives it other lines of nats.conf, and has it read them.
+    /// Replaces the lines of nats.conf and has the feed reload them.
     ///
     /// # Panics
-    /// If it does not say within [`PATIENCE`] that it has.
+    /// If the feed does not report the reload within [`PATIENCE`].
     pub fn reload(&self, lines: &str) {
         configure(&self.directory, [self.port, self.web_port, self.monitor_port], lines);
         let said = || self.printed().matches("reload: ").count();
@@ -132,52 +132,52 @@ impl Feed {
         eventually("the feed has read its configuration again", || said() > before);
     }
 
-    /// Where clients connect.
+    /// Address where clients connect.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// The port that `{WEB}` stands for.
+    /// Port that `{WEB}` stands for.
     #[must_use]
     pub fn web_port(&self) -> u16 {
         self.web_port
     }
 
-    /// The monitoring port.
+    /// Port of the monitoring pages.
     #[must_use]
     pub fn monitor_port(&self) -> u16 {
         self.monitor_port
     }
 
-    /// Its files.
+    /// Directory of the feed's files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Its process.
+    /// Process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has printed so far.
+    /// Returns the output so far.
     #[must_use]
     pub fn printed(&self) -> String {
         self.printed.lock().expect("no thread panics with it").join("\n")
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(id, signal).expect("the process is ours");
     }
 
-    /// Waits for its end.
+    /// Waits until the feed ends.
     ///
     /// # Panics
-    /// If it does not end within [`PATIENCE`].
+    /// If the feed does not end within [`PATIENCE`].
     pub fn wait(&mut self) -> std::process::ExitStatus {
         let mut status = None;
         eventually("the feed ends", || {
@@ -187,7 +187,7 @@ impl Feed {
         status.expect("it ended")
     }
 
-    /// A page of the monitoring port, as JSON.
+    /// Fetches a page of the monitoring port, as JSON.
     #[must_use]
     pub fn page(&self, path: &str) -> serde_json::Value {
         let (status, text) = self.ask(path);
@@ -195,7 +195,7 @@ impl Feed {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}: {text}"))
     }
 
-    /// Status and body of a page of the monitoring port.
+    /// Fetches a page of the monitoring port. Returns its status and body.
     #[must_use]
     pub fn ask(&self, path: &str) -> (u16, String) {
         use std::io::{Read as _, Write as _};
@@ -219,7 +219,7 @@ impl Drop for Feed {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
-            // What the reader needs when a test has failed.
+            // The feed's log explains a failed test.
             thread::sleep(Duration::from_millis(50));
             eprintln!("the feed printed:\n{}", self.printed());
         }
@@ -234,13 +234,13 @@ fn configure(directory: &Path, [port, web_port, monitor_port]: [u16; 3], lines: 
     fs::write(directory.join("nats.conf"), text).expect("a file");
 }
 
-/// A server to test the tests with: the path of a nats-server.
+/// Returns the path of the nats-server that replaces ours, so that the tests themselves can be tested.
 #[must_use]
 pub fn peer() -> Option<PathBuf> {
     std::env::var_os("NIGHTTRAIN_FEED_PEER").map(PathBuf::from)
 }
 
-/// A port that nobody has just now.
+/// Returns a port that is free right now.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

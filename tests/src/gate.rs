@@ -1,35 +1,35 @@
-//! A gate that holds a script back until the test has seen what it wanted to see.
+//! A gate that holds a script back until the test opens it.
 
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::PATIENCE;
 
-/// Closed until opened, once for all who wait. A clone is the same gate.
+/// Closed until it is opened, once for all waiting threads. A clone is the same gate.
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    /// A closed gate.
+    /// Makes a closed gate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens it, for good.
+    /// Opens the gate for good.
     pub fn open(&self) {
         let (open, changed) = &*self.0;
         *open.lock().unwrap() = true;
         changed.notify_all();
     }
 
-    /// Whether it was opened.
+    /// Returns whether the gate has been opened.
     pub fn is_open(&self) -> bool {
         *self.0.0.lock().unwrap()
     }
 
-    /// Waits until it is opened.
+    /// Waits until the gate is opened.
     ///
     /// # Panics
-    /// When it is not within [`PATIENCE`].
+    /// When the gate is not opened within [`PATIENCE`].
     pub fn pass(&self) {
         let (open, changed) = &*self.0;
         let open = open.lock().unwrap();

@@ -1,12 +1,13 @@
-//! The commands of a guide's page, run as they are written.
+//! Runs the commands of a guide's page as they are written.
 
 use std::process::{Command, Output};
 
-/// Runs a page's first commands, in a network of their own, so that their ports are free; what they start is ended.
-/// `None`: this kernel gives a test no such network, which is said.
+/// Runs a page's first commands in a network namespace of their own, so that their ports are free, and ends
+/// the processes that they start. `None`, with a line on stderr, if this kernel does not let a test make such
+/// a namespace.
 ///
 /// # Panics
-/// The page has no commands, or they cannot be started.
+/// When the page has no commands, or they cannot be started or fail.
 #[expect(clippy::print_stderr, reason = "the runner shows it")]
 pub fn run(page: &str) -> Option<Output> {
     let path = crate::node::source_tree().join("docs/guide").join(page);
@@ -28,7 +29,7 @@ pub fn run(page: &str) -> Option<Output> {
     let [pebble, hub] = ["clients/acme", "clients/hub"].map(crate::node::artifacts);
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{}:{}:{path}", bin.display(), pebble.display(), hub.display());
-    // What a page has ended itself is gone already.
+    // A page may have ended its process itself, so `kill` may fail.
     let script = format!("ip link set lo up\n{script}kill $! 2>/dev/null || :\n");
     let output = Command::new("unshare")
         .args(kind)

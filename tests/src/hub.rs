@@ -1,5 +1,5 @@
-//! A nats-server that feeds join as leaf nodes: the NATS project's newest, as `tests/install-clients.sh` builds it, and
-//! Debian's.
+//! A nats-server that feeds join as leaf nodes: the newest release, as `tests/install-clients.sh` builds it,
+//! or Debian's.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{clients::installed, eventually, pebble::free_ports};
 
-/// A hub. Killed, by its process id, when dropped; what it printed is then shown if the test failed.
+/// A hub. Killed, by its process id, when dropped; its output is printed then if the test failed.
 #[derive(Debug)]
 pub struct Hub {
     program: PathBuf,
@@ -25,7 +25,7 @@ pub struct Hub {
     directory: tempfile::TempDir,
 }
 
-/// The hubs that are installed, with their names: the newest first.
+/// Returns the installed hubs with their names, the newest first.
 #[must_use]
 pub fn programs() -> Vec<(&'static str, PathBuf)> {
     let debian = PathBuf::from("/usr/sbin/nats-server");
@@ -34,21 +34,21 @@ pub fn programs() -> Vec<(&'static str, PathBuf)> {
 }
 
 impl Hub {
-    /// Starts the newest with these lines of nats.conf: besides its ports for clients and pages, which it has.
-    /// `{LEAF}` stands for a port for leaf nodes, `{WEB}` for another, `{DIR}` for [`Hub::directory`]. `None`: it is not
-    /// installed.
+    /// Starts the newest nats-server with these lines of nats.conf, besides its ports for clients and
+    /// monitoring. `{LEAF}` stands for a port for leaf nodes, `{WEB}` for another, `{DIR}` for
+    /// [`Hub::directory`]. `None` if it is not installed.
     #[must_use]
     pub fn start(lines: &str) -> Option<Self> {
         installed("hub/nats-server").map(|program| Self::start_by(&program, lines))
     }
 
-    /// One that lets everybody join.
+    /// Starts a hub that any leaf node may join.
     #[must_use]
     pub fn open() -> Option<Self> {
         Self::start(OPEN)
     }
 
-    /// Starts a certain one.
+    /// Starts a hub with this program.
     #[must_use]
     pub fn start_by(program: &Path, lines: &str) -> Self {
         let hub = Self::prepare_by(program);
@@ -58,7 +58,7 @@ impl Hub {
         hub
     }
 
-    /// One that does not run yet, and has no configuration.
+    /// Prepares a hub that does not run yet and has no configuration.
     #[must_use]
     pub fn prepare_by(program: &Path) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Hub {
         }
     }
 
-    /// Writes its configuration.
+    /// Writes the configuration file.
     pub fn configure(&self, lines: &str) {
         let [client, monitor, leaf, web] = self.ports;
         let text = format!(
@@ -83,7 +83,7 @@ impl Hub {
         fs::write(self.directory.path().join("nats.conf"), text).expect("a file");
     }
 
-    /// Starts it, or starts it again, on the same ports and with the same files.
+    /// Starts the hub, or restarts it on the same ports and with the same files.
     pub fn begin(&mut self) {
         let mut child = Command::new(&self.program)
             .arg("-c")
@@ -108,7 +108,7 @@ impl Hub {
         });
     }
 
-    /// Ends it with SIGKILL.
+    /// Ends the hub with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("it is ours");
@@ -116,57 +116,57 @@ impl Hub {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the hub.
     pub fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("it runs");
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(id, signal).expect("the process is ours");
     }
 
-    /// Where clients connect.
+    /// Address where clients connect.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[0]))
     }
 
-    /// Where its pages are.
+    /// Address of the monitoring pages.
     #[must_use]
     pub fn monitor_address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[1]))
     }
 
-    /// Where leaf nodes connect.
+    /// Port where leaf nodes connect.
     #[must_use]
     pub fn leaf_port(&self) -> u16 {
         self.ports[2]
     }
 
-    /// The port that `{WEB}` stands for.
+    /// Port that `{WEB}` stands for.
     #[must_use]
     pub fn web_port(&self) -> u16 {
         self.ports[3]
     }
 
-    /// `nats-leaf://127.0.0.1:PORT`.
+    /// Returns `nats-leaf://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("nats-leaf://127.0.0.1:{}", self.leaf_port())
     }
 
-    /// Its files.
+    /// Directory of the hub's files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// What it has printed so far.
+    /// Returns the output so far.
     #[must_use]
     pub fn printed(&self) -> String {
         self.printed.lock().expect("no thread panics with it").join("\n")
     }
 }
 
-/// Lines for a hub that lets everybody join.
+/// Lines for a hub that any leaf node may join.
 pub const OPEN: &str = "leafnodes { listen: \"127.0.0.1:{LEAF}\" }";
 
 impl Drop for Hub {

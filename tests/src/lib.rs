@@ -1,4 +1,4 @@
-//! Tests that only make sense across crates: the harness that they share.
+//! Harness of the tests that cross the crates.
 //!
 //! ```text
 //!   a test ──Client──▶ Accelerator (the program, a process of its own) ──▶ ScriptedOrigin (threads of the test)
@@ -6,28 +6,28 @@
 //!                          └─▶ Stat, metrics, purge
 //! ```
 //!
-//! The program is met as its users meet it: a binary, its flags, its sockets, its signals and exit codes. Nothing here
-//! links to the crates under test, so that no test can pass because both sides share a parser.
+//! The program is used as its users use it: a binary, its flags, its sockets, its signals and exit codes. The
+//! harness does not link to the crates under test, so that no test can pass because both sides share a
+//! parser.
 //!
-//! * [`program`] finds the binary, and builds it if it must;
+//! * [`program`] finds the binary, and builds it if necessary;
 //! * [`accelerator`] starts it, waits until it serves, and ends it;
-//! * [`clean_root`] is a root directory with nothing in it, in which a package is tried;
+//! * [`clean_root`] is an empty root directory in which a package is tried;
 //! * [`client`] is an HTTP/1.1 client that keeps every byte and can be as rude as a test needs;
-//! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
+//! * [`origin`] is a server that follows its script, good or bad, and remembers the requests;
 //! * [`nginx`] runs a real web server over a real documentation tree, [`wordpress`] a real program with its database;
 //! * [`connections`] connects from other addresses of this machine, and with small windows;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
-//! * [`clients`] finds programs that others wrote, [`node`] what runs in Node.js and Python;
+//! * [`clients`] finds third-party programs, [`node`] installs programs for Node.js and Python;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
-//! * [`hub`] runs nats-server, which feeds join; [`nats_cluster`] three of them, with ways that can be cut, and
+//! * [`hub`] runs nats-server, which feeds join; [`nats_cluster`] three of them, with connections that can be cut, and
 //!   [`purge_history`] finds stale answers;
-//! * [`certificate`] makes certificates and their keys, [`pebble`] is an authority that gives them;
+//! * [`certificate`] makes certificates and their keys, [`pebble`] is an ACME authority that issues them;
 //! * [`slow_disk`] is a disk that answers when a test says so;
-//! * [`fault`] holds error pages to their promise;
+//! * [`fault`] checks error pages;
 //! * [`stat`] reads the program's counters.
 //!
-//! No test depends on the machine's speed: whoever waits, waits for an event, with [`PATIENCE`] as the bound after
-//! which the event is declared not to come.
+//! No test depends on the machine's speed: every wait is for an event, and fails after [`PATIENCE`].
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -81,14 +81,15 @@ pub use origin::{Next, ScriptedOrigin};
 pub use slow_disk::SlowDisk;
 pub use stat::Stat;
 
-/// How long an event may take that comes at once on a healthy machine, before a test says that it does not come.
-/// Long, because the machine may be busy with a hundred other things: only a failing test ever waits for it.
+/// Longest wait for an event that is immediate on a healthy machine, before a test fails. The time is long
+/// because the machine may be busy with a hundred other tasks: only a failing test ever waits that long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks again until the answer is yes.
+/// Repeats the question until the answer is yes.
 ///
 /// # Panics
-/// When the answer is still no after [`PATIENCE`]; `what` is then the sentence that was to come true.
+/// When the answer is still no after [`PATIENCE`]; the message contains `what`, the sentence that should have
+/// come true.
 #[track_caller]
 pub fn eventually(what: &str, mut question: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -98,8 +99,8 @@ pub fn eventually(what: &str, mut question: impl FnMut() -> bool) {
     }
 }
 
-/// The processors that this process may use, as a value for `--cores`: the first `wanted` of them. `None` if the
-/// machine has fewer.
+/// Returns the first `wanted` processors that this process may use, as a value for `--cores`; `None` if there
+/// are fewer.
 pub fn cores(wanted: usize) -> Option<String> {
     let allowed = rustix::thread::sched_getaffinity(None).expect("a process may ask for its own processors");
     let first: Vec<String> = (0..rustix::thread::CpuSet::MAX_CPU)
@@ -110,10 +111,10 @@ pub fn cores(wanted: usize) -> Option<String> {
     (first.len() == wanted).then(|| first.join(","))
 }
 
-/// Runs a test's body once with one core and once with two, as tests of their own.
+/// Runs a test's body once with one core and once with two, as separate tests.
 ///
-/// `on_one_core_and_on_two! { name, ... }` expects functions `fn name(cores: &str)`. On a machine with one processor
-/// the second half says that it has nothing to add, and passes.
+/// `on_one_core_and_on_two! { name, ... }` expects functions `fn name(cores: &str)`. On a machine with one
+/// processor the second half prints that it tests nothing, and passes.
 #[macro_export]
 macro_rules! on_one_core_and_on_two {
     ($($name:ident),* $(,)?) => {

@@ -12,21 +12,21 @@ use crate::{PATIENCE, program::command};
 /// A running mail service; killed when dropped.
 pub struct MailService {
     child: Child,
-    /// Where mail is taken.
+    /// Address of the SMTP server.
     pub smtp: SocketAddr,
-    /// Where LMTP is spoken, if it was asked for.
+    /// Address of the LMTP server, if it was enabled.
     pub lmtp: Option<SocketAddr>,
-    /// Where pages and APIs are.
+    /// Address of the web pages and APIs.
     pub http: SocketAddr,
-    /// The admin server.
+    /// Address of the admin server.
     pub admin: SocketAddr,
 }
 
 impl MailService {
-    /// Starts it on free ports with more flags, and waits until it says where it listens.
+    /// Starts the service on free ports with more flags, and waits until it has printed its addresses.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If the service does not start.
     pub fn start(arguments: &[&str]) -> Self {
         let mut command = command();
         command.args(["mail", "--smtp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -34,12 +34,12 @@ impl MailService {
         Self::of(command)
     }
 
-    /// With its mails in this file.
+    /// Starts the service with its mails in this file.
     pub fn with_store(store: &Path, arguments: &[&str]) -> Self {
         Self::with_store_of("128MiB", store, arguments)
     }
 
-    /// The same with a store of another size.
+    /// Starts the service with its mails in this file, of this size.
     pub fn with_store_of(size: &str, store: &Path, arguments: &[&str]) -> Self {
         let path = store.to_str().expect("a path in UTF-8");
         Self::start(&[&["--store", path, "--store-size", size], arguments].concat())
@@ -70,36 +70,36 @@ impl MailService {
         Self { child, smtp, lmtp, http, admin }
     }
 
-    /// kill -9.
+    /// Ends the service with SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 
-    /// The number of its process.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal by name.
+    /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
         assert!(sent.expect("kill runs").success());
     }
 
-    /// SIGTERM, and that it ends well.
+    /// Sends SIGTERM, and checks that the service exits successfully.
     pub fn stop(self) {
         self.signal("TERM");
         self.ends();
     }
 
-    /// It was told to stop, and ends well.
+    /// Waits for a service that was told to stop, and checks that it exits successfully.
     pub fn ends(mut self) {
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}");
     }
 
-    /// What an inbox holds by the API: subjects, newest first.
+    /// Returns the subjects of an inbox from the API, newest first.
     pub fn subjects(&self, inbox: &str) -> Vec<String> {
         let body = self.get(&format!("/api/v2/domains/public/inboxes/{inbox}?limit=99"));
         let json: serde_json::Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("JSON: {body}"));
@@ -107,12 +107,12 @@ impl MailService {
         messages.iter().map(|mail| mail["subject"].as_str().expect("a subject").to_owned()).collect()
     }
 
-    /// A page of the pages' server.
+    /// Fetches a page from the web server.
     pub fn get(&self, path: &str) -> String {
         get(self.http, path)
     }
 
-    /// What it counts under a name.
+    /// Returns the value of a metric.
     pub fn counted(&self, name: &str) -> f64 {
         let text = get(self.admin, "/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -122,7 +122,7 @@ impl MailService {
 
 impl Drop for MailService {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -137,13 +137,13 @@ fn get(address: SocketAddr, path: &str) -> String {
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("a body")
 }
 
-/// An SMTP client that says lines and reads replies.
+/// An SMTP client that sends lines and reads replies.
 pub struct Smtp {
     stream: BufReader<TcpStream>,
 }
 
 impl Smtp {
-    /// Connected, greeted.
+    /// Connects, reads the greeting and sends EHLO.
     ///
     /// # Errors
     /// The server is gone.
@@ -151,7 +151,7 @@ impl Smtp {
         Self::over(TcpStream::connect(address)?)
     }
 
-    /// The same over a connection that is there.
+    /// Makes a client of an open connection: reads the greeting and sends EHLO.
     ///
     /// # Errors
     /// The server is gone.
@@ -164,7 +164,7 @@ impl Smtp {
         Ok(client)
     }
 
-    /// Sends bytes to which nothing is answered yet.
+    /// Sends bytes without waiting for a reply.
     ///
     /// # Errors
     /// The server is gone.
@@ -172,7 +172,7 @@ impl Smtp {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Sends bytes and reads one reply, all of its lines.
+    /// Sends bytes and reads one reply with all of its lines.
     ///
     /// # Errors
     /// The server is gone.
@@ -200,7 +200,7 @@ impl Smtp {
         }
     }
 
-    /// Sends a mail; whether it got its 250.
+    /// Sends a mail, and returns whether the server accepted it with 250.
     ///
     /// # Errors
     /// The server is gone.

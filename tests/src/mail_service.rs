@@ -1,4 +1,4 @@
-//! A running `nighttrain mail`, on free ports, its mail in memory.
+//! A running `nighttrain mail` on free ports, with its mails in memory.
 
 use std::{
     io::{BufRead, BufReader},
@@ -7,20 +7,20 @@ use std::{
 
 use crate::program;
 
-/// The service; it ends when this is dropped.
+/// A running mail service; killed when dropped.
 pub struct MailService {
     child: Child,
-    /// `127.0.0.1:PORT`, for mail.
+    /// `127.0.0.1:PORT` of the SMTP server.
     pub smtp: String,
-    /// `http://127.0.0.1:PORT`, for pages and APIs.
+    /// `http://127.0.0.1:PORT` of the web pages and APIs.
     pub url: String,
 }
 
 impl MailService {
-    /// Starts it, its own domain being `night.test`.
+    /// Starts the service for the domain `night.test`.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If the service does not start.
     #[must_use]
     pub fn start(arguments: &[&str]) -> Self {
         let mut child = program::command()
@@ -51,7 +51,7 @@ impl MailService {
 
 impl Drop for MailService {
     fn drop(&mut self) {
-        // It may have ended by itself, which the test has noticed then.
+        // The process may have ended by itself; its test has noticed that.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

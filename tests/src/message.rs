@@ -1,28 +1,30 @@
-//! HTTP/1.1 messages as the tests write them: bytes with names, deliberately not the program's own types.
+//! HTTP/1.1 messages as the tests write them: bytes and field names, deliberately not the program's own
+//! types.
 
 use std::fmt::Write as _;
 
-/// Header fields in the order in which they came, names in the letter case in which they came.
+/// Header fields in the order and the letter case in which they were received.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(pub Vec<(String, String)>);
 
 impl Headers {
-    /// The first field of that name, letter case aside.
+    /// Returns the first field of this name, regardless of letter case.
     pub fn first(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
 
-    /// Every field of that name, letter case aside.
+    /// Iterates over all fields of this name, regardless of letter case.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
 
-    /// Every field of that name joined by commas, which is what a list means (RFC 9110 §5.3).
+    /// Returns all fields of this name joined by commas, as for a list (RFC 9110 §5.3).
     pub fn joined(&self, name: &str) -> String {
         self.all(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Reads the lines between the start line and the empty line. Strict: what the program sends must be plain.
+    /// Parses the lines between the start line and the empty line, strictly: the program must send plain
+    /// fields.
     ///
     /// # Errors
     /// The line that is not a field.
@@ -54,7 +56,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with this method and target, `Host: site.test`, and nothing else.
+    /// Makes a request with this method and target, `Host: site.test`, and nothing else.
     pub fn new(method: &str, target: &str) -> Self {
         Self {
             method: method.to_owned(),
@@ -64,7 +66,7 @@ impl Request {
         }
     }
 
-    /// A plain `GET`.
+    /// Makes a plain `GET`.
     pub fn get(target: &str) -> Self {
         Self::new("GET", target)
     }
@@ -76,7 +78,7 @@ impl Request {
         self
     }
 
-    /// Gives it a body of stated length.
+    /// Adds a body with its `Content-Length`.
     #[must_use]
     pub fn body(self, body: &[u8]) -> Self {
         let mut with_length = self.header("Content-Length", &body.len().to_string());
@@ -84,7 +86,7 @@ impl Request {
         with_length
     }
 
-    /// Gives it a chunked body.
+    /// Adds a chunked body.
     #[must_use]
     pub fn chunked(self, pieces: &[&[u8]]) -> Self {
         let mut with_chunks = self.header("Transfer-Encoding", "chunked");
@@ -92,12 +94,12 @@ impl Request {
         with_chunks
     }
 
-    /// The method, which decides whether an answer has a body.
+    /// Returns the method, which decides whether an answer has a body.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The bytes on the wire. `Host` is added unless it was given.
+    /// Returns the bytes on the wire. `Host` is added unless it was given.
     pub fn bytes(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         if self.fields.first("host").is_none() {
@@ -108,7 +110,7 @@ impl Request {
     }
 }
 
-/// A well-formed answer for an origin to give.
+/// A well-formed answer for an origin to send.
 #[derive(Debug, Clone)]
 pub struct Answer {
     status: u16,
@@ -117,11 +119,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer with this status, a `Date`, and a body of stated length.
+    /// Makes an answer with this status, a `Date`, and a body with its `Content-Length`.
     pub fn new(status: u16, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref().to_vec();
         let plain = Self { status, fields: Headers::default(), body };
-        // RFC 9112 §6.3: these have no body, and a length would speak of another answer.
+        // RFC 9112 §6.3: these statuses have no body, and a length would describe another answer.
         if status == 204 || status == 304 || status < 200 {
             return plain.header("Date", &date(0));
         }
@@ -129,13 +131,13 @@ impl Answer {
         plain.header("Date", &date(0)).header("Content-Length", &length)
     }
 
-    /// An answer in chunks, with trailers.
+    /// Makes a chunked answer with trailers.
     pub fn chunked(status: u16, pieces: &[&[u8]], trailers: &[(&str, &str)]) -> Self {
         let plain = Self { status, fields: Headers::default(), body: chunks(pieces, trailers) };
         plain.header("Date", &date(0)).header("Transfer-Encoding", "chunked")
     }
 
-    /// An answer without any framing: its body ends when the connection does.
+    /// Makes an answer without framing: its body ends when the connection does.
     pub fn until_close(status: u16, body: impl AsRef<[u8]>) -> Self {
         let plain = Self { status, fields: Headers::default(), body: body.as_ref().to_vec() };
         plain.header("Date", &date(0)).header("Connection", "close")
@@ -148,28 +150,28 @@ impl Answer {
         self
     }
 
-    /// Takes the `Date` away.
+    /// Removes the `Date`.
     #[must_use]
     pub fn undated(mut self) -> Self {
         self.fields.0.retain(|(name, _)| !name.eq_ignore_ascii_case("date"));
         self
     }
 
-    /// Replaces the `Date` by the one `seconds` from now (before now, if negative).
+    /// Sets the `Date` to `seconds` from now (before now, if negative).
     #[must_use]
     pub fn dated(mut self, seconds: i64) -> Self {
         self.fields.0.retain(|(name, _)| !name.eq_ignore_ascii_case("date"));
         self.header("Date", &date(seconds))
     }
 
-    /// Only the head's bytes, with the empty line.
+    /// Returns the head's bytes only, with the empty line.
     pub fn head_bytes(&self) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {} Scripted\r\n", self.status);
         append_fields(&mut head, &self.fields);
         head.into_bytes()
     }
 
-    /// The bytes on the wire; to a `HEAD` the head alone.
+    /// Returns the bytes on the wire; for a `HEAD` the head only.
     pub fn bytes(&self, method: &str) -> Vec<u8> {
         let mut bytes = self.head_bytes();
         if method != "HEAD" {
@@ -202,7 +204,7 @@ fn chunks(pieces: &[&[u8]], trailers: &[(&str, &str)]) -> Vec<u8> {
     body
 }
 
-/// The time `seconds` from now as an HTTP date (RFC 9110 §5.6.7).
+/// Returns the time `seconds` from now as an HTTP date (RFC 9110 §5.6.7).
 pub fn date(seconds: i64) -> String {
     use std::time::{Duration, SystemTime};
     let shift = Duration::from_secs(seconds.unsigned_abs());

@@ -1,5 +1,5 @@
-//! Three nats-servers as a cluster with JetStream, each on a loopback address of its own, or on a machine of its own in a
-//! network of namespaces; and a way to one that can be cut.
+//! Three nats-servers as a cluster with JetStream, each on a loopback address of its own or on a machine of a
+//! namespace network; and a proxy whose connections can be cut.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{PATIENCE, clients::installed, network::Network, pebble::free_ports};
 
-/// Servers of the cluster.
+/// Number of servers in the cluster.
 pub const SERVERS: usize = 3;
 
 /// A cluster. Its servers are killed, by their process ids, when it is dropped.
@@ -26,7 +26,7 @@ pub const SERVERS: usize = 3;
 pub struct NatsCluster {
     servers: Vec<Server>,
     directory: tempfile::TempDir,
-    /// Where they are the first machines.
+    /// Network whose first machines run the servers, if they are not on loopback addresses.
     network: Option<Arc<Network>>,
 }
 
@@ -38,19 +38,19 @@ struct Server {
 }
 
 impl NatsCluster {
-    /// Starts one, and waits until its servers see each other; `None`: nats-server is not installed.
+    /// Starts a cluster, and waits until its servers see each other; `None` if nats-server is not installed.
     #[must_use]
     pub fn start() -> Option<Self> {
         Self::start_with("")
     }
 
-    /// The same with these lines of nats.conf at each.
+    /// Starts a cluster with these lines of nats.conf at each server.
     #[must_use]
     pub fn start_with(lines: &str) -> Option<Self> {
         Self::start_by(lines, None)
     }
 
-    /// One whose servers are the first machines of a network.
+    /// Starts a cluster on the first machines of a network.
     #[must_use]
     pub fn start_on(network: &Arc<Network>) -> Option<Self> {
         Self::start_by("", Some(Arc::clone(network)))
@@ -89,7 +89,7 @@ impl NatsCluster {
         Some(cluster)
     }
 
-    /// Starts a server, or starts it again with its files.
+    /// Starts a server, or restarts it with its files.
     pub fn begin(&mut self, index: usize) {
         let program = installed("hub/nats-server").expect("it was there");
         let mut command = Command::new(program);
@@ -126,31 +126,31 @@ impl NatsCluster {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to a server.
     pub fn signal(&self, index: usize, signal: Signal) {
         let child = self.servers[index].child.as_ref().expect("it runs");
         kill_process(Pid::from_child(child), signal).expect("the process is ours");
     }
 
-    /// Where clients of a server connect.
+    /// Returns the address where clients of a server connect.
     #[must_use]
     pub fn address(&self, index: usize) -> SocketAddr {
         self.servers[index].address
     }
 
-    /// All servers, as a setting has them.
+    /// Returns the URLs of all servers, as the value of a setting.
     #[must_use]
     pub fn urls(&self) -> String {
         self.servers.iter().map(|server| format!("nats://{}", server.address)).collect::<Vec<_>>().join(",")
     }
 
-    /// Where the servers keep what they keep.
+    /// Directory of the servers' files.
     #[must_use]
     pub fn files(&self) -> &std::path::Path {
         self.directory.path()
     }
 
-    /// What a server has printed.
+    /// Returns a server's output so far.
     #[must_use]
     pub fn printed(&self, index: usize) -> String {
         self.servers[index].printed.lock().expect("no thread panics with it").join("\n")
@@ -182,8 +182,8 @@ const OPEN: u8 = 0;
 const CUT: u8 = 1;
 const ENDED: u8 = 2;
 
-/// A way to an address, on a port of its own: what passes can be held back, as by a network that drops every packet, or
-/// be slowed down.
+/// A proxy to an address, on a port of its own. Its traffic can be held back, as by a network that drops
+/// every packet, or slowed down.
 #[derive(Debug)]
 pub struct Way {
     address: SocketAddr,
@@ -192,7 +192,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Opens one.
+    /// Opens a proxy to an address.
     #[must_use]
     pub fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -211,23 +211,23 @@ impl Way {
         way
     }
 
-    /// Where it begins.
+    /// Address where the proxy listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Nothing passes from now on; nobody is told.
+    /// Holds all traffic back from now on; neither end sees an error.
     pub fn cut(&self) {
         self.state.store(CUT, Ordering::Release);
     }
 
-    /// What was held back passes, and what comes.
+    /// Releases the traffic that was held back, and lets further traffic pass.
     pub fn open(&self) {
         self.state.store(OPEN, Ordering::Release);
     }
 
-    /// What passes takes so much longer.
+    /// Delays all traffic by this much.
     pub fn delay(&self, by: Duration) {
         self.delay_ms.store(u64::try_from(by.as_millis()).expect("short"), Ordering::Release);
     }
@@ -240,7 +240,7 @@ impl Drop for Way {
     }
 }
 
-/// Waits while nothing may pass; whether it is to go on.
+/// Waits while the traffic is held back. Returns false once the proxy has ended.
 fn may_pass(state: &AtomicU8) -> bool {
     loop {
         match state.load(Ordering::Acquire) {

@@ -1,21 +1,21 @@
-//! A network of machines, each a namespace of its own with an interface at one switch; any two can be cut off from each
+//! A network of machines, each a namespace with an interface at one switch. Any two can be cut off from each
 //! other, and each can be slow.
 //!
 //! ```text
-//!   10.78.0.1   10.78.0.2   10.78.0.3 …     a cut: both have an address of nobody's for the other (ip-neighbour),
-//!       └── veth ───┴─ bridge ──┘            so that frames leave and arrive nowhere, and nobody is told
+//!   10.78.0.1   10.78.0.2   10.78.0.3 …     a cut: each has a neighbour entry (ip-neighbour) with an unused address
+//!       └── veth ───┴─ bridge ──┘            for the other, so that frames are lost and neither sees an error
 //! ```
 
 use std::net::Ipv4Addr;
 
 use namespaces::{Namespace, command};
 
-/// The name of each machine's interface.
+/// Name of each machine's interface.
 const INTERFACE: &str = "wire";
-/// Where frames go that are to arrive nowhere.
+/// Link-layer address that no interface has; frames to it are lost.
 const NOBODY: &str = "02:00:00:00:00:ff";
 
-/// Some machines and their switch.
+/// Machines and their switch.
 #[derive(Debug)]
 pub struct Network {
     machines: Vec<Namespace>,
@@ -23,7 +23,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Lays one of so many machines; `None`: there can be none here, which is said.
+    /// Makes a network of this many machines; `None`, with a line on stderr, if that is not possible here.
     #[must_use]
     pub fn laid(machines: u8) -> Option<Self> {
         Self::try_laid(machines).inspect_err(|why| eprintln!("no network of namespaces: {why}")).ok()
@@ -53,32 +53,32 @@ impl Network {
         Ok(Self { machines, _switch: switch })
     }
 
-    /// The address of a machine.
+    /// Returns the address of a machine.
     #[must_use]
     pub fn address(&self, machine: usize) -> Ipv4Addr {
         address(machine)
     }
 
-    /// Does something on a machine: sockets, threads and programs that it makes are there.
+    /// Runs `work` on a machine: the sockets, threads and programs that it makes belong to that machine.
     ///
     /// # Panics
-    /// If that does, or the thread cannot be moved.
+    /// If `work` panics, or the thread cannot enter the namespace.
     pub fn on<T: Send>(&self, machine: usize, work: impl FnOnce() -> T + Send) -> T {
         self.machines[machine].within(work).unwrap_or_else(|why| panic!("machine {machine}: {why}"))
     }
 
-    /// Moves the thread that calls it to a machine, for good.
+    /// Moves the calling thread to a machine for good.
     ///
     /// # Panics
-    /// It cannot be moved.
+    /// If the thread cannot enter the namespace.
     pub fn move_to(&self, machine: usize) {
         self.machines[machine].enter().unwrap_or_else(|why| panic!("machine {machine}: {why}"));
     }
 
-    /// Nothing passes between two from now on; nobody is told.
+    /// Cuts two machines off from each other; neither sees an error.
     ///
     /// # Panics
-    /// There is no such command.
+    /// If the `ip` command fails.
     pub fn cut(&self, one: usize, other: usize) {
         for (at, to) in [(one, other), (other, one)] {
             let to = address(to).to_string();
@@ -87,10 +87,10 @@ impl Network {
         }
     }
 
-    /// What comes passes again.
+    /// Lets traffic between two machines pass again.
     ///
     /// # Panics
-    /// They were not cut off from each other.
+    /// If they were not cut off from each other.
     pub fn mend(&self, one: usize, other: usize) {
         for (at, to) in [(one, other), (other, one)] {
             let to = address(to).to_string();
@@ -99,10 +99,10 @@ impl Network {
         }
     }
 
-    /// What leaves a machine takes as long as so many kilobits a second need; `None`: no longer than it must.
+    /// Limits what a machine sends to this many kilobits a second; `None` removes the limit.
     ///
     /// # Panics
-    /// There is no such shaper.
+    /// If the `tc` command fails.
     pub fn slow(&self, machine: usize, kilobits: Option<u32>) {
         let done = self.on(machine, || match kilobits {
             None => command("tc", &["qdisc", "del", "dev", INTERFACE, "root"]),
@@ -132,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// What is cut does not pass, and passes once it is mended, on a connection that was there; the third hears all of it.
+    /// Traffic of two machines that are cut off does not pass; after `mend` it passes on the same connection.
+    /// The third machine is not affected.
     #[test]
     fn any_two_can_be_cut_off_from_each_other() {
         let Some(network) = Network::laid(3) else { return };

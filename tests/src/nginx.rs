@@ -9,7 +9,7 @@ use std::{
 
 use crate::eventually;
 
-/// The documentation tree that `tests/install-packages.sh` installs.
+/// Documentation tree that `tests/install-packages.sh` installs.
 pub const DOCUMENTATION: &str = "/usr/share/doc/wx3.2-doc/html";
 
 /// A running nginx. Killed, by its process id, when dropped.
@@ -21,11 +21,11 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Serves [`DOCUMENTATION`] at `/`, fresh for an hour; the same at `/unsaid/` without a word about freshness; and
-    /// passes `/app/` on to the application.
+    /// Serves [`DOCUMENTATION`] at `/`, fresh for an hour; the same at `/unsaid/` without explicit freshness;
+    /// and passes `/app/` on to the application.
     ///
     /// # Panics
-    /// When nginx or the documentation is not installed, with the command that installs them.
+    /// When nginx or the documentation is not installed; the message names the command that installs them.
     pub fn start(application: SocketAddr) -> Self {
         assert!(
             Path::new(DOCUMENTATION).is_dir(),
@@ -35,14 +35,14 @@ impl Nginx {
         Self::configured(configure, Stdio::inherit)
     }
 
-    /// Runs with this configuration, which is made of a directory of its own and of where it is to listen.
+    /// Starts nginx with the configuration that `configure` makes from its directory and listen address.
     ///
     /// # Panics
-    /// When nginx is not installed, with the command that installs it.
+    /// When nginx is not installed; the message names the command that installs it.
     pub fn configured(configure: impl Fn(&str, SocketAddr) -> String, stdout: fn() -> Stdio) -> Self {
         let binary = Self::binary();
-        // nginx cannot be asked which port it got, so it is given one that was free a moment ago; should another
-        // process be quicker, nginx says so and the next one is tried.
+        // nginx cannot report which port it got, so it is given one that was free a moment ago. If another
+        // process takes that port first, nginx fails and the next port is tried.
         for _ in 0..10 {
             let directory = tempfile::tempdir().expect("a temporary directory");
             let address =
@@ -73,10 +73,10 @@ impl Nginx {
         panic!("nginx did not start on ten ports in turn");
     }
 
-    /// The program.
+    /// Returns the path of the program.
     ///
     /// # Panics
-    /// When it is not installed, with the command that installs it.
+    /// When nginx is not installed; the message names the command that installs it.
     pub fn binary() -> &'static Path {
         ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"]
             .iter()
@@ -85,23 +85,23 @@ impl Nginx {
             .expect("nginx is missing: run tests/install-packages.sh")
     }
 
-    /// What it prints, where that was to be piped; once.
+    /// Takes the standard output, if it was piped; works once.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Where it listens.
+    /// Address where nginx listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The value for `--origin`.
+    /// Returns the value for `--origin`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The requests that it has answered so far, from its access log: method, target and status of each. Those with
-    /// an `X-Direct` field are left out: so a test marks what it asks past the accelerator, to compare with.
+    /// Returns method, target and status of each request so far, from the access log. Requests with an
+    /// `X-Direct` field are left out: a test sets it on requests that bypass the accelerator, for comparison.
     pub fn log(&self) -> Vec<(String, String, u16)> {
         let text = fs::read_to_string(self.directory.path().join("access.log")).unwrap_or_default();
         text.lines().filter_map(log_line).collect()
@@ -110,7 +110,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // One process, without workers (`master_process off`): there is nobody else to end.
+        // nginx runs as one process without workers (`master_process off`), so no other process remains.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -125,7 +125,8 @@ fn log_line(line: &str) -> Option<(String, String, u16)> {
 }
 
 fn configure(directory: &str, address: SocketAddr, application: SocketAddr) -> String {
-    // As a site would be set up: compression where the client asks (behind a proxy too), and Debian's types.
+    // A site's usual configuration: compression if the client accepts it (also behind a proxy), and Debian's
+    // media types.
     let http = format!(
         r#"
     include /etc/nginx/mime.types;
@@ -161,7 +162,8 @@ fn configure(directory: &str, address: SocketAddr, application: SocketAddr) -> S
     configuration(directory, &http)
 }
 
-/// A configuration of one process that keeps its files in a directory of its own; `http` is what it does.
+/// Returns a configuration for one process with all files in its own directory; `http` is the content of the
+/// http block.
 pub(crate) fn configuration(directory: &str, http: &str) -> String {
     format!(
         r#"

@@ -1,4 +1,5 @@
-//! Programs in other languages that the tests run, with their libraries: installed once, under the target directory.
+//! Programs in other languages that the tests run, with their libraries: installed once, below the target
+//! directory.
 
 use std::{
     fs::{self, File},
@@ -6,20 +7,20 @@ use std::{
     process::{Command, Output},
 };
 
-/// The source tree.
+/// Path of the source tree.
 #[must_use]
 pub fn source_tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the tree").to_owned()
 }
 
-/// Where the tests may write: `target/NAME`, kept between runs.
+/// Directory that tests may write to: `target/NAME`, kept between runs.
 ///
 /// # Panics
-/// If it cannot be made.
+/// If the directory cannot be made.
 #[must_use]
 pub fn artifacts(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("a process knows its own file");
-    // target/PROFILE/deps/NAME of a test, target/PROFILE/NAME of a program
+    // `target/PROFILE/deps/NAME` for a test, `target/PROFILE/NAME` for a program.
     let profile = program.ancestors().skip(1).find(|directory| !directory.ends_with("deps"));
     let target = profile.and_then(std::path::Path::parent);
     let directory = target.expect("tests run from the target directory").join(name);
@@ -27,35 +28,36 @@ pub fn artifacts(name: &str) -> PathBuf {
     directory
 }
 
-/// The libraries of `tests/browser/package-lock.json`.
+/// Installs the libraries of `tests/browser/package-lock.json`, and returns their directory.
 ///
 /// # Panics
-/// If they cannot be installed; npm's words are in the message.
+/// If they cannot be installed; npm's output is in the message.
 #[must_use]
 pub fn node_modules() -> PathBuf {
     npm_installed("tests-node", &source_tree().join("tests/browser"))
 }
 
-/// Templates of mails and what builds them, of `tests/browser/templates/package-lock.json`.
+/// Installs the mail templates of `tests/browser/templates/package-lock.json` and the programs that build
+/// them.
 ///
 /// # Panics
-/// If they cannot be installed; npm's words are in the message.
+/// If they cannot be installed; npm's output is in the message.
 #[must_use]
 pub fn mail_templates() -> PathBuf {
     npm_installed("tests-templates", &source_tree().join("tests/browser/templates"))
 }
 
-/// The public suite for RFC 9111, of `tests/clients/conformance/package-lock.json`.
+/// Installs the public suite for RFC 9111 of `tests/clients/conformance/package-lock.json`.
 ///
 /// # Panics
-/// If it cannot be installed; npm's words are in the message.
+/// If it cannot be installed; npm's output is in the message.
 #[must_use]
 pub fn cache_tests() -> PathBuf {
     npm_installed("tests-conformance", &source_tree().join("tests/clients/conformance"))
         .join("http-cache-tests")
 }
 
-/// What the package file in `from` names, below `target/NAME`.
+/// Installs the packages of the package file in `from` below `target/NAME`.
 fn npm_installed(name: &str, from: &Path) -> PathBuf {
     let directory = artifacts(name);
     installed(&directory, &from.join("package-lock.json"), || {
@@ -70,10 +72,10 @@ fn npm_installed(name: &str, from: &Path) -> PathBuf {
     directory.join("node_modules")
 }
 
-/// A Python with the libraries of `tests/clients/requirements.txt`.
+/// Installs a Python with the libraries of `tests/clients/requirements.txt`.
 ///
 /// # Panics
-/// If they cannot be installed; pip's words are in the message.
+/// If they cannot be installed; pip's output is in the message.
 #[must_use]
 pub fn python() -> PathBuf {
     let directory = artifacts("tests-python");
@@ -95,7 +97,7 @@ pub fn python() -> PathBuf {
 /// Installs once for each content of `list`; other test processes wait meanwhile.
 ///
 /// # Panics
-/// If it cannot be; the installer's words are in the message.
+/// If the installation fails; the installer's output is in the message.
 pub fn installed(directory: &Path, list: &Path, install: impl FnOnce() -> std::io::Result<Output>) {
     let lock = File::create(directory.join("lock")).expect("a file");
     lock.lock().expect("a lock");
@@ -114,10 +116,10 @@ pub fn installed(directory: &Path, list: &Path, install: impl FnOnce() -> std::i
     fs::write(stamp, wanted).expect("written");
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, and returns its output.
 ///
 /// # Panics
-/// If it fails; what it said is in the message.
+/// If the program fails; its output is in the message.
 pub fn succeeds(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said =

@@ -1,8 +1,8 @@
-//! A server that does what its script says, good or bad, and remembers what it was asked.
+//! An origin that follows its script, good or bad, and remembers the requests.
 //!
-//! A thread per connection. A path's script is a closure that gets the request and the [`Reply`]: it may answer well,
-//! or stall, drip, lie, cut, reset, or send what is no HTTP at all. Every request is kept, whole, so that a test can
-//! say how often the origin was asked, and with which fields.
+//! Each connection has a thread. A path's script is a closure that gets the request and the [`Reply`]: it may
+//! answer well, or stall, drip, lie, cut, reset, or send bytes that are not HTTP. Every request is kept
+//! whole, so that a test can check how many requests reached the origin, and with which fields.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use crate::{
 pub struct Seen {
     /// The method.
     pub method: String,
-    /// The target as written.
+    /// The target as it was sent.
     pub target: String,
     /// The header fields.
     pub headers: Headers,
@@ -38,25 +38,25 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The target without its query.
+    /// Returns the target without its query.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
 
-    /// The first header field of that name.
+    /// Returns the first header field of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.first(name)
     }
 }
 
-/// What becomes of the connection after a script.
+/// Fate of the connection after a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It waits for the next request.
+    /// The connection waits for the next request.
     KeepAlive,
-    /// It is closed in order (FIN).
+    /// The connection is closed in order (FIN).
     Close,
-    /// It is reset (RST): what the peer has not read yet is lost.
+    /// The connection is reset (RST): bytes that the peer has not read yet are lost.
     Reset,
 }
 
@@ -72,7 +72,7 @@ impl Reply<'_> {
     /// Sends these bytes as they are, at once.
     ///
     /// # Errors
-    /// When the accelerator is gone; a script may pass it on.
+    /// When the accelerator has closed the connection; a script may return this error.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
@@ -80,22 +80,22 @@ impl Reply<'_> {
     /// Sends a well-formed answer and keeps the connection.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// See [`Self::send`].
     pub fn answer(&mut self, answer: &Answer) -> io::Result<Next> {
         self.send(&answer.bytes(self.method))?;
         Ok(Next::KeepAlive)
     }
 
-    /// Reads what comes next, as it is; 0: nothing follows.
+    /// Reads the next bytes as they are; 0 means that none follow.
     ///
     /// # Errors
-    /// As [`Self::send`]; or nothing came in time.
+    /// See [`Self::send`]; or no bytes arrived in time.
     pub fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(crate::PATIENCE))?;
         self.stream.read(into)
     }
 
-    /// Says nothing more until the peer closes or the origin stops.
+    /// Sends nothing more until the peer closes or the origin stops.
     pub fn stall(&mut self) -> Next {
         let _ = self.stream.set_read_timeout(Some(Duration::from_millis(20)));
         while !self.stopped.load(Ordering::Acquire) {
@@ -110,7 +110,7 @@ impl Reply<'_> {
         Next::Close
     }
 
-    /// Whether the origin is being dropped: an endless script ends then.
+    /// Returns whether the origin is being dropped: an endless script ends then.
     pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -125,7 +125,7 @@ struct Shared {
     nonsense: Mutex<Vec<String>>,
     seen: Mutex<Vec<Seen>>,
     connections: Mutex<u64>,
-    /// Those that are open, by their numbers.
+    /// Open connections by their numbers.
     streams: Mutex<HashMap<u64, TcpStream>>,
     stopped: AtomicBool,
 }
@@ -145,10 +145,10 @@ impl ScriptedOrigin {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// Starts at this address, where somebody may have listened before.
+    /// Starts at this address, where another origin may have listened before.
     ///
     /// # Panics
-    /// When it is taken.
+    /// When the address is taken.
     pub fn start_at(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).expect("a free port on loopback");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -167,10 +167,10 @@ impl ScriptedOrigin {
                 let second = stream.try_clone().ok().map(|second| (number, second));
                 of_listener.streams.lock().unwrap().extend(second);
                 let of_connection = Arc::clone(&of_listener);
-                // A thread's error is its peer's leaving, which is what many tests are about.
+                // A thread's error means that its peer has left, which many tests are about.
                 thread::spawn(move || {
                     let _ = serve(stream, &of_connection);
-                    // It is closed with the last handle.
+                    // The connection is closed with its last handle.
                     of_connection.streams.lock().unwrap().remove(&number);
                 });
             }
@@ -178,27 +178,28 @@ impl ScriptedOrigin {
         Self { address, shared }
     }
 
-    /// Ends at once, with all its connections, whatever is under way there. Nobody listens at its address then.
+    /// Ends at once, with all connections, whatever is in progress on them. Afterwards no one listens at the
+    /// address.
     ///
     /// # Panics
-    /// When somebody still does.
+    /// When the address still accepts connections.
     pub fn kill(self) {
         let address = self.address;
         let shared = Arc::clone(&self.shared);
         drop(self);
         eventually("its listener is closed", || TcpStream::connect(address).is_err());
         for stream in shared.streams.lock().unwrap().values() {
-            // It may have ended before.
+            // The connection may have ended before.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Where it listens.
+    /// Address where the origin listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The value for `--origin`.
+    /// Returns the value for `--origin`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -225,33 +226,34 @@ impl ScriptedOrigin {
         self.on(path, move |_, reply| reply.answer(&answer));
     }
 
-    /// Scripts a path with the same bytes each time, and what becomes of the connection after them.
+    /// Scripts a path with the same bytes each time, and the fate of the connection after them.
     pub fn sends(&self, path: &str, bytes: impl Into<Vec<u8>>, next: Next) {
         let bytes = bytes.into();
         self.on(path, move |_, reply| reply.send(&bytes).map(|()| next));
     }
 
-    /// The requests for a path (without query) so far.
+    /// Returns the requests for a path (without query) so far.
     pub fn seen(&self, path: &str) -> Vec<Seen> {
         self.shared.seen.lock().unwrap().iter().filter(|request| request.path() == path).cloned().collect()
     }
 
-    /// How many requests for a path (without query) there were so far.
+    /// Counts the requests for a path (without query) so far.
     pub fn count(&self, path: &str) -> usize {
         self.shared.seen.lock().unwrap().iter().filter(|request| request.path() == path).count()
     }
 
-    /// Every request so far.
+    /// Returns all requests so far.
     pub fn all_seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().unwrap().clone()
     }
 
-    /// What came so far that was no request, and why not: bytes behind a request's end, say.
+    /// Returns descriptions of the bytes received so far that were no request: bytes behind a request's end,
+    /// say.
     pub fn nonsense(&self) -> Vec<String> {
         self.shared.nonsense.lock().unwrap().clone()
     }
 
-    /// How many connections were made so far.
+    /// Counts the connections accepted so far.
     pub fn connections(&self) -> u64 {
         *self.shared.connections.lock().unwrap()
     }
@@ -260,20 +262,20 @@ impl ScriptedOrigin {
 impl Drop for ScriptedOrigin {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Release);
-        // Wakes the listener, so that it sees that it is over and gives the port back.
+        // Wakes the listener, so that it sees the end and gives the port back.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// An address on loopback where every connection is refused, for as long as the value lives: the port is taken, so
-/// nobody else can come to listen there, but nobody listens.
+/// A loopback address that refuses every connection for as long as the value exists: the port is bound, so no
+/// other process can listen there, and this socket does not listen.
 #[derive(Debug)]
 pub struct NobodyThere {
     socket: socket2::Socket,
 }
 
 impl NobodyThere {
-    /// Takes a port.
+    /// Binds a port.
     ///
     /// # Panics
     /// When there is no port on loopback.
@@ -285,7 +287,7 @@ impl NobodyThere {
         Self { socket }
     }
 
-    /// The address that refuses.
+    /// Returns the address that refuses.
     pub fn address(&self) -> SocketAddr {
         self.socket
             .local_addr()
@@ -314,7 +316,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
         };
         let script = shared.scripts.lock().unwrap().get(request.path()).cloned();
         let script = script.or_else(|| shared.otherwise.lock().unwrap().clone());
-        // Counted before it is answered: whoever has the answer must find the count.
+        // Counted before it is answered, because a test that has the answer must find it counted.
         shared.seen.lock().unwrap().push(request.clone());
         let mut reply = Reply { stream: &mut stream, stopped: &shared.stopped, method: &request.method };
         let next = match script {
@@ -350,7 +352,7 @@ fn read_request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Opti
     if framings(&headers) > 1 || headers.all("host").count() != 1 {
         return Err(garbage(&format!("a request that can be read in two ways: {head:?}")));
     }
-    // RFC 9110 §10.1.1: a client that waits for permission gets it from here.
+    // RFC 9110 §10.1.1: a client that expects 100 Continue gets it.
     if headers.first("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
@@ -384,7 +386,7 @@ fn read_request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Opti
     Ok(Some(Seen { method: method.to_owned(), target: target.to_owned(), headers, body, trailers }))
 }
 
-/// How many statements about the body's length there are.
+/// Counts the statements about the body's length.
 fn framings(headers: &Headers) -> usize {
     headers.all("content-length").chain(headers.all("transfer-encoding")).count()
 }

@@ -1,5 +1,5 @@
-//! Pebble, Let's Encrypt's certificate authority for tests, as a process of its own; and a resolver for it, to which every
-//! name is this machine.
+//! Pebble, Let's Encrypt's certificate authority for tests, as a process of its own; and a resolver for it
+//! that resolves every name to this machine.
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use std::{
 
 use crate::{certificate::Certificate, clients::installed, eventually};
 
-/// Ports at which nobody listens now, and that the system gives nobody who does not ask for them by number.
+/// Returns ports that are free now and outside of the range from which the system assigns ports.
 ///
 /// # Panics
-/// There are none.
+/// If there are none.
 #[must_use]
 pub fn free_ports<const N: usize>() -> [u16; N] {
     const FROM: u32 = 11_000;
@@ -27,7 +27,7 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     std::array::from_fn(|_| {
         let free = (0..MANY).find_map(|_| {
-            // Each process of a run begins elsewhere.
+            // Each process of a run begins at another port.
             let at = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
             let port = u16::try_from(FROM + at % MANY).expect("below 65536");
             TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
@@ -49,11 +49,11 @@ pub struct Pebble {
 }
 
 impl Pebble {
-    /// One that looks at names at these ports (http-01, tls-alpn-01) and gives certificates for `lifetime_s` seconds, and
-    /// twice as long by the profile `longer`; `None`: it was not installed.
+    /// Starts a Pebble that validates names at these ports (http-01, tls-alpn-01) and issues certificates for
+    /// `lifetime_s` seconds, or twice as long with the profile `longer`; `None` if it is not installed.
     ///
     /// # Panics
-    /// It does not start.
+    /// If Pebble does not start.
     #[must_use]
     pub fn start([http, tls]: [u16; 2], lifetime_s: u32, environment: &[(&str, &str)]) -> Option<Self> {
         let mut pebble = Self::prepare([http, tls], lifetime_s, environment)?;
@@ -61,10 +61,10 @@ impl Pebble {
         Some(pebble)
     }
 
-    /// One that does not run yet.
+    /// Prepares a Pebble that does not run yet.
     ///
     /// # Panics
-    /// Its files cannot be written.
+    /// If its files cannot be written.
     #[must_use]
     pub fn prepare([http, tls]: [u16; 2], lifetime_s: u32, environment: &[(&str, &str)]) -> Option<Self> {
         let program = installed("acme/pebble")?;
@@ -97,10 +97,10 @@ impl Pebble {
         Some(Self { program, directory, certificate, resolver, ports, environment, child: None })
     }
 
-    /// Starts it. What it knew before it has forgotten.
+    /// Starts Pebble without any state of an earlier run.
     ///
     /// # Panics
-    /// It does not start.
+    /// If Pebble does not start.
     pub fn begin(&mut self) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_file()).expect("a file");
         let child = Command::new(&self.program)
@@ -117,7 +117,7 @@ impl Pebble {
         eventually("Pebble answers", || curl(&[], &self.directory_url()).is_some());
     }
 
-    /// Ends it.
+    /// Ends Pebble.
     pub fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -129,34 +129,34 @@ impl Pebble {
         self.directory.path().join("log")
     }
 
-    /// Where its directory is.
+    /// URL of the ACME directory.
     #[must_use]
     pub fn directory_url(&self) -> String {
         format!("https://127.0.0.1:{}/dir", self.ports[0])
     }
 
-    /// Who vouches for its own server.
+    /// Path of the CA certificate for Pebble's own HTTPS server.
     #[must_use]
     pub fn authorities(&self) -> PathBuf {
         self.certificate.file()
     }
 
-    /// How often its log says this.
+    /// Counts the occurrences of a text in Pebble's log.
     #[must_use]
     pub fn said(&self, what: &str) -> usize {
         fs::read_to_string(self.log_file()).unwrap_or_default().matches(what).count()
     }
 
-    /// How many orders were made.
+    /// Counts the orders made so far.
     #[must_use]
     pub fn orders(&self) -> usize {
         self.said("Added order ")
     }
 
-    /// Its root, as a file.
+    /// Fetches the root certificate, and returns its path.
     ///
     /// # Panics
-    /// It does not say.
+    /// If Pebble does not return it.
     #[must_use]
     pub fn root(&self) -> PathBuf {
         let root = curl(&[], &format!("https://127.0.0.1:{}/roots/0", self.ports[1])).expect("a root");
@@ -165,10 +165,10 @@ impl Pebble {
         path
     }
 
-    /// From now on it says of this certificate that it should be renewed between these times (RFC 3339).
+    /// Sets the renewal window (RFC 3339 times) that Pebble suggests for this certificate from now on.
     ///
     /// # Panics
-    /// It does not take that.
+    /// If Pebble refuses it.
     pub fn would_like_renewed(&self, certificate: &Path, start: &str, end: &str) {
         let pem = fs::read_to_string(certificate).expect("a file");
         let from = pem.find("-----BEGIN CERTIFICATE-----").expect("a certificate");
@@ -178,7 +178,7 @@ impl Pebble {
         curl(&["--fail", "--data", &body.to_string()], &url).expect("taken");
     }
 
-    /// From now on the name is no host (or is one again).
+    /// Makes all names unknown to the resolver, or known again.
     pub fn forget(&self, is_forgotten: bool) {
         self.resolver.is_empty.store(is_forgotten, Ordering::Relaxed);
     }
@@ -203,7 +203,7 @@ fn curl(arguments: &[&str], url: &str) -> Option<Vec<u8>> {
     output.status.success().then_some(output.stdout)
 }
 
-/// Answers each question for an address of IPv4 with this machine's, over TCP, which is how Pebble asks.
+/// A resolver that answers each A query with this machine's address, over TCP, which Pebble uses.
 #[derive(Debug)]
 struct Resolver {
     address: SocketAddr,
@@ -233,12 +233,12 @@ impl Resolver {
 impl Drop for Resolver {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // It waits for one more.
+        // Wakes the listener, which waits for one more connection.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// Each message has its length before it (RFC 1035 §4.2.2).
+/// Answers all queries of a connection; each message is preceded by its length (RFC 1035 §4.2.2).
 fn answer_all(mut stream: TcpStream, is_empty: &AtomicBool) {
     let mut length = [0; 2];
     while stream.read_exact(&mut length).is_ok() {
@@ -254,7 +254,7 @@ fn answer_all(mut stream: TcpStream, is_empty: &AtomicBool) {
     }
 }
 
-/// The answer to a question (RFC 1035 §4.1).
+/// Returns the answer to a query (RFC 1035 §4.1).
 fn answer(question: &[u8], is_empty: bool) -> Option<Vec<u8>> {
     let name = question.get(12..)?.iter().position(|byte| *byte == 0)? + 13;
     let kind = question.get(name..name + 2)?;

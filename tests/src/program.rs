@@ -1,13 +1,13 @@
-//! Finds the program under test, and sees to it that it is the one of this source tree.
+//! Finds the program under test, and makes sure that it is built from this source tree.
 //!
-//! Cargo gives a package's own integration tests the path of its binary (`CARGO_BIN_EXE_…`), but these tests are a
-//! package of their own. So: the binary lies in the directory above the test's own (`target/PROFILE/deps/` →
-//! `target/PROFILE/`), and cargo is asked to bring it and the lab up to date, with the profile that the tests were
-//! built with: once for a process, and where each test is a process of its own, once for all of a run. No test ever
-//! runs against a stale binary.
+//! Cargo gives a package's own integration tests the path of its binary (`CARGO_BIN_EXE_…`), but these tests
+//! are a package of their own. So the binary is looked up in the directory above the test's own
+//! (`target/PROFILE/deps/` → `target/PROFILE/`), and cargo is run to bring it and the lab up to date, with
+//! the profile of the tests: once per process, or once per run where each test is a process of its own. No
+//! test ever runs against a stale binary.
 //!
-//! `NIGHTTRAIN_BIN=/path/to/nighttrain` takes that binary instead and builds nothing (an installed one, or one under
-//! a sanitizer).
+//! `NIGHTTRAIN_BIN=/path/to/nighttrain` uses that binary instead and builds nothing (an installed one, or one
+//! with a sanitizer).
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,10 +17,10 @@ use std::{
     sync::OnceLock,
 };
 
-/// The path of the program.
+/// Returns the path of the program.
 ///
 /// # Panics
-/// When it cannot be built; cargo's words are then on stderr.
+/// When the program cannot be built; cargo's output is on stderr.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| match std::env::var_os("NIGHTTRAIN_BIN") {
@@ -29,7 +29,7 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// A command that runs the program, free of whatever `NIGHTTRAIN_…` the developer has set.
+/// Returns a command that runs the program without the developer's own `NIGHTTRAIN_…` variables.
 pub fn command() -> Command {
     let mut command = Command::new(program());
     for (name, _) in std::env::vars_os() {
@@ -58,7 +58,8 @@ fn build() -> PathBuf {
     once_a_run(profile_directory, || {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            // With their own tests, because then the libraries are built as they were for these tests.
+            // Built with their own tests, so that the libraries are built with the same features as for these
+            // tests.
             .args([
                 "test",
                 "--no-run",
@@ -81,8 +82,8 @@ fn build() -> PathBuf {
     profile_directory.join("nighttrain")
 }
 
-/// Does it once for all processes of a run of cargo-nextest, which names its runs; the others wait. Without nextest,
-/// always.
+/// Builds once for all processes of a cargo-nextest run, which has an id; the other processes wait. Without
+/// nextest, each process builds.
 fn once_a_run(directory: &Path, build: impl FnOnce()) {
     let Some(run) = std::env::var_os("NEXTEST_RUN_ID") else { return build() };
     let mut file: File = OpenOptions::new()

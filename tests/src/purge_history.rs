@@ -1,54 +1,54 @@
-//! What clients of several accelerators were answered while purges went on, and whether any of it was stale: a checker in
-//! the manner of Jepsen, which knows of nothing but the history.
+//! Finds stale answers that clients of several accelerators got while purges went on: a checker in the manner
+//! of Jepsen, which knows only the history.
 //!
 //! ```text
 //!   purger:  version := n ─▶ purge ─────────────▶ acknowledged at t
 //!   client:                            begun at t' > t ─▶ answered with version m        m < n: stale
 //! ```
-//! A body is the version that the origin had when it was fetched. Before each purge the version is raised; so who begins
-//! to ask after the purge's acknowledgement must not get an older one.
+//! A body is the version that the origin had when it was fetched. The version is raised before each purge, so
+//! a request that begins after the purge's acknowledgement must not get an older version.
 
-/// One thing that happened. Times are of one clock.
+/// An event of the history. All times are of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A purge of an object, before which its version was raised to this, was acknowledged everywhere.
+    /// A purge of an object was acknowledged everywhere; its version had been raised before.
     Purged {
-        /// Which object.
+        /// Object that was purged.
         object: usize,
-        /// Its version at the origin before the purge began.
+        /// Version at the origin before the purge began.
         version: u64,
-        /// When it was acknowledged.
+        /// Time of the acknowledgement.
         acknowledged_ns: u64,
     },
     /// A client was answered.
     Answered {
-        /// By which instance.
+        /// Instance that answered.
         instance: usize,
-        /// With which object.
+        /// Object that was requested.
         object: usize,
-        /// Of this version.
+        /// Version in the answer.
         version: u64,
-        /// When it began to ask.
+        /// Time at which the client sent the request.
         begun_ns: u64,
     },
 }
 
-/// An answer that must not have been.
+/// A stale answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
-    /// By which instance.
+    /// Instance that answered.
     pub instance: usize,
-    /// Which object.
+    /// Object that was requested.
     pub object: usize,
-    /// What it was.
+    /// Version in the answer.
     pub version: u64,
-    /// What it had to be at least.
+    /// Oldest version that was allowed.
     pub at_least: u64,
-    /// How long after the acknowledgement the client began to ask.
+    /// Time from the purge's acknowledgement to the request.
     pub after_ns: u64,
 }
 
-/// All stale answers of a history, in whatever order its events are.
+/// Returns all stale answers of a history; the order of its events does not matter.
 #[must_use]
 pub fn stale(history: &[Event]) -> Vec<Stale> {
     let mut purges: Vec<(usize, u64, u64)> = Vec::new();
@@ -58,7 +58,7 @@ pub fn stale(history: &[Event]) -> Vec<Stale> {
         }
     }
     purges.sort_unstable();
-    // From here on each has the greatest version of those acknowledged before it, too.
+    // Each purge gets the greatest version of all purges acknowledged before it.
     for at in 1..purges.len() {
         if purges[at].0 == purges[at - 1].0 {
             purges[at].2 = purges[at].2.max(purges[at - 1].2);
@@ -104,7 +104,7 @@ mod tests {
             purged(0, 3, 20),
             answered(0, 3, 21),
             answered(0, 2, 15),
-            // A version that is ahead of its purge.
+            // A version may be newer than its purge.
             answered(0, 4, 21),
         ];
         assert_eq!(stale(&good), []);

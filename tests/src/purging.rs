@@ -1,5 +1,5 @@
-//! What the tests of purges and of bans have in common: an accelerator that loopback may purge, and which pages it
-//! fetches anew.
+//! Harness of the tests for purges and bans: an accelerator that loopback may purge, and the pages that it
+//! fetches again.
 
 use std::{
     path::Path,
@@ -14,13 +14,14 @@ fn before(origin: &ScriptedOrigin, cores: &str) -> Setup {
     Accelerator::before(&origin.url()).flag("--cores", cores).flag("--purge-from", "127.0.0.1")
 }
 
-/// An accelerator that loopback may purge.
+/// Starts an accelerator that loopback may purge.
 #[must_use]
 pub fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
     before(origin, cores).start()
 }
 
-/// The same with its store on a file, once it knows what is there.
+/// Starts an accelerator that loopback may purge, with its store on a file, and waits until the file has been
+/// read.
 ///
 /// # Panics
 /// When the path is not in UTF-8.
@@ -34,7 +35,7 @@ pub fn on_file(origin: &ScriptedOrigin, store: &Path, cores: &str) -> Accelerato
         .warm()
 }
 
-/// Waits until so many objects are on the file.
+/// Waits until this many objects are on the file.
 pub fn is_all_on_file(running: &Accelerator, objects: usize) {
     eventually("all of it is on the file", || {
         let stat = running.stat();
@@ -42,10 +43,11 @@ pub fn is_all_on_file(running: &Accelerator, objects: usize) {
     });
 }
 
-/// Asks for each page a few times, by other cores, too; answers which of them the origin was asked for.
+/// Requests each page a few times, so that other cores answer, too. Returns the pages that were fetched from
+/// the origin.
 ///
 /// # Panics
-/// When one has another status than it should, or was fetched more than once.
+/// When a status differs, or a page was fetched more than once.
 pub fn fetched<'p>(
     accelerator: &Accelerator,
     origin: &ScriptedOrigin,
@@ -64,8 +66,8 @@ pub fn fetched<'p>(
     fetched.map(|(path, _)| path).collect()
 }
 
-/// Sends each request, kills the accelerator, and starts it again: what the request was about is fetched anew, the rest
-/// and what came since is not. Answers the last of them.
+/// Sends each request, kills the accelerator, and starts it again: the pages that the request purged are
+/// fetched again, the other pages and those stored since are not. Returns the last accelerator.
 ///
 /// # Panics
 /// When anything else is fetched.
@@ -92,12 +94,12 @@ pub fn outlives_kills<'p>(
     running
 }
 
-/// What was asked for before a purge is not given to who asks after it, and is not stored: whether its head has come or
-/// not. The purge is of what has this field; `meanwhile` looks while what is older is still on its way, `after` when it
-/// has come.
+/// An answer that was requested from the origin before a purge is not served to clients that ask after it,
+/// and not stored, whether its head has arrived or not. The purge covers objects with this field; `meanwhile`
+/// runs while the older answer is still on its way, `after` once it has arrived.
 ///
 /// # Panics
-/// When it is not so.
+/// When the accelerator behaves otherwise.
 pub fn what_is_on_its_way_is_older(
     cores: &str,
     (name, value): (&'static str, &'static str),
@@ -136,11 +138,11 @@ pub fn what_is_on_its_way_is_older(
         let mut late = accelerator.connect();
         late.send(&request.bytes());
         if !head_first {
-            // It waits: by what comes it is known that it was purged.
+            // The request waits for the fetch: only the answer's head shows that the answer was purged.
             eventually("it waits for it", || accelerator.stat().count("requests.misses_collapsed") == 1);
             before_head.open();
         }
-        // The old body is not there yet.
+        // The old body has not arrived yet.
         assert_eq!(late.response("GET").expect_status(200).text(), "version 1");
         meanwhile(&accelerator);
         before_body.open();

@@ -1,4 +1,4 @@
-//! A disk that does not answer until the test says so, below the program under test: `bad_day.c`, preloaded.
+//! A disk that answers only when the test says so, below the program under test: `bad_day.c`, preloaded.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::accelerator::Setup;
 
-/// While it is shut, the program's reads of a store's segments wait, or its writes.
+/// A disk with a gate: while the gate is shut, the program's reads (or writes) of a store's segments wait.
 #[derive(Debug)]
 pub struct SlowDisk {
     library: PathBuf,
@@ -16,7 +16,7 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// Makes one that is shut for reads, in `directory`, which outlives it.
+    /// Makes a disk that is shut for reads, with its files in `directory`, which must outlive it.
     ///
     /// # Panics
     /// Without a C compiler, which linking needs anyway.
@@ -26,10 +26,10 @@ impl SlowDisk {
         disk
     }
 
-    /// Makes one that can be shut for writes, in `directory`, which outlives it.
+    /// Makes a disk that can be shut for writes, with its files in `directory`, which must outlive it.
     ///
     /// # Panics
-    /// As [`Self::shut`].
+    /// See [`Self::shut`].
     pub fn of_writes(directory: &Path) -> Self {
         Self::with_gate(directory, "BAD_DAY_WRITE_GATE")
     }
@@ -47,7 +47,7 @@ impl SlowDisk {
         Self { library, gate, gate_variable }
     }
 
-    /// Lets it answer no more.
+    /// Shuts the gate.
     ///
     /// # Panics
     /// If the directory is gone.
@@ -55,7 +55,7 @@ impl SlowDisk {
         std::fs::write(&self.gate, "").expect("a file");
     }
 
-    /// Puts it below a program that is to be started.
+    /// Puts the disk below a program that is to be started.
     #[must_use]
     pub fn below(&self, setup: Setup) -> Setup {
         let text = |path: &Path| path.to_str().expect("a path in UTF-8").to_owned();
@@ -64,10 +64,10 @@ impl SlowDisk {
             .environment(self.gate_variable, &text(&self.gate))
     }
 
-    /// Lets it answer.
+    /// Opens the gate.
     ///
     /// # Panics
-    /// If it did before.
+    /// If the gate is open already.
     pub fn open(&self) {
         std::fs::remove_file(&self.gate).expect("the gate was shut");
     }

@@ -2,25 +2,25 @@
 
 use serde_json::Value;
 
-/// One reading of every counter.
+/// A snapshot of all counters.
 #[derive(Debug, Clone)]
 pub struct Stat(Value);
 
 impl Stat {
-    /// Reads the program's output.
+    /// Parses the program's output.
     ///
     /// # Panics
-    /// When it is not JSON.
+    /// When the output is not JSON.
     pub fn parse(output: &[u8]) -> Self {
         Self(serde_json::from_slice(output).unwrap_or_else(|error| {
             panic!("nighttrain stat --json printed no JSON ({error}): {}", String::from_utf8_lossy(output))
         }))
     }
 
-    /// The number at this path of keys, e.g. `number("cache.hits")`.
+    /// Returns the number at this path of keys, e.g. `number("cache.hits")`.
     ///
     /// # Panics
-    /// When there is none; all that is there is then shown.
+    /// When there is no such number; the message shows the whole document.
     #[track_caller]
     pub fn number(&self, path: &str) -> f64 {
         let pointer = format!("/{}", path.replace('.', "/"));
@@ -30,10 +30,10 @@ impl Stat {
             .unwrap_or_else(|| panic!("no number at {path} in {:#}", self.0))
     }
 
-    /// The whole number at this path of keys.
+    /// Returns the integer at this path of keys.
     ///
     /// # Panics
-    /// When there is none; all that is there is then shown.
+    /// When there is no such integer; the message shows the whole document.
     #[track_caller]
     pub fn count(&self, path: &str) -> u64 {
         let pointer = format!("/{}", path.replace('.', "/"));
@@ -43,7 +43,7 @@ impl Stat {
             .unwrap_or_else(|| panic!("no count at {path} in {:#}", self.0))
     }
 
-    /// The whole document, to show.
+    /// Returns the whole document, for messages.
     pub fn document(&self) -> &Value {
         &self.0
     }

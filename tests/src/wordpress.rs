@@ -5,8 +5,9 @@
 //!                  wp-config.php of the test        both in one temporary directory
 //! ```
 //!
-//! A copy, because WordPress looks for its configuration beside itself, and PHP follows links before it says where that
-//! is. Nothing listens but PHP, on loopback; WordPress asks nobody for updates and sends no mail.
+//! WordPress is copied because it looks for its configuration in its own directory, and PHP follows links
+//! before it reports that directory. Only PHP listens, on loopback; WordPress does not look for updates and
+//! sends no mail.
 
 use std::{
     fs::{self, File},
@@ -22,15 +23,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::{Request, client::fetch, eventually, node::succeeds};
 
 const FILES: &str = "/usr/share/wordpress";
-/// A theme is a package of its own; without one WordPress shows empty pages.
+/// Themes are packages of their own; without one WordPress shows empty pages.
 const THEME: &str = "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css";
 
-/// A running WordPress, installed, with a reader and an author. Its processes end, by their ids, when it is dropped.
+/// A running WordPress, installed, with an administrator. Its process groups are ended, by their ids, on
+/// drop.
 #[derive(Debug)]
 pub struct WordPress {
     address: SocketAddr,
     site: PathBuf,
-    // Fields are dropped in this order: who asks the database ends before it does, and files go last.
+    // Fields are dropped in this order: PHP ends before the database that it uses, and the files go last.
     _php: Process,
     _database: Process,
     _directory: tempfile::TempDir,
@@ -44,11 +46,11 @@ struct Process {
 }
 
 impl WordPress {
-    /// Installs WordPress as the site of `http://HOST`, with a user (an administrator) of this name, whose password is
-    /// [`password`]. `None`, said on stderr, where the packages are not installed.
+    /// Installs WordPress as the site `http://HOST`, with an administrator of this name, whose password is
+    /// [`password`]. `None`, with a line on stderr, if the packages are not installed.
     ///
     /// # Panics
-    /// When something of it fails; what it said is in the message.
+    /// When a step fails; its output is in the message.
     #[must_use]
     pub fn start(host: &str, administrator: &str) -> Option<Self> {
         let needed = ["/usr/bin/php", "/usr/sbin/mariadbd", "/usr/bin/mariadb-install-db", FILES, THEME]
@@ -63,7 +65,7 @@ impl WordPress {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let site = directory.path().join("site");
         let socket = directory.path().join("socket");
-        // Both take seconds, and need nothing of each other.
+        // Both steps take seconds and do not depend on each other.
         let database = thread::scope(|scope| {
             scope.spawn(|| copy(&site));
             start_database(directory.path(), &socket)
@@ -75,16 +77,16 @@ impl WordPress {
         Some(running)
     }
 
-    /// The value for `origin`.
+    /// Returns the value for `origin`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Runs this PHP inside of WordPress, and answers what it prints.
+    /// Runs this PHP code inside WordPress, and returns its output.
     ///
     /// # Panics
-    /// When it fails.
+    /// When the code fails.
     #[must_use]
     pub fn php(&self, code: &str) -> String {
         let load = format!("require '{}/wp-load.php'; {code}", self.site.display());
@@ -108,13 +110,13 @@ impl WordPress {
     }
 }
 
-/// The password of who has this name.
+/// Returns the password of the user of this name.
 #[must_use]
 pub fn password(name: &str) -> String {
     format!("secret-of-{name}")
 }
 
-/// With what Debian links to from there: libraries and themes of other packages.
+/// Copies WordPress, and with it the libraries and themes of other packages that Debian links to.
 fn copy(site: &Path) {
     succeeds(Command::new("cp").args(["-rL", FILES]).arg(site));
 }
@@ -143,7 +145,7 @@ require_once ABSPATH . 'wp-settings.php';
 
 fn start_database(directory: &Path, socket: &Path) -> Process {
     let data = directory.join("database");
-    // The database refuses to run as root until it is told to.
+    // The database refuses to run as root unless it is told to.
     let user: &[&str] = if rustix::process::geteuid().is_root() { &["--user=root"] } else { &[] };
     let small = ["--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M"];
     let mut install = Command::new("/usr/bin/mariadb-install-db");
@@ -160,7 +162,7 @@ fn start_database(directory: &Path, socket: &Path) -> Process {
         "(new mysqli('localhost', 'root', '', '', 0, $argv[1]))->query('CREATE DATABASE wordpress');";
     eventually("the database takes connections", || {
         running.goes_on();
-        // What it says while nobody listens is of no use.
+        // Errors are hidden: they only say that the database does not listen yet.
         let mut php = Command::new("/usr/bin/php");
         php.args(["-r", create]).arg(socket).stdout(Stdio::null()).stderr(Stdio::null());
         socket.exists() && php.status().is_ok_and(|status| status.success())
@@ -175,7 +177,8 @@ fn start_php(site: &Path, directory: &Path) -> (Process, SocketAddr) {
             TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
         let mut server = Command::new("/usr/bin/php");
         server.args(["-d", "sendmail_path=/bin/true", "-S", &address.to_string(), "-t"]).arg(site);
-        // Pages of two visitors at once; these are children of it, which is why its whole group is ended.
+        // Serves two visitors at once; the workers are children of the server, so its whole process group is
+        // ended.
         server.env("PHP_CLI_SERVER_WORKERS", "2");
         let mut running = Process::spawn(&mut server, directory.join("php.log"));
         let mut ended = false;

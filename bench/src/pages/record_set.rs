@@ -60,7 +60,7 @@ impl<T> RecordFile<T> {
     }
 }
 
-/// A record of `make bench-pressure`; what is not said of it on the page is not read.
+/// A record of `make bench PART=pressure`, with the fields that the page shows.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Pressure {
     pub(crate) date: String,

@@ -1,16 +1,16 @@
-//! The files of the state directory: readable by nobody else, each whole or as it was.
+//! Files of the state directory: readable by their owner alone, and replaced atomically.
 //!
 //! ```text
 //! STATE/acme/                       0700
 //!   lock                            held while a process keeps certificates here
 //!   HOST-HASH/                      0700, one for each directory of a CA
-//!     account.key                   the account's key (PEM); it is there before the CA hears of it
-//!     account.json                  what the CA calls the account, and the contacts that it knows
+//!     account.key                   the account's key (PEM); written before the CA learns of it
+//!     account.json                  the account's URL at the CA, and the contacts that the CA knows
 //!     NAME.pem                      a certificate's key and chain together: never one without the other
-//!     NAME.json                     an order that is under way, with its key; and failures
+//!     NAME.json                     a pending order with its key; and failures
 //! ```
-//! All files are 0600. A file is written beside its place, made durable and renamed, and the rename is made durable, so
-//! that a process or a machine that stops at any moment leaves the one or the other.
+//! All files are 0600. A file is written under another name, synced and renamed, and the rename is synced, so
+//! that a process or a machine that stops at any moment leaves either the old file or the new one.
 
 use std::{
     fmt,
@@ -26,47 +26,47 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::share::{AuthorityShare, ShareError};
 
-/// No file here is longer.
+/// Greatest length of a file here.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The account's key.
+/// File name of the account's key.
 pub(crate) const ACCOUNT_KEY: &str = "account.key";
-/// What is kept of the account beside it.
+/// File name of the account's other data.
 pub(crate) const ACCOUNT: &str = "account.json";
 
-/// Where a certificate is.
+/// Returns the file name of a certificate.
 pub(crate) fn certificate_file(name: &str) -> String {
     format!("{name}.pem")
 }
 
-/// Where an order for it is.
+/// Returns the file name of a certificate's order and state.
 pub(crate) fn order_file(name: &str) -> String {
     format!("{name}.json")
 }
 
-/// Why the directory cannot be used.
+/// Error of the state directory.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The system says so.
+    /// An operation on a file failed.
     #[error("{}: {why}", path.display())]
     Io {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         why: io::Error,
     },
-    /// The other instances do not have it.
-    #[error("{name} is not shared with the other instances: {why}")]
+    /// The file could not be shared with the other instances.
+    #[error("cannot share {name} with the other instances: {why}")]
     NotShared {
-        /// Which file.
+        /// Name of the file.
         name: String,
-        /// Why not.
+        /// Reason of the failure.
         why: ShareError,
     },
-    /// Another process has it.
-    #[error("{}: another process keeps certificates there; give this one a state directory of its own", path.display())]
+    /// Another process uses the directory.
+    #[error("{}: in use by another process; give this one a state directory of its own", path.display())]
     Locked {
-        /// Which.
+        /// Path of the lock.
         path: PathBuf,
     },
 }
@@ -75,50 +75,50 @@ pub enum FilesError {
 #[derive(Debug)]
 pub(crate) struct Files {
     directory: PathBuf,
-    /// Whoever else is to have it.
+    /// The cluster's copy of the files, if they are shared.
     sharing: Option<AuthorityShare>,
     _lock: File,
 }
 
-/// What stands between our file and that of the others.
+/// Result of merging our file with the cluster's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// Nothing.
+    /// Both are equal.
     Same,
-    /// Ours is theirs now.
+    /// Our file was replaced by the cluster's.
     Taken,
-    /// They have none, or one that does not count beside ours.
+    /// Our file must be published: the cluster has none, or one that loses against ours.
     OursIsToBeShared,
 }
 
-/// What is kept of a certificate beside itself.
+/// Saved state of a certificate, beside the certificate itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RenewalState {
-    /// An order that is under way.
+    /// The pending order, if any.
     pub(crate) order: Option<KeptOrder>,
     /// Failures since the last success.
     pub(crate) failures: u32,
-    /// Not before this second is the next attempt.
+    /// Earliest time of the next attempt.
     pub(crate) not_before_s: i64,
-    /// The CA has said so.
+    /// True if the CA set `not_before_s`.
     pub(crate) is_limited: bool,
-    /// What went wrong at last.
+    /// The last error.
     pub(crate) error: Option<String>,
-    /// By which challenge the next attempt is made; empty: the first.
+    /// Challenge type of the next attempt; empty for the first configured one.
     pub(crate) challenge: String,
-    /// The certificate replaced one whose renewal window was over (RFC 9773 §4.2).
+    /// True if the certificate replaced one whose renewal window had passed (RFC 9773 §4.2).
     pub(crate) is_hastened: bool,
 }
 
-/// An order that is under way.
+/// A pending order.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptOrder {
-    /// What it is for.
+    /// Names that the certificate is for.
     pub(crate) names: Vec<String>,
-    /// Where the CA has it.
+    /// URL of the order at the CA.
     pub(crate) url: String,
-    /// The key of the certificate (PEM).
+    /// Key of the certificate (PEM).
     pub(crate) key: String,
 }
 
@@ -131,21 +131,21 @@ impl fmt::Debug for KeptOrder {
     }
 }
 
-/// What is kept of the account beside its key.
+/// Saved data of the account, beside its key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct KeptAccount {
-    /// What the CA calls it (a URL); none until the CA has said so.
+    /// URL of the account at the CA; `None` until it is registered.
     pub(crate) id: Option<String>,
-    /// The contacts that the CA knows.
+    /// Contacts that the CA knows.
     pub(crate) contacts: Vec<String>,
 }
 
 impl Files {
-    /// The directory below `state` for the CA whose directory has this URL.
+    /// Opens the directory below `state` for the CA whose directory has this URL.
     ///
     /// # Errors
-    /// It cannot be made, or another process has it.
+    /// [`FilesError::Io`] if it cannot be created, [`FilesError::Locked`] if another process uses it.
     pub(crate) fn open(state: &Path, directory_url: &str) -> Result<Self, FilesError> {
         let all = state.join("acme");
         let host = directory_url.split('/').nth(2).unwrap_or_default();
@@ -174,29 +174,29 @@ impl Files {
         self.directory.join(name)
     }
 
-    /// What the directory is called: one for each directory of a CA.
+    /// Returns the directory's name, which is unique for each CA directory.
     pub(crate) fn authority(&self) -> String {
         self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// From now on what is written is shared.
+    /// Shares every file written from now on.
     pub(crate) fn share(&mut self, sharing: AuthorityShare) {
         self.sharing = Some(sharing);
     }
 
-    /// Puts a file where all instances have it, and there, whether it could be shared or not.
+    /// Publishes a file to the cluster and writes it locally, even if the cluster cannot be reached.
     fn write(&self, name: &str, content: &[u8]) -> Result<(), FilesError> {
         let shared = self.sharing.as_ref().map_or(Ok(()), |sharing| sharing.write(name, content));
-        // What could not be shared is, later.
+        // A file that could not be shared now is shared later.
         self.write_here(name, content)?;
         shared.map_err(|why| FilesError::NotShared { name: name.to_owned(), why })
     }
 
-    /// Puts a file there, whole and durable.
+    /// Writes a local file atomically and durably.
     fn write_here(&self, name: &str, content: &[u8]) -> Result<(), FilesError> {
         let (path, beside) = (self.path(name), self.path(&format!(".{name}.new")));
         let written = || {
-            // One that is left of a process that ended here may have anything in it.
+            // A temporary file left by a process that stopped here may have any content.
             match fs::remove_file(&beside) {
                 Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
                 _ => {}
@@ -210,12 +210,12 @@ impl Files {
         written().map_err(|why| FilesError::Io { path, why })
     }
 
-    /// Reads a file; `None`: there is none.
+    /// Reads a file; `None` if it does not exist.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FilesError> {
         let path = self.path(name);
         let read = fs::metadata(&path).and_then(|of| {
             if of.len() > FILE_BYTES_MAX {
-                return Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than any file of ours"));
+                return Err(io::Error::new(ErrorKind::FileTooLarge, "the file is too long"));
             }
             fs::read(&path)
         });
@@ -229,8 +229,8 @@ impl Files {
     fn read_json<T: for<'de> Deserialize<'de> + Default>(&self, name: &str) -> Result<T, FilesError> {
         let Some(content) = self.read(name)? else { return Ok(T::default()) };
         serde_json::from_slice(&content).or_else(|error| {
-            // Nobody but a person writes half of it.
-            tracing::warn!("{}: {error}; it counts for nothing", self.path(name).display());
+            // Only manual editing can leave an unreadable file.
+            tracing::warn!("{}: {error}; file ignored", self.path(name).display());
             Ok(T::default())
         })
     }
@@ -240,7 +240,8 @@ impl Files {
         self.write(name, &content)
     }
 
-    /// Takes in what the others have of a file, if `counts` says so of theirs and ours; what stands between us then.
+    /// Merges a file with the cluster's copy: ours is replaced if `counts`, given theirs and ours, returns
+    /// true. Returns which copy is in force.
     pub(crate) fn meet(
         &self,
         name: &str,
@@ -261,13 +262,13 @@ impl Files {
         })
     }
 
-    /// Shares a file with the others, if there is one.
+    /// Publishes our file to the cluster, if it exists.
     pub(crate) fn give(&self, name: &str) -> Result<(), FilesError> {
         let (Some(sharing), Some(ours)) = (&self.sharing, self.read(name)?) else { return Ok(()) };
         sharing.write(name, &ours).map_err(|why| FilesError::NotShared { name: name.to_owned(), why })
     }
 
-    /// The account's key (PEM).
+    /// Returns the account's key (PEM).
     pub(crate) fn account_key(&self) -> Result<Option<String>, FilesError> {
         let key = self.read(ACCOUNT_KEY)?;
         Ok(key.map(|key| String::from_utf8_lossy(&key).into_owned()))
@@ -285,7 +286,7 @@ impl Files {
         self.write_json(ACCOUNT, account)
     }
 
-    /// Keeps it here and nowhere else.
+    /// Writes the account's data locally, without publishing it.
     pub(crate) fn keep_account_here(&self, account: &KeptAccount) -> Result<(), FilesError> {
         self.write_here(
             ACCOUNT,
@@ -293,7 +294,7 @@ impl Files {
         )
     }
 
-    /// A certificate's key and chain (PEM).
+    /// Returns a certificate's key and chain (PEM).
     pub(crate) fn certificate(&self, name: &str) -> Result<Option<Vec<u8>>, FilesError> {
         self.read(&certificate_file(name))
     }
@@ -302,7 +303,7 @@ impl Files {
         self.write(&certificate_file(name), pem.as_bytes())
     }
 
-    /// Where it is.
+    /// Returns the path of a certificate's file.
     pub(crate) fn certificate_path(&self, name: &str) -> PathBuf {
         self.path(&certificate_file(name))
     }
@@ -335,7 +336,7 @@ mod tests {
         let order = KeptOrder { names, url: "https://ca.example/order/1".to_owned(), key: "KEY".to_owned() };
         let kept = RenewalState { order: Some(order), failures: 3, ..RenewalState::default() };
         files.keep("a.example", &kept).expect("kept");
-        // What a process leaves that ends while it writes.
+        // The file that a process leaves if it stops while writing.
         fs::write(files.path(".a.example.json.new"), "half").expect("written");
         assert_eq!(files.kept("a.example").expect("read"), kept);
         assert!(!format!("{kept:?}").contains("KEY"), "{kept:?}");

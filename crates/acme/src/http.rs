@@ -1,4 +1,5 @@
-//! How the CA is asked: by the program's HTTP client, which blocks. Nothing else runs on the thread that asks.
+//! HTTP client for the CA: the program's own client, which blocks. Nothing else runs on the thread that uses
+//! it.
 
 use std::{
     fmt,
@@ -20,29 +21,29 @@ use ureq::{
     tls::{Certificate, RootCerts, TlsConfig, TlsProvider},
 };
 
-/// For a question and its answer.
+/// Time limit for a request and its response.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-/// An answer; chains of certificates are a hundredth of it.
+/// Size limit of a response; certificate chains take a hundredth of it.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// A CA may have moved its directory.
+/// Greatest number of redirects, as a CA may have moved its directory.
 const REDIRECTS_MAX: u32 = 3;
 
-/// What asks one CA.
+/// HTTP client for one CA.
 #[derive(Clone)]
 pub(crate) struct Http {
     agent: Agent,
     heard: Arc<LastAnswer>,
 }
 
-/// The last answer, as far as it says what the next question waits for.
+/// Status and retry time of the last response.
 #[derive(Debug, Default)]
 pub(crate) struct LastAnswer {
     status: AtomicU16,
-    /// Seconds since the UNIX epoch; 0: it does not say.
+    /// Seconds since the UNIX epoch; 0 if the response names no time.
     retry_at_s: AtomicI64,
 }
 
-/// There was no answer.
+/// Error of a request that got no response.
 #[derive(Debug)]
 pub(crate) struct TransportError(ureq::Error);
 
@@ -55,12 +56,12 @@ impl fmt::Display for TransportError {
 impl std::error::Error for TransportError {}
 
 impl LastAnswer {
-    /// The status of the last answer.
+    /// Returns the status of the last response.
     pub(crate) fn status(&self) -> u16 {
         self.status.load(Ordering::Relaxed)
     }
 
-    /// When to come back, if it said so.
+    /// Returns the time of its Retry-After, if it has one.
     pub(crate) fn retry_at_s(&self) -> Option<i64> {
         Some(self.retry_at_s.load(Ordering::Relaxed)).filter(|at| *at > 0)
     }
@@ -81,22 +82,22 @@ impl LastAnswer {
     }
 }
 
-/// Seconds since the UNIX epoch.
+/// Converts a time to seconds since the UNIX epoch.
 pub(crate) fn unix_s(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// Now. Certificates live by this clock.
+/// Returns the current time by the wall clock, which decides on the validity of certificates.
 pub(crate) fn now_s() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "this thread is no loop")]
+    #[expect(clippy::disallowed_methods, reason = "the thread is not an event loop")]
     unix_s(SystemTime::now())
 }
 
 impl Http {
-    /// What asks a CA whose server one of these vouches for (PEM), or whom the system trusts.
+    /// Creates a client that trusts the given CA certificates (PEM) for the CA's server, or the system's.
     ///
     /// # Errors
-    /// The file cannot be used; the system names nobody.
+    /// Returns a [`TlsError`] if the file cannot be used, or the system has no trusted certificates.
     pub(crate) fn new(authorities: Option<&Path>, is_here: bool) -> Result<Self, TlsError> {
         let roots: Vec<_> =
             trusted(authorities)?.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
@@ -110,12 +111,12 @@ impl Http {
             .max_redirects(REDIRECTS_MAX)
             .timeout_global(Some(ANSWER_TIME_MAX))
             .tls_config(tls);
-        // What is on this machine is reached without the web's proxy.
+        // A server on this machine is reached without a web proxy.
         let config = if is_here { config.proxy(None) } else { config };
         Ok(Self { agent: config.build().into(), heard: Arc::default() })
     }
 
-    /// What was heard last.
+    /// Returns the status and retry time of the last response.
     pub(crate) fn heard(&self) -> &LastAnswer {
         &self.heard
     }
@@ -139,7 +140,7 @@ impl HttpClient for Http {
         let http = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            // The library's way to the bytes of a body.
+            // The ACME library gives access to the bytes of a body only in this way.
             let body =
                 BytesResponse::from(Response::new(body)).body.into_bytes().await.map_err(Error::Other)?;
             http.ask(Request::from_parts(parts, body.to_vec()))

@@ -1,21 +1,22 @@
-//! Certificates by themselves: obtained of an authority that speaks ACME (RFC 8555), and renewed before they end.
+//! Automatic certificates: obtained from a CA by ACME (RFC 8555), and renewed before they expire.
 //!
 //! ```text
 //!             ┌ thread "acme": schedule ─▶ order ─▶ files ─────────────────────┐
 //!             │      ▲ the CA, by http     │ challenges                        │ certificates
 //!  Client ────┘      ▼                     ▼                                   ▼
 //!   said, counters        engine::tls::challenges::Challenges    engine::tls::certificates::Certificates
-//!                          read by who listens at 80 and 443      read by every handshake
+//!                          read by servers at 80 and 443          read by every handshake
 //! ```
-//! Where the data lives: certificates, keys, the account and orders under way in the state directory (`files.rs`); what is
-//! known of each certificate on the thread, which is the only one to write it. A server knows two tables of the engine,
-//! and nothing of this. A process that ends at any moment goes on where it was: the account's key is there before the CA
-//! hears of it, an order's URL before its challenges are answered, a certificate and its key in one file.
+//! Certificates, keys, the account and pending orders are stored in the state directory (`files.rs`); the
+//! thread alone writes the status of each certificate. A server uses the engine's two tables, and knows
+//! nothing of this crate. A process that stops at any moment continues where it was: the account's key is
+//! saved before the CA learns of it, an order's URL before its challenges are answered, a certificate and its
+//! key in one file.
 //!
-//! Several instances share all of that, where they have something to share it by (`share.rs`).
+//! Several instances share all of that, if they have a means of sharing (`share.rs`).
 //!
-//! *Bounds:* [`NAMES_MAX`] names; one order at a time; 250 orders in three hours; an answer of 1 MiB and 30 seconds; waits
-//! after failures by `schedule.rs`.
+//! *Bounds:* [`NAMES_MAX`] names; one order at a time; 250 orders in three hours; a response of 1 MiB and 30
+//! seconds; waits after failures by `schedule.rs`.
 
 mod client;
 mod files;
@@ -34,22 +35,22 @@ pub use self::{
     share::{OnChange, Share, ShareError},
 };
 
-/// Names that one process obtains certificates for.
+/// Greatest number of names for which one process obtains certificates.
 pub const NAMES_MAX: usize = 1000;
-/// Addresses that share one certificate; public authorities take a hundred names.
+/// Greatest number of addresses, which share one certificate; public CAs accept a hundred names.
 pub const ADDRESSES_MAX: usize = 100;
 
-/// By what an authority sees that a name is ours.
+/// ACME challenge type, by which a CA verifies that a name is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// A request at port 80 (RFC 8555 §8.3).
+    /// http-01: a request to port 80 (RFC 8555 §8.3).
     Http01,
-    /// A handshake at port 443 (RFC 8737).
+    /// tls-alpn-01: a TLS handshake at port 443 (RFC 8737).
     TlsAlpn01,
 }
 
 impl Challenge {
-    /// All of them.
+    /// All challenge types.
     pub const ALL: [Self; 2] = [Self::Http01, Self::TlsAlpn01];
 
     fn name(self) -> &'static str {
@@ -71,13 +72,11 @@ impl FromStr for Challenge {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|challenge| challenge.name() == text);
-        known.ok_or_else(|| {
-            format!("{text:?} is no challenge that is answered here; there are http-01 and tls-alpn-01")
-        })
+        known.ok_or_else(|| format!("unsupported challenge {text:?}; expected http-01 or tls-alpn-01"))
     }
 }
 
-/// Where a CA has its directory (RFC 8555 §7.1.1).
+/// URL of a CA's directory (RFC 8555 §7.1.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directory {
     url: String,
@@ -98,11 +97,11 @@ impl FromStr for Directory {
             bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|at| at.is_loopback());
         match uri.scheme_str() {
             Some("https") => {}
-            // Nobody is in between.
+            // Plain HTTP is allowed to this machine only, where nobody can intercept it.
             Some("http") if is_here => {}
             _ => {
                 return Err(format!(
-                    "{text:?}: {right}; without https, whoever is in between would be the CA"
+                    "{text:?}: {right}; without https anyone on the network could pose as the CA"
                 ));
             }
         }
@@ -116,24 +115,24 @@ impl fmt::Display for Directory {
     }
 }
 
-/// What is obtained, and of whom.
+/// Configuration: the CA, and the names to obtain certificates for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The CA.
+    /// Directory of the CA.
     pub directory: Directory,
-    /// Who vouches for the CA's own server (PEM); `None`: whom the system trusts.
+    /// CA certificates to trust for the CA's own server (PEM); `None` for the system's.
     pub authorities: Option<PathBuf>,
-    /// Where the CA may write to (`mailto:`).
+    /// Contact addresses of the account (`mailto:`).
     pub contacts: Vec<String>,
-    /// Which of the CA's sorts of certificates; `None`: what it gives to whoever does not say.
+    /// Certificate profile of the CA; `None` for its default.
     pub profile: Option<String>,
-    /// By what the CA may look whether a name is ours; the first is tried first, and the next after a failure.
+    /// Allowed challenge types; the first is tried first, the next one after a failure.
     pub challenges: Vec<Challenge>,
-    /// At most [`NAMES_MAX`], of which at most [`ADDRESSES_MAX`] addresses.
+    /// Names; at most [`NAMES_MAX`], of which at most [`ADDRESSES_MAX`] addresses.
     pub names: Vec<Name>,
     /// The state directory.
     pub state: PathBuf,
-    /// How long the first failure waits.
+    /// Wait after the first failure.
     pub retry: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! What a certificate is for.
+//! Names for which certificates are obtained.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// A host or an address that a certificate is to be for.
+/// A host or an address for which a certificate is obtained.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Name {
     /// A host, in lower case.
@@ -11,28 +11,28 @@ pub enum Name {
     Address(IpAddr),
 }
 
-/// Why no certificate can be had for a name.
+/// Error for a name that cannot have a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// All hosts below one.
+    /// The name is a wildcard.
     #[error(
-        "{0}: a certificate for all hosts below one is had only by records in the DNS (dns-01), which are not made here; \
-         name each host, or give this site a certificate of its own (tls-cert, tls-key)"
+        "{0}: a wildcard certificate needs the dns-01 challenge, which is not supported; name each host, or give this \
+         site a certificate of its own (tls-cert, tls-key)"
     )]
     Wildcard(String),
-    /// It is no name of a host.
+    /// The text is not a host name.
     #[error(
-        "{0:?} is no host; a host is such as www.example.org, an address such as 192.0.2.1 or 2001:db8::1"
+        "invalid host {0:?}; expected a name such as www.example.org, or an address such as 192.0.2.1 or 2001:db8::1"
     )]
     NotAHost(String),
-    /// No authority can find it.
+    /// The name is not public, so no CA can find it.
     #[error(
-        "{0}: no public host has such a name, so that no authority can look whether it is ours; a host is such as www.example.org"
+        "{0}: not a public host name, so no certificate authority can validate it; expected a name such as www.example.org"
     )]
     NotPublic(String),
 }
 
-/// Labels of a name and all of it at most (RFC 1035 §2.3.4).
+/// Greatest lengths of a label and of a whole name (RFC 1035 §2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
 const NAME_BYTES_MAX: usize = 253;
 
@@ -76,8 +76,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// Names of one certificate. Each host has its own, so that one whose validation fails holds up no other; all addresses
-/// have one together, because who connects to an address names none.
+/// Groups names into certificates. Each host has its own, so that one failed validation does not delay the
+/// others; all addresses share one, because a client that connects to an address sends no name.
 pub(crate) fn grouped(names: &[Name]) -> Vec<Vec<Name>> {
     let mut groups: Vec<Vec<Name>> = Vec::new();
     let mut addresses: Vec<Name> = Vec::new();
@@ -95,7 +95,7 @@ pub(crate) fn grouped(names: &[Name]) -> Vec<Vec<Name>> {
     groups
 }
 
-/// What the files of such a certificate are called.
+/// Returns the base name of the files of such a certificate.
 pub(crate) fn file_name(names: &[Name]) -> String {
     match names {
         [Name::Host(host)] => host.to_string(),
@@ -103,7 +103,7 @@ pub(crate) fn file_name(names: &[Name]) -> String {
     }
 }
 
-/// What an authority that looks at an address by tls-alpn-01 asks for (RFC 8738 §6).
+/// Returns the server name that a CA sends when it validates an address by tls-alpn-01 (RFC 8738 §6).
 pub(crate) fn reverse(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {

@@ -1,9 +1,9 @@
-//! One order, from the wish to the certificate (RFC 8555 §7.1.6), and on from wherever a process was stopped.
+//! Processing of an order, from its creation to the certificate (RFC 8555 §7.1.6), resumable after a restart.
 //!
 //! ```text
 //!  no order ─▶ new order, its URL and a key kept ─▶ pending: challenges answered ─▶ ready: the key's request (CSR)
 //!                                                   ▲                                 ─▶ processing ─▶ valid: fetched,
-//!  a kept order is asked for its state and goes on ─┘                                    looked at, kept
+//!  a saved order continues from its state at the CA ┘                                    checked, saved
 //! ```
 
 use std::{sync::Arc, time::Duration};
@@ -27,25 +27,26 @@ use crate::{
     share::{AuthorityShare, ShareError, SharedChallenge, SharedChallengeGuard},
 };
 
-/// How long the CA may take to look at the challenges, and then to sign. Longer: the order is kept, and asked for again.
+/// Time that the CA has to validate the challenges, and then to sign. After that the order is kept, and
+/// polled again later.
 const DECIDE: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(200))
     .backoff(1.6)
     .timeout(Duration::from_secs(60));
-/// A certificate that begins later than this is refused: no client would take it.
+/// A certificate whose validity begins later than this is refused: no client would accept it.
 const BEGINS_WITHIN_S: i64 = 24 * 60 * 60;
 
-/// Why an order came to nothing, so far.
+/// Reason why an attempt failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
-    /// For people; no secrets.
+    /// Text for people, without secrets.
     pub(crate) message: String,
-    /// The CA's word for when to come back.
+    /// Time at which the CA allows the next attempt.
     pub(crate) retry_at_s: Option<i64>,
-    /// The order is over: the next attempt makes a new one.
+    /// True if the order is over: the next attempt makes a new one.
     pub(crate) is_final: bool,
-    /// The CA does not know the account.
+    /// True if the CA does not know the account.
     pub(crate) is_account_gone: bool,
 }
 
@@ -54,27 +55,27 @@ impl Failure {
         Self { kind, message, retry_at_s: None, is_final: kind == Kind::Refused, is_account_gone: false }
     }
 
-    /// What a question came to, and what was heard last.
+    /// Classifies an error, with the status and retry time of the last response.
     pub(crate) fn of(error: &Error, heard: &LastAnswer) -> Self {
         let (status, retry_at_s) = (heard.status(), heard.retry_at_s());
         let failure = match error {
             Error::Api(problem) => Self::of_problem(problem, status),
             Error::Timeout(_) => {
-                Self::new(Kind::Unreachable, "the CA has not decided yet; the order is kept".to_owned())
+                Self::new(Kind::Unreachable, "the CA has not decided yet; the order stays open".to_owned())
             }
             Error::Other(why) if why.is::<TransportError>() => {
-                Self::new(Kind::Unreachable, format!("the CA does not answer: {why}"))
+                Self::new(Kind::Unreachable, format!("no answer from the CA: {why}"))
             }
             _ if status >= 400 => {
                 let kind = if status == 429 { Kind::Limited } else { Kind::Unreachable };
-                Self::new(kind, format!("the CA answers {status}, and not as ACME has it ({error})"))
+                Self::new(kind, format!("the CA answered {status}, not in ACME's format ({error})"))
             }
-            _ => Self::new(Kind::Unreachable, format!("the CA answers what is not ACME: {error}")),
+            _ => Self::new(Kind::Unreachable, format!("the CA's answer is not valid ACME: {error}")),
         };
         Self { retry_at_s, ..failure }
     }
 
-    /// Nothing is wrong with the order.
+    /// Creates a failure of the cluster, which says nothing about the order.
     pub(crate) fn of_sharing(why: &ShareError) -> Self {
         Self::new(Kind::Unreachable, why.to_string())
     }
@@ -90,7 +91,7 @@ impl Failure {
             _ if status >= 500 => Kind::Unreachable,
             _ => Kind::Refused,
         };
-        let mut message = format!("the CA refuses ({kind_of_problem})");
+        let mut message = format!("refused by the CA ({kind_of_problem})");
         for part in [&problem.detail].into_iter().flatten() {
             message.push_str(": ");
             message.push_str(part);
@@ -103,33 +104,34 @@ impl Failure {
     }
 }
 
-/// Text of a CA's as a line of a log: it may say anything.
+/// Cleans a CA's text for the log, as it may contain anything: control characters become blanks, and it is
+/// cut.
 fn plain(text: &str) -> String {
     const CHARS_MAX: usize = 600;
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(CHARS_MAX).collect()
 }
 
-/// What an order is made with.
+/// Context for making and following orders.
 pub(crate) struct Orders<'a> {
     pub(crate) account: &'a Account,
     pub(crate) heard: &'a LastAnswer,
     pub(crate) challenges: &'a Arc<Challenges>,
-    /// `None`: nobody else is asked for what we answer.
+    /// Coordination with other instances; `None` if only this process answers challenges.
     pub(crate) sharing: Option<&'a AuthorityShare>,
     pub(crate) profile: Option<&'a str>,
 }
 
-/// A challenge that is answered until this is dropped.
+/// Guard of a challenge, which is answered until the guard is dropped.
 #[expect(dead_code, reason = "they are held")]
 pub(crate) enum OpenChallenge {
     Here(ChallengeGuard),
     Everywhere(SharedChallengeGuard),
 }
 
-/// A certificate that was issued, and looked at.
+/// A certificate that was issued and checked.
 pub(crate) struct IssuedCertificate {
     pub(crate) certificate: Arc<Certificate>,
-    /// Its key and its chain, for the file.
+    /// Key and chain, for the file.
     pub(crate) pem: String,
 }
 
@@ -138,7 +140,7 @@ impl Orders<'_> {
         Failure::of(error, self.heard)
     }
 
-    /// Makes an order for these names, in the place of a certificate if there is one.
+    /// Makes an order for these names, as a replacement for an existing certificate if there is one.
     pub(crate) async fn begin(
         &self,
         names: &[Name],
@@ -158,7 +160,8 @@ impl Orders<'_> {
                 None => order,
             }
         };
-        // Without a certificate to be replaced, or where the CA takes no such word, it is an order like any other.
+        // Without a certificate to replace, or with a CA that does not support `replaces`, the order is an
+        // ordinary one.
         let replaced = replaced.and_then(|replaced| CertificateIdentifier::try_from(replaced.own()).ok());
         let order = match replaced {
             Some(replaced) => match self.account.new_order(&plain_order().replaces(replaced)).await {
@@ -175,7 +178,7 @@ impl Orders<'_> {
                 Some(profile) if failure.message.contains("rofile") => {
                     let there_are: Vec<&str> = self.account.profiles().map(|profile| profile.name).collect();
                     let message = format!(
-                        "{}; acme-profile is {profile:?}, and the CA has {}",
+                        "{}; acme-profile is {profile:?}, and the CA offers {}",
                         failure.message,
                         there_are.join(", ")
                     );
@@ -189,8 +192,8 @@ impl Orders<'_> {
         Ok(KeptOrder { names, url: order.url().to_owned(), key: key.serialize_pem() })
     }
 
-    /// Follows an order to its end. The challenges in `open` stay open while the order is pending, because the CA may
-    /// validate after we have stopped waiting for it.
+    /// Follows an order to its end. The challenges in `open` stay open while the order is pending, because
+    /// the CA may validate after we have stopped waiting for it.
     pub(crate) async fn finish(
         &self,
         kept: &KeptOrder,
@@ -200,7 +203,7 @@ impl Orders<'_> {
     ) -> Result<IssuedCertificate, Failure> {
         let failed = |error: Error| self.failed(&error);
         let mut order = self.account.order(kept.url.clone()).await.map_err(|error| {
-            // It may have forgotten it: then there is another to be made, and nothing lost.
+            // The CA may have forgotten the order: a new one is then made, and nothing is lost.
             let failure = self.failed(&error);
             Failure { is_final: failure.is_final || self.heard.status() == 404, ..failure }
         })?;
@@ -211,7 +214,7 @@ impl Orders<'_> {
             self.answer_challenges(&mut order, challenge, open).await?;
             match order.poll_ready(&DECIDE).await {
                 Ok(_) => {}
-                // It says why below.
+                // The reason is read below.
                 Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {}
                 Err(error) => return Err(self.failed(&error)),
             }
@@ -234,8 +237,8 @@ impl Orders<'_> {
         looked_at(format!("{}{chain}", kept.key), names, now_s())
     }
 
-    /// Opens a challenge for each pending authorization of the order. The CA is answered until the entries of `opened`
-    /// are dropped.
+    /// Opens a challenge for each pending authorization of the order. The CA is answered until the entries of
+    /// `opened` are dropped.
     async fn answer_challenges(
         &self,
         order: &mut Order,
@@ -255,7 +258,7 @@ impl Orders<'_> {
             };
             let name = authorization.identifier().to_string();
             let Some(mut asked) = authorization.challenge(kind) else {
-                let message = format!("the CA does not look at {name} by {by}");
+                let message = format!("the CA does not offer {by} for {name}");
                 return Err(Failure::new(Kind::Refused, plain(&message)));
             };
             opened.push(self.open(&asked, by)?);
@@ -284,18 +287,18 @@ impl Orders<'_> {
             }
         };
         if let Some(sharing) = self.sharing {
-            // We hear of it as the others do.
+            // This instance learns of the challenge the way the others do.
             return sharing
                 .open(&told)
                 .map(OpenChallenge::Everywhere)
                 .map_err(|why| Failure::of_sharing(&why));
         }
         let opened = told.open(self.challenges).map(OpenChallenge::Here);
-        // One name of a certificate is one challenge: a CA that asks for more than it can want is refused.
+        // Each name has one challenge: a CA that demands more than the table holds is refused.
         opened.map_err(|why| Failure::new(Kind::Refused, why.to_string()))
     }
 
-    /// What the CA found wrong.
+    /// Returns the error that the CA reports for an invalid order.
     async fn why_invalid(&self, order: &mut Order) -> Failure {
         let mut found = Vec::new();
         if let Some(problem) = &order.state().error {
@@ -311,21 +314,21 @@ impl Orders<'_> {
                 Failure { message: plain(&format!("{name}: {}", failure.message)), ..failure }
             }));
         }
-        // What is said of a name says more than what is said of all.
+        // The error of a single name is more specific than the order's.
         let found = found.pop();
-        let found =
-            found.unwrap_or_else(|| Failure::new(Kind::Refused, "the CA calls the order invalid".to_owned()));
-        // Whatever it was: this order is over.
+        let found = found
+            .unwrap_or_else(|| Failure::new(Kind::Refused, "the CA marked the order invalid".to_owned()));
+        // An invalid order is over, whatever its error was.
         Failure { is_final: true, ..found }
     }
 }
 
-/// Whether a CA may take the order, but for the word which certificate it is in the place of: it does not know such words,
-/// has replaced that one already, or has not given it (RFC 9773 §5).
+/// Returns whether a CA may accept the order without `replaces`: it does not support the field, has already
+/// replaced that certificate, or did not issue it (RFC 9773 §5).
 fn is_about_replacing(error: &Error, failure: &Failure) -> bool {
     match error {
         Error::Unsupported(_) => true,
-        // Some say so as an error of their own (serverInternal).
+        // Some CAs report it as an internal error of their own (serverInternal).
         Error::Api(_) => failure.kind != Kind::Limited && !failure.is_account_gone,
         Error::Other(why) => why.to_string().contains("replaces"),
         _ => false,
@@ -333,10 +336,10 @@ fn is_about_replacing(error: &Error, failure: &Failure) -> bool {
 }
 
 fn of_crypto(error: &rcgen::Error) -> Failure {
-    Failure::new(Kind::Refused, format!("a key or a request cannot be made: {error}"))
+    Failure::new(Kind::Refused, format!("cannot create a key or a request: {error}"))
 }
 
-/// The certificate that an authority wants to see (RFC 8737 §3), and its key: for one name, vouched for by itself.
+/// Creates the self-signed certificate for a tls-alpn-01 challenge (RFC 8737 §3), for one name, and its key.
 fn made_for_challenge(identifier: &str, digest: &[u8]) -> Result<(String, String), rcgen::Error> {
     let mut params = CertificateParams::new([identifier.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
@@ -346,11 +349,11 @@ fn made_for_challenge(identifier: &str, digest: &[u8]) -> Result<(String, String
     Ok((made.pem(), key.serialize_pem()))
 }
 
-/// Looks at what a CA gave: it is for these names and for our key, and clients would take it now.
+/// Checks a certificate from the CA: it must be for these names and our key, and valid for clients now.
 pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<IssuedCertificate, Failure> {
     let refused = |message: String| Failure::new(Kind::Refused, plain(&message));
     let certificate = Certificate::from_pem(pem.as_bytes())
-        .map_err(|why| refused(format!("what the CA gave cannot be used: {why}")))?;
+        .map_err(|why| refused(format!("unusable certificate from the CA: {why}")))?;
     let others = names.iter().find(|name| !certificate.covers(&name.to_string()));
     if let Some(name) = others {
         let of: Vec<String> = certificate
@@ -358,10 +361,10 @@ pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<Issue
             .map(str::to_owned)
             .chain(certificate.addresses().map(|address| address.to_string()))
             .collect();
-        return Err(refused(format!("the CA gave a certificate for {}, and not for {name}", of.join(", "))));
+        return Err(refused(format!("the CA issued a certificate for {}, not for {name}", of.join(", "))));
     }
     if certificate.until_s <= now_s || certificate.from_s > now_s + BEGINS_WITHIN_S {
-        let message = "the CA gave a certificate that is not valid now; is the clock right?";
+        let message = "the CA issued a certificate that is not valid now; check the clock";
         return Err(refused(message.to_owned()));
     }
     Ok(IssuedCertificate { certificate: Arc::new(certificate), pem })
@@ -387,12 +390,12 @@ mod tests {
         let wrong = [
             (
                 key.serialize_pem() + &pem(&["a.example", "b.example"], &key),
-                "for a.example, b.example, and not for 192.0.2.1",
+                "for a.example, b.example, not for 192.0.2.1",
             ),
-            (key.serialize_pem() + &pem(&["a.example", "192.0.2.1"], &other), "cannot be used"),
-            (key.serialize_pem(), "cannot be used"),
+            (key.serialize_pem() + &pem(&["a.example", "192.0.2.1"], &other), "unusable certificate"),
+            (key.serialize_pem(), "unusable certificate"),
             (pem(&["a.example"], &key), "no private key"),
-            ("nonsense".to_owned(), "cannot be used"),
+            ("nonsense".to_owned(), "unusable certificate"),
         ];
         for (pem, want) in wrong {
             let message = looked_at(pem, 1_700_000_000).err().unwrap_or_default();
@@ -411,7 +414,7 @@ mod tests {
             serde_json::from_value(json).expect("a problem")
         };
         let failure = Failure::of_problem(&problem("dns", "no\nsuch\u{1b}[31m host"), 400);
-        assert_eq!(failure.message, "the CA refuses (dns): no such [31m host");
+        assert_eq!(failure.message, "refused by the CA (dns): no such [31m host");
         assert_eq!(failure.kind, Kind::Refused);
         assert_eq!(Failure::of_problem(&problem("rateLimited", ""), 429).kind, Kind::Limited);
         assert_eq!(Failure::of_problem(&problem("odd", ""), 503).kind, Kind::Unreachable);

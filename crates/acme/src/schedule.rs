@@ -1,86 +1,88 @@
-//! When something is done about a certificate: pure, and asked with the time.
+//! Schedule of certificate renewal, as pure functions of the time.
 //!
 //! ```text
 //!  none, or an order under way ──────────────────────────────▶ order, unless a failure makes it wait
 //!  valid ── when the CA's window is old: ask for it (ARI) ───▶ order at a moment within the window (RFC 9773 §4.2)
-//!        └─ the CA has none to say ──────────────────────────▶ order when two thirds of its lifetime are over
+//!        └─ the CA suggests none ────────────────────────────▶ order when two thirds of its lifetime are over
 //! ```
-//! The moment within a window is drawn once for a certificate, from the certificate itself, so that a restart draws the
-//! same. Failures wait for longer and longer ([`wait_s`]); the waits are such that a name whose validation fails stays
-//! within five an hour, which is what Let's Encrypt allows.
+//! The moment within a window is derived from the certificate itself, so that a restart gives the same
+//! moment. The waits after failures grow ([`wait_s`]); they are long enough that a name whose validation
+//! fails stays within five attempts an hour, which is what Let's Encrypt allows.
 
 use std::time::Duration;
 
-/// Waits grow no longer than this while the CA cannot be reached, which costs it nothing.
+/// Longest wait while the CA cannot be reached; attempts then cost the CA nothing.
 pub(crate) const UNREACHABLE_WAIT_S_MAX: i64 = 60 * 60;
-/// Waits grow no longer than this while the CA refuses: a certificate has a third of its lifetime left to get there.
+/// Longest wait while the CA refuses: a third of the certificate's lifetime is left for a success.
 pub(crate) const REFUSED_WAIT_S_MAX: i64 = 6 * 60 * 60;
-/// Waits where the CA says that it is asked too often, and not until when.
+/// Wait if the CA reports too many requests without naming a time.
 pub(crate) const LIMITED_WAIT_S: i64 = 60 * 60;
-/// A CA that says to come back later than this is asked all the same.
+/// Longest accepted Retry-After; a CA that names a later time is asked earlier all the same.
 pub(crate) const RETRY_AFTER_S_MAX: i64 = 7 * 24 * 60 * 60;
-/// A certificate whose renewal window lies in the past is replaced at once (RFC 9773 §4.2). Its replacement is renewed this
-/// long after its validity begins at the earliest, or after a tenth of its lifetime where that is less: a CA whose windows
-/// always lie in the past would cause one order after the other.
+/// Least time between a replacement's start of validity and its own renewal; a tenth of its lifetime if that
+/// is less. A certificate whose renewal window is in the past is replaced at once (RFC 9773 §4.2), so a CA
+/// whose windows are always in the past would otherwise cause one order after the other.
 pub(crate) const RENEWED_AFTER_S: i64 = 24 * 60 * 60;
-/// An upper bound of what [`wait_s`] returns. A stored wait beyond it was written while the clock was ahead.
+/// Upper bound of the values that [`wait_s`] returns. A stored wait beyond it was written while the clock was
+/// ahead.
 const WAIT_S_MAX: i64 = RETRY_AFTER_S_MAX + REFUSED_WAIT_S_MAX;
-/// How often a CA is asked for its window, whatever it says (RFC 9773 §4.3.2).
+/// Shortest and longest interval between requests for a CA's window, whatever it says (RFC 9773 §4.3.2).
 pub(crate) const ASK_EVERY_S: (i64, i64) = (60, 24 * 60 * 60);
-/// When it is asked again after it did not answer.
+/// Interval after which a CA that did not answer is asked again.
 pub(crate) const ASK_AGAIN_S: i64 = 60 * 60;
-/// New orders in [`ORDERS_SPAN_S`]; Let's Encrypt allows an account 300 in three hours.
+/// Greatest number of new orders in [`ORDERS_SPAN_S`]; Let's Encrypt allows an account 300 in three hours.
 pub(crate) const ORDERS_MAX: usize = 250;
-/// See [`ORDERS_MAX`].
+/// Time span of [`ORDERS_MAX`].
 pub(crate) const ORDERS_SPAN_S: i64 = 3 * 60 * 60;
 
-/// Why an attempt came to nothing, as far as the next one depends on it.
+/// Kind of a failure, which decides when the next attempt is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The CA does not answer, or says that it cannot.
+    /// The CA does not answer, or reports an outage.
     Unreachable,
-    /// The CA does not want to, or what it gave cannot be used.
+    /// The CA refuses, or its certificate cannot be used.
     Refused,
-    /// The CA is asked too often.
+    /// The CA limits our rate.
     Limited,
 }
 
-/// What is known of a certificate when it is asked what is to be done.
+/// State of a certificate from which the next action is computed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct RenewalSchedule {
-    /// From when until when it is valid, seconds since the UNIX epoch; `None`: there is none.
+    /// Start and end of the validity, in seconds since the UNIX epoch; `None` if there is no certificate.
     pub(crate) validity: Option<(i64, i64)>,
-    /// Where in a window it is renewed, from 0 to 1.
+    /// Position of the renewal in the window, from 0 to 1.
     pub(crate) lot: f64,
-    /// When its CA would like it renewed.
+    /// Renewal window that the CA suggests.
     pub(crate) window: Option<(i64, i64)>,
-    /// When the CA is asked for that window.
+    /// Time at which the CA is next asked for that window.
     pub(crate) ask_at_s: i64,
-    /// Not before this is anything ordered.
+    /// Earliest time of the next order.
     pub(crate) not_before_s: i64,
-    /// An order for it is under way.
+    /// True while an order is pending.
     pub(crate) is_ordered: bool,
-    /// The certificate replaced one whose renewal window was over.
+    /// True if the certificate replaced one whose renewal window had passed.
     pub(crate) is_hastened: bool,
 }
 
-/// What is to be done now.
+/// Next action for a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RenewalAction {
-    /// It is to be ordered.
+    /// The certificate must be ordered.
     Order,
-    /// Its CA is to be asked when to renew it.
+    /// The CA must be asked for the renewal window.
     Ask,
-    /// Nothing before this second.
+    /// Nothing is due before this second.
     At(i64),
 }
 
 impl RenewalSchedule {
-    /// When it is renewed; `None`: there is none to renew.
+    /// Returns the time of the renewal; `None` if there is no certificate.
     pub(crate) fn renew_at_s(&self) -> Option<i64> {
         let (from, until) = self.validity?;
         let lifetime = (until - from).max(1);
-        // A window that does not end is none, and one that ends with the certificate would leave no time to fail in.
+        // A window that ends before it begins is ignored; one that ends with the certificate would leave no
+        // time for retries.
         let at = match self.window.filter(|(start, end)| start < end) {
             Some((start, end)) => {
                 let wanted = start + share(end - start, self.lot);
@@ -105,7 +107,7 @@ impl RenewalSchedule {
         is_wait_over
     }
 
-    /// What is to be done at this second.
+    /// Returns the action that is due at this second.
     pub(crate) fn due(&self, now_s: i64) -> RenewalAction {
         let order_at = match self.renew_at_s() {
             Some(at) if !self.is_ordered => at,
@@ -114,7 +116,7 @@ impl RenewalSchedule {
         if order_at <= now_s && self.not_before_s <= now_s {
             return RenewalAction::Order;
         }
-        // What is to be ordered anyway is not asked about.
+        // A certificate that is about to be ordered needs no request for the window.
         let is_asked_for = self.validity.is_some() && !self.is_ordered && self.ask_at_s < order_at;
         match self.ask_at_s {
             ask_at if is_asked_for && order_at > now_s && ask_at <= now_s => RenewalAction::Ask,
@@ -129,9 +131,9 @@ fn share(span_s: i64, of: f64) -> i64 {
     (span_s as f64 * of.clamp(0.0, 1.0)) as i64
 }
 
-/// How long the next attempt waits after so many failures in a row, the first of which waits for `first`: each twice as
-/// long as the one before, and up to a quarter more by lot, so that those who failed together do not come together.
-/// `retry_after_s`: what the CA said; `lot` is from 0 to 1.
+/// Returns the wait after `failures` failures in a row. The first wait is `first`; each is twice the one
+/// before, plus up to a quarter by lot, so that clients that failed together do not return together.
+/// `retry_after_s` is the CA's own value; `lot` is from 0 to 1.
 pub(crate) fn wait_s(
     kind: Kind,
     failures: u32,
@@ -152,16 +154,16 @@ pub(crate) fn wait_s(
     wait.max(retry_after_s.unwrap_or(0).min(RETRY_AFTER_S_MAX))
 }
 
-/// The new orders of late.
+/// Times of recent new orders.
 #[derive(Debug, Default)]
 pub(crate) struct OrderRate {
     at_s: std::collections::VecDeque<i64>,
 }
 
 impl OrderRate {
-    /// Whether one more may be made now; else when.
+    /// Checks whether a new order is allowed now. Returns the time at which it will be if not.
     pub(crate) fn admit(&mut self, now_s: i64) -> Result<(), i64> {
-        // A clock that was set back forgets.
+        // Times in the future mean that the clock was set back; they are dropped.
         while self.at_s.front().is_some_and(|at| now_s - at >= ORDERS_SPAN_S || *at > now_s) {
             self.at_s.pop_front();
         }
@@ -171,7 +173,7 @@ impl OrderRate {
         }
     }
 
-    /// One was made.
+    /// Records a new order.
     pub(crate) fn note(&mut self, now_s: i64) {
         self.at_s.push_back(now_s);
     }
@@ -201,11 +203,11 @@ mod tests {
         assert_eq!(of(0, 6 * DAY).renew_at_s(), Some(4 * DAY));
         let window = |window| RenewalSchedule { window: Some(window), ..of(0, 90 * DAY) };
         assert_eq!(window((10 * DAY, 12 * DAY)).renew_at_s(), Some(11 * DAY));
-        // A window in the past asks for renewal at once. The certificate that comes of that waits for a day.
+        // A window in the past means that renewal is due at once. The resulting certificate waits for a day.
         assert_eq!(window((-2 * DAY, -DAY)).due(0), RenewalAction::Order);
         let hastened = RenewalSchedule { is_hastened: true, ..window((-2 * DAY, -DAY)) };
         assert_eq!((hastened.due(0), hastened.due(DAY)), (RenewalAction::At(DAY), RenewalAction::Order));
-        // Nonsense counts for nothing, and no window for so much that there is no time left.
+        // An invalid window is ignored, and a late one is cut so that time is left for retries.
         assert_eq!(window((12 * DAY, 10 * DAY)).renew_at_s(), Some(60 * DAY));
         assert_eq!(window((80 * DAY, 100 * DAY)).renew_at_s(), Some(81 * DAY));
     }
@@ -222,7 +224,7 @@ mod tests {
         let asked = RenewalSchedule { ask_at_s: DAY, ..of(0, 90 * DAY) };
         assert_eq!(asked.due(0), RenewalAction::At(DAY));
         assert_eq!(asked.due(DAY), RenewalAction::Ask);
-        // When it is due, it is ordered, and nobody is asked any more.
+        // A certificate that is due is ordered without asking for the window.
         assert_eq!(asked.due(60 * DAY), RenewalAction::Order);
         assert_eq!(
             RenewalSchedule { not_before_s: 61 * DAY, ..asked }.due(60 * DAY),
@@ -230,7 +232,7 @@ mod tests {
         );
     }
 
-    /// A year of a CA that refuses, or does not answer: how often it is asked.
+    /// Returns the times of all attempts in a year in which the CA refuses or does not answer.
     fn attempts(kind: Kind, lot: f64) -> Vec<i64> {
         let (mut now, mut failures, mut at) = (0, 0, Vec::new());
         let mut standing = RenewalSchedule::default();
@@ -254,7 +256,7 @@ mod tests {
             for (kind, a_day) in [(Kind::Refused, 3), (Kind::Limited, 19), (Kind::Unreachable, 19)] {
                 let at = attempts(kind, lot);
                 if kind != Kind::Unreachable {
-                    // Any hour of the year.
+                    // Counts the attempts within any hour of the year.
                     let most =
                         at.iter().map(|from| at.iter().filter(|a| (0..3600).contains(&(*a - from))).count());
                     assert!(most.max().is_some_and(|most| most <= 5), "{kind:?} {lot}");
@@ -296,7 +298,7 @@ mod tests {
         assert_eq!(pace.admit(ORDERS_SPAN_S), Err(ORDERS_SPAN_S + 1));
     }
 
-    /// A CA's window is always in the past, however young the certificate is.
+    /// A CA whose windows are always in the past causes at most about one order a day.
     #[test]
     fn windows_always_in_the_past_order_once_a_day() {
         for (life, most) in [(90 * DAY, 31), (6 * DAY, 51)] {
@@ -316,7 +318,7 @@ mod tests {
         }
     }
 
-    /// A wait was written while the clock was years ahead.
+    /// A wait stored while the clock was years ahead is dropped.
     #[test]
     fn a_clock_that_was_ahead_delays_nothing() {
         let year = 365 * DAY;
@@ -346,7 +348,7 @@ mod tests {
             }
         }
 
-        /// Whatever is known, what is due is done at once or waited for, and no wait is in the past.
+        /// In any state an action is due at once or at a time in the future.
         #[test]
         fn a36_nothing_is_waited_for_that_is_over(
             validity in proptest::option::of((0..100 * DAY, 0..100 * DAY)),

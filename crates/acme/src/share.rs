@@ -1,13 +1,13 @@
-//! Several instances as one, as far as an authority sees: one account, each certificate ordered once, and whoever the
-//! authority asks answers.
+//! Sharing among several instances, which the CA sees as one: one account, each certificate ordered once, and
+//! every instance answers the challenges.
 //!
 //! ```text
-//!   an instance whose turn it is ─▶ files and challenges of all ─▶ each instance: ChangeListener ─┬▶ challenges: opened, closed at once
-//!                                                                                      └▶ files: read anew by the keeper
+//!   holder of the lease ─▶ shared files and challenges ─▶ each instance: ChangeListener ─┬▶ challenges: opened, closed at once
+//!                                                                                        └▶ files: read again by the task
 //! ```
-//! The files of the state directory are what an instance has when the others cannot be asked: they are written after what is
-//! shared. Of two certificates the one that begins later counts, so that one that was obtained before there was anybody to
-//! share it with, or before a backup was brought back, is not lost.
+//! The files of the state directory are an instance's fallback while the cluster cannot be reached: they are
+//! written after the shared copy. Of two certificates the one whose validity begins later wins, so that a
+//! certificate obtained before sharing began, or before a backup was restored, is not lost.
 
 use std::{
     any::Any,
@@ -27,84 +27,85 @@ use serde::{Deserialize, Serialize};
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// How long an authority is kept waiting for an instance that does not say that it can answer.
+/// Longest delay of a CA's validation by an instance that has not confirmed a challenge.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
-/// What the keys of challenges begin with.
+/// Prefix of the keys of challenges.
 const CHALLENGE: &str = "challenge.";
 
-/// Who is told of each value, and of each that is gone. It does not wait.
+/// Callback for each new value, and for each removed one. It must not block.
 pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
-/// Why something was not shared.
+/// Error of an operation on the shared data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
-    /// Another instance orders now.
-    #[error("another instance orders certificates now")]
+    /// Another instance holds the lease.
+    #[error("another instance is ordering certificates")]
     Busy,
-    /// It cannot be, for now.
+    /// The operation failed, for the reason given.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What instances share. All but `listen` block.
+/// Data shared by several instances. All methods but `listen` block.
 pub trait Share: fmt::Debug + Send + Sync {
-    /// Begins to follow what is shared.
+    /// Begins to report changes of the shared data.
     ///
     /// # Errors
-    /// It cannot.
+    /// Returns a [`ShareError`] if the data cannot be watched.
     fn listen(&self, hears: OnChange) -> Result<(), ShareError>;
 
-    /// Makes it our turn to change anything, until what is returned is dropped.
+    /// Takes the lease for changes, which is held until the returned value is dropped.
     ///
     /// # Errors
-    /// [`ShareError`]
+    /// [`ShareError::Busy`] if another instance holds the lease, [`ShareError::Failed`] if the cluster cannot
+    /// be asked.
     fn take_turn(&self) -> Result<Box<dyn Any + Send>, ShareError>;
 
-    /// What all have under a key.
+    /// Returns the shared value of a key.
     ///
     /// # Errors
-    /// [`ShareError`]
+    /// [`ShareError::Failed`] if the value cannot be read.
     fn read(&self, key: &str) -> Result<Option<Vec<u8>>, ShareError>;
 
-    /// Has all have this under a key; in our turn.
+    /// Stores the shared value of a key; requires the lease.
     ///
     /// # Errors
-    /// [`ShareError`]
+    /// [`ShareError::Failed`] if the value cannot be stored.
     fn write(&self, key: &str, value: &[u8]) -> Result<(), ShareError>;
 
-    /// The same, and waits until all have heard of it, but no longer than that.
+    /// Stores the shared value of a key and waits until all instances have seen it, for at most the given
+    /// time.
     ///
     /// # Errors
-    /// [`ShareError`]
+    /// [`ShareError::Failed`] if the value cannot be stored.
     fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), ShareError>;
 
-    /// Has nobody have anything under a key; in our turn.
+    /// Removes the shared value of a key; requires the lease.
     ///
     /// # Errors
-    /// [`ShareError`]
+    /// [`ShareError::Failed`] if the value cannot be removed.
     fn remove(&self, key: &str) -> Result<(), ShareError>;
 }
 
-/// A challenge, as instances tell each other of it.
+/// A challenge in the form in which instances exchange it.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SharedChallenge {
-    /// A token, its answer, and the name that it is about (http-01).
+    /// An http-01 challenge: a token, its answer, and the name to validate.
     Path { name: String, token: String, answer: String },
-    /// A name and the certificate to be shown for it, with its key, as PEM (tls-alpn-01).
+    /// A tls-alpn-01 challenge: the name to validate, and the certificate to present for it, with its key, as
+    /// PEM.
     Name { name: String, certificate: String, key: String },
 }
 
 impl SharedChallenge {
-    /// Has it answered by this process.
+    /// Answers the challenge in this process until the guard is dropped.
     pub(crate) fn open(&self, challenges: &Arc<Challenges>) -> Result<ChallengeGuard, ChallengeError> {
         match self {
             Self::Path { token, answer, .. } => challenges.open_path(token, answer),
             Self::Name { name, certificate, key } => {
                 let wrong = |_| {
-                    ChallengeError::Key(rustls::Error::General(
-                        "it is no certificate with its key".to_owned(),
-                    ))
+                    ChallengeError::Key(rustls::Error::General("not a certificate with its key".to_owned()))
                 };
                 let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(wrong)?;
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(wrong)?;
@@ -113,14 +114,15 @@ impl SharedChallenge {
         }
     }
 
-    /// By its name, of which there are so many, and not by its token, each of which is another: what is removed leaves a mark.
+    /// Returns the challenge's key: by name, whose number is bounded, not by token, which is always new.
+    /// Every removed key leaves a delete marker.
     fn key(&self) -> String {
         let (Self::Path { name, .. } | Self::Name { name, .. }) = self;
         format!("{CHALLENGE}{name}")
     }
 }
 
-/// What is heard of the others.
+/// Receiver of the other instances' changes.
 struct ChangeListener {
     challenges: Arc<Challenges>,
     opened: Lock<HashMap<String, ChallengeGuard>>,
@@ -132,7 +134,7 @@ impl ChangeListener {
     fn hear(&self, name: &str, value: Option<&[u8]>) {
         if !name.starts_with(CHALLENGE) {
             self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-            // One that waits is enough.
+            // A full channel is no error: a single pending wake-up is enough.
             let _ = self.wake.try_send(());
             return;
         }
@@ -151,12 +153,12 @@ impl ChangeListener {
     }
 }
 
-/// What is shared with the others of one authority's account and certificates.
+/// The shared account and certificates of one CA.
 #[derive(Clone)]
 pub(crate) struct AuthorityShare {
     share: Arc<dyn Share>,
     ears: Arc<ChangeListener>,
-    /// What all keys of this authority begin with.
+    /// Prefix of all keys of this CA.
     prefix: Arc<str>,
 }
 
@@ -167,7 +169,7 @@ impl fmt::Debug for AuthorityShare {
 }
 
 impl AuthorityShare {
-    /// Begins to share what `authority` gives.
+    /// Begins to share the account and certificates of the CA `authority`.
     pub(crate) fn begin(
         share: Arc<dyn Share>,
         authority: &str,
@@ -191,7 +193,7 @@ impl AuthorityShare {
         format!("{}{name}", self.prefix)
     }
 
-    /// Makes it our turn. Challenges that whoever had it before left open are closed.
+    /// Takes the lease, and closes the challenges that its previous holder left open.
     pub(crate) fn take_turn(&self) -> Result<Box<dyn Any + Send>, ShareError> {
         let turn = self.share.take_turn()?;
         let left: Vec<String> = {
@@ -204,7 +206,7 @@ impl AuthorityShare {
         Ok(turn)
     }
 
-    /// What has changed since the last time.
+    /// Returns the names of the files changed since the last call.
     pub(crate) fn changed(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.ears.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -217,7 +219,7 @@ impl AuthorityShare {
         self.share.write(&self.key(name), value)
     }
 
-    /// Has all answer a challenge until what is returned is dropped.
+    /// Makes all instances answer a challenge until the guard is dropped.
     pub(crate) fn open(&self, told: &SharedChallenge) -> Result<SharedChallengeGuard, ShareError> {
         let key = self.key(&told.key());
         let value = serde_json::to_vec(told).map_err(|error| ShareError::Failed(error.to_string()))?;
@@ -226,7 +228,7 @@ impl AuthorityShare {
     }
 }
 
-/// A challenge that all instances answer until this is dropped.
+/// Guard of a challenge that all instances answer until it is dropped.
 pub(crate) struct SharedChallengeGuard {
     share: Arc<dyn Share>,
     key: String,
@@ -235,7 +237,7 @@ pub(crate) struct SharedChallengeGuard {
 impl Drop for SharedChallengeGuard {
     fn drop(&mut self) {
         if let Err(error) = self.share.remove(&self.key) {
-            // Whoever has the next turn closes it.
+            // The next holder of the lease closes the challenge.
             tracing::debug!(%error, "cannot remove an answered ACME challenge");
         }
     }

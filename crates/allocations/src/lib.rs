@@ -1,9 +1,9 @@
-//! What a stretch of code allocates, counted exactly, on the thread that runs it (claim C16).
+//! Exact counts of the allocations that a stretch of code makes on its thread (claim C16).
 //!
-//! A hot path that "allocates nothing" is a sentence until something counts. [`CountingAllocator`] stands in
-//! front of the process's allocator and counts every call into four cells of the calling thread;
-//! [`Allocations`] reads those cells before and after, takes off what reading itself costs, and refuses to be
-//! read from any thread but its own, because the other thread's cells say nothing about the code in question.
+//! A claim that a hot path "allocates nothing" needs a measurement. [`CountingAllocator`] wraps the process's
+//! allocator and counts every call in four cells of the calling thread. [`Allocations`] reads those cells
+//! before and after, subtracts the cost of reading, and refuses to be read from another thread, whose cells
+//! say nothing about the code in question.
 //!
 //! ```text
 //!   code under test ──alloc/free──► CountingAllocator ──► System
@@ -12,12 +12,12 @@
 //!                               four Cell<u64> of this thread  ◄── Allocations: mark · since_mark · assert_none
 //! ```
 //!
-//! *Where it lives:* the cells are constant-initialised thread-locals without a destructor, so reaching them
-//! neither allocates nor locks nor registers anything, on the first access as on the last: the counter may be
-//! called from inside the allocator, on a thread that is being born or is dying.
-//! *Who writes:* only the owning thread. *Cost:* two additions a call.
+//! *Memory:* the cells are constant-initialised thread-locals without a destructor, so that reaching them
+//! neither allocates nor locks nor registers anything, even on the first access: the counter may be called
+//! from inside the allocator, on a thread that is starting or ending. *Writer:* only the owning thread.
+//! *Cost:* two additions a call.
 //!
-//! A binary that wants to count says so once:
+//! A binary enables counting with one declaration:
 //!
 //! ```
 //! use allocations::{Allocations, CountingAllocator};
@@ -53,32 +53,34 @@ use std::fmt;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often [`Allocations::new`] measures the cost of its own reading; the smallest counts.
+/// Number of rounds in which [`Allocations::new`] measures the cost of its own reading; the smallest result
+/// counts.
 const CALIBRATION_ROUNDS: usize = 100;
 
-/// What a thread asked of the allocator: calls and bytes, by direction.
+/// Allocator calls and bytes of a thread, by direction.
 ///
-/// A reallocation counts as one allocation of the new size and one free of the old, whether or not the
-/// allocator could grow the block in place: the caller cannot know, and pays for the question.
+/// A reallocation counts as one allocation of the new size and one free of the old, even if the allocator
+/// could grow the block in place: the caller cannot know that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Calls that asked for memory.
+    /// Number of calls that requested memory.
     pub allocations: u64,
-    /// Calls that gave memory back.
+    /// Number of calls that freed memory.
     pub frees: u64,
-    /// Bytes asked for (the layouts' sizes, not what the allocator rounded them to).
+    /// Bytes requested (the layouts' sizes, not the allocator's rounded ones).
     pub allocated_bytes: u64,
-    /// Bytes given back.
+    /// Bytes freed.
     pub freed_bytes: u64,
 }
 
 impl Counts {
-    /// True when nothing was asked for and nothing was given back.
+    /// Returns whether nothing was requested and nothing freed.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What lies between `earlier` and `self`. Both come from the same thread, whose counts only grow.
+    /// Returns the difference between `earlier` and `self`. Both come from the same thread, whose counts only
+    /// grow.
     fn since(&self, earlier: &Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
     }
@@ -108,7 +110,7 @@ struct Cells {
     frees: Cell<u64>,
     allocated_bytes: Cell<u64>,
     freed_bytes: Cell<u64>,
-    /// This thread's number in this process, never used again; 0 until somebody asks.
+    /// Number of the thread in this process, never reused; 0 until it is first asked for.
     thread: Cell<u64>,
 }
 
@@ -124,10 +126,12 @@ thread_local! {
     };
 }
 
-/// The counts of the calling thread since it began; all zero when no [`CountingAllocator`] is installed.
+/// Returns the counts of the calling thread since it began; all zero if no [`CountingAllocator`] is
+/// installed.
 ///
-/// For a thread that publishes its own counts, such as an event loop under test: read it there, compare there
-/// or send the difference. A test that can run its code itself takes [`Allocations`], which checks more.
+/// Meant for a thread that publishes its own counts, such as an event loop under test, which reads and
+/// compares them itself or sends the difference. A test that can run its code itself uses [`Allocations`],
+/// which checks more.
 pub fn thread_counts() -> Counts {
     CELLS.with(|cells| Counts {
         allocations: cells.allocations.get(),
@@ -137,23 +141,23 @@ pub fn thread_counts() -> Counts {
     })
 }
 
-/// Counts what each thread asks of the allocator behind it (the system's unless another is named).
+/// Allocator that counts the calls of each thread and forwards them (to the system's allocator by default).
 ///
-/// Install with `#[global_allocator]`; see the module's example.
+/// Install it with `#[global_allocator]`; see the crate's example.
 #[derive(Debug, Default)]
 pub struct CountingAllocator<A = System> {
     behind: A,
 }
 
 impl CountingAllocator<System> {
-    /// Counts in front of the system's allocator.
+    /// Creates a counter in front of the system's allocator.
     pub const fn system() -> Self {
         Self { behind: System }
     }
 }
 
 impl<A> CountingAllocator<A> {
-    /// Counts in front of `behind`.
+    /// Creates a counter in front of `behind`.
     pub const fn before(behind: A) -> Self {
         Self { behind }
     }
@@ -161,7 +165,7 @@ impl<A> CountingAllocator<A> {
 
 fn count_allocation(bytes: usize) {
     // `CELLS` has no destructor, so it can be reached for as long as the thread runs: the error cannot occur,
-    // and an allocator must not panic to say so.
+    // and an allocator must not panic to report it.
     let _ = CELLS.try_with(|cells| {
         cells.allocations.set(cells.allocations.get().wrapping_add(1));
         cells.allocated_bytes.set(cells.allocated_bytes.get().wrapping_add(bytes as u64));
@@ -181,7 +185,8 @@ fn count_free(bytes: usize) {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
-        // SAFETY: the caller keeps `alloc`'s contract (size not zero) towards us; the layout is passed on as is.
+        // SAFETY: the caller keeps `alloc`'s contract (size not zero) towards us; the layout is passed on
+        // unchanged.
         unsafe { self.behind.alloc(layout) }
     }
 
@@ -205,16 +210,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     }
 }
 
-/// Why a measurement was refused.
+/// Error of a measurement.
 #[derive(Debug)]
 pub enum AllocationsError {
-    /// An allocation made for the purpose was not counted: the binary has another global allocator.
+    /// A test allocation was not counted: the binary has another global allocator.
     NotInstalled,
-    /// The handle was used on another thread than the one that made it.
+    /// The handle was used on a thread other than its own.
     OtherThread {
         /// The thread that the handle counts for.
         owner: String,
-        /// The thread that asked.
+        /// The thread that used the handle.
         caller: String,
     },
 }
@@ -236,23 +241,23 @@ impl fmt::Display for AllocationsError {
 
 impl std::error::Error for AllocationsError {}
 
-/// Measures what the code between [`mark`](Self::mark) and a reading allocates on this thread.
+/// Measures the allocations on this thread between [`mark`](Self::mark) and a reading.
 ///
-/// It may be sent elsewhere, but every method refuses to work there.
+/// The handle may be sent to another thread, but its methods return an error there.
 #[derive(Debug)]
 pub struct Allocations {
     thread: u64,
     thread_name: String,
-    /// What one mark and one reading cost by themselves; taken off every reading.
+    /// Cost of one mark and one reading; subtracted from every reading.
     own_cost: Counts,
     mark: Counts,
 }
 
 impl Allocations {
-    /// A handle for the calling thread, calibrated and marked.
+    /// Creates a handle for the calling thread, calibrated and marked.
     ///
     /// # Errors
-    /// [`AllocationsError::NotInstalled`] when the binary does not count.
+    /// [`AllocationsError::NotInstalled`] if the binary does not count allocations.
     pub fn new() -> Result<Self, AllocationsError> {
         let before = thread_counts();
         drop(black_box(Box::new(black_box(0_u64))));
@@ -277,38 +282,39 @@ impl Allocations {
         Ok(this)
     }
 
-    /// What this thread asked of the allocator since the last mark, less the handle's own cost; leaves the mark.
+    /// Returns the thread's counts since the last mark, minus the handle's own cost; leaves the mark
+    /// unchanged.
     ///
     /// # Errors
-    /// [`AllocationsError::OtherThread`].
+    /// [`AllocationsError::OtherThread`] if called on another thread.
     pub fn since_mark(&self) -> Result<Counts, AllocationsError> {
         self.check_thread()?;
         Ok(thread_counts().since(&self.mark).since(&self.own_cost))
     }
 
-    /// Like [`since_mark`](Self::since_mark), and begins anew from here.
+    /// Returns the counts like [`since_mark`](Self::since_mark), and sets a new mark.
     ///
     /// # Errors
-    /// [`AllocationsError::OtherThread`].
+    /// [`AllocationsError::OtherThread`] if called on another thread.
     pub fn mark(&mut self) -> Result<Counts, AllocationsError> {
         let counts = self.since_mark()?;
         self.mark = thread_counts();
         Ok(counts)
     }
 
-    /// Begins anew from here; what was counted so far is forgotten.
+    /// Sets a new mark; the counts so far are dropped.
     ///
     /// # Errors
-    /// [`AllocationsError::OtherThread`].
+    /// [`AllocationsError::OtherThread`] if called on another thread.
     pub fn reset(&mut self) -> Result<(), AllocationsError> {
         self.mark().map(drop)
     }
 
-    /// Prints one line, `what: 3 allocations (120 bytes), …`, and begins anew after it, so that printing is
-    /// not part of what comes next.
+    /// Prints one line, `what: 3 allocations (120 bytes), …`, and sets a new mark afterwards, so that
+    /// printing is not part of the next measurement.
     ///
     /// # Errors
-    /// [`AllocationsError::OtherThread`].
+    /// [`AllocationsError::OtherThread`] if called on another thread.
     #[expect(clippy::print_stdout, reason = "printing is what it is for")]
     pub fn print(&mut self, what: &str) -> Result<Counts, AllocationsError> {
         let counts = self.since_mark()?;
@@ -317,11 +323,11 @@ impl Allocations {
         Ok(counts)
     }
 
-    /// For tests: the code since the mark asked for no memory. Frees alone pass (what they give back was
+    /// Asserts, for tests, that the code since the mark allocated nothing. Frees alone pass (their memory was
     /// allocated before the mark); a steady path that frees also allocates, and is caught.
     ///
     /// # Panics
-    /// With the counts, when something was allocated; with both threads' names, on another thread.
+    /// Panics with the counts if something was allocated; with both threads' names on another thread.
     #[track_caller]
     pub fn assert_none(&self, what: &str) {
         match self.since_mark() {
@@ -338,7 +344,8 @@ impl Allocations {
     }
 }
 
-/// The standard library's thread identity may allocate on its first use; this one never does.
+/// Returns the number of the calling thread. The standard library's thread identity may allocate on its first
+/// use; this number never does.
 fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     CELLS.with(|cells| {

@@ -1,4 +1,4 @@
-//! Without the counting allocator the handle says so, instead of reporting zeros for ever.
+//! Without the counting allocator the handle returns an error, instead of reporting zeros for ever.
 
 use allocations::{Allocations, AllocationsError};
 

@@ -1,4 +1,4 @@
-//! The counter finds what was planted, exactly, and nothing where nothing was planted.
+//! The counter finds deliberate allocations exactly, and none where there are none.
 
 use std::alloc::{Layout, System, alloc_zeroed, dealloc};
 use std::error::Error;
@@ -86,11 +86,11 @@ fn the_handles_own_use_is_not_counted() -> Outcome {
         allocations.reset()?;
         allocations.assert_none("nothing");
     }
-    // The first print allocates the line buffer of stdout, every print formats: none of it is charged.
+    // The first print allocates the line buffer of stdout, and every print formats: neither is counted.
     drop(black_box(Box::new(1_u8)));
     assert_eq!(allocations.print("one planted box")?.allocations, 1);
     assert!(allocations.mark()?.is_zero());
-    // A second handle is calibrated beside the first without disturbing what it counts.
+    // A second handle is calibrated without disturbing the first one's counts.
     drop(black_box(Box::new(1_u8)));
     let second = Allocations::new()?;
     assert!(second.since_mark()?.is_zero());

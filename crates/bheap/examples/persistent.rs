@@ -1,4 +1,5 @@
-//! A queue that outlives its process: run it several times. `cargo run --example persistent -- FILE`.
+//! A queue that outlives its process; run the example several times: `cargo run --example persistent --
+//! FILE`.
 #![allow(clippy::print_stdout, reason = "an example shows what it did")]
 
 use bheap::file::FileQueue;
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (key, from) in (0..5).filter_map(|_| queue.pop()).collect::<Vec<_>>() {
         println!("took {key}, queued in run {from}");
     }
-    // Up to here everything is kept, whatever happens to the process or the machine.
+    // Everything up to here is kept, whatever happens to the process or the machine.
     queue.checkpoint()?;
     Ok(())
 }

@@ -4,7 +4,7 @@
 use bheap::{HandleQueue, IndexedHeap};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Keys need not be `Copy` here: the smallest priority first, then the name.
+    // Keys need not be `Copy` here: they are ordered by priority, then by name.
     let mut tasks = IndexedHeap::binary();
     let backup = tasks.insert((5, String::from("back up")))?;
     let report = tasks.insert((3, String::from("write the report")))?;

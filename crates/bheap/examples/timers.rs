@@ -1,5 +1,5 @@
-//! What a timer wheel is for: a hundred thousand connections, each with a timeout that is started again whenever
-//! something arrives. Exact to the tick, with no cascades. `cargo run --example timers`.
+//! A typical use of a timer wheel: a hundred thousand connections, each with a timeout that is restarted
+//! whenever data arrives. Exact to the tick, with no cascades. `cargo run --example timers`.
 #![allow(clippy::print_stdout, reason = "an example shows what it did")]
 
 use bheap::{Handle, HandleQueue, LazyQueue};
@@ -10,7 +10,8 @@ const TIMEOUT_TICKS: u64 = 30_000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut timers = LazyQueue::<u64>::new(4096)?;
     let mut timeout: Vec<Handle> = Vec::with_capacity(CONNECTIONS);
-    // A handle's slot is a small number that is the timer's alone while it runs: an index for whose it is.
+    // A handle's slot is a small number that belongs to the timer alone while it runs: an index to its
+    // connection.
     let mut connection_of = vec![0; CONNECTIONS + 1];
     for connection in 0..CONNECTIONS {
         let handle = timers.insert(TIMEOUT_TICKS + connection as u64 % 7)?;
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let (mut expired, mut arrivals) = (0, 0_u64);
     for now in 0..40_000_u64 {
-        // Every tick something arrives on ten connections.
+        // Data arrives in every tick on ten connections.
         for n in 0..10_u64 {
             arrivals += 1;
             let connection =

@@ -11,7 +11,7 @@ fn main() {
         if largest.len() < K {
             largest.push(number);
         } else if largest.peek().is_some_and(|least| number > *least) {
-            // One walk down instead of one up and one down.
+            // `pop_push` walks down once; a push and a pop would walk up and then down.
             largest.pop_push(number);
         }
     }

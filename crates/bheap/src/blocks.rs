@@ -1,48 +1,48 @@
-//! Blocks of items, one page each, and where they come from.
+//! Blocks of items, one page each, and their allocation.
 
 use crate::layout::PageSizeError;
 use crate::memory::Segment;
 use crate::trace::Trace;
 use alloc::vec::Vec;
 
-/// No block: the end of a chain.
+/// Marker for no block: the end of a chain.
 pub const NO_BLOCK: u32 = u32::MAX;
 
-/// Working memory of a queue besides its blocks; named so that a recorder can place it.
+/// Working memory of a queue besides its blocks; named so that a recorder can assign addresses to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Area {
     /// The small heap of the newest small items.
     Near,
-    /// The sorted items that leave next.
+    /// The sorted items that are popped next.
     Front,
-    /// Where a block's items are put in order of their destinations.
+    /// Buffer in which a block's items are sorted by destination.
     Scratch,
-    /// List headers and samples; one unit is a list.
+    /// List headers and samples; a unit is one list.
     Lists,
 }
 
 /// A store of blocks of `block_items` items each, chained by number.
 ///
-/// Blocks are given out again in the reverse order of their return: what was used last is most likely still in
-/// memory.
+/// Blocks are reused in the reverse order of their release: the one used last is most likely still in memory.
 pub trait Blocks<T: Copy> {
-    /// Items in a block.
+    /// Returns the number of items in a block.
     fn block_items(&self) -> usize;
-    /// A block with unspecified items, or `None` if there is no room.
+    /// Returns a block with unspecified items, or `None` if there is no room.
     fn allocate(&mut self) -> Option<u32>;
-    /// Gives a block back.
+    /// Releases a block.
     fn release(&mut self, block: u32);
-    /// Makes sure that the next `blocks` calls of [`Blocks::allocate`] succeed; false if they might not.
+    /// Makes sure that the next `blocks` calls of [`Blocks::allocate`] succeed; returns false if they might
+    /// not.
     fn reserve(&mut self, blocks: usize) -> bool;
-    /// The first `len` items of a block. Panics if fewer were written.
+    /// Returns the first `len` items of a block. Panics if fewer were written.
     fn read(&self, block: u32, len: usize) -> &[T];
     /// Writes items from position `at`, which is at most the number written so far.
     fn write(&mut self, block: u32, at: usize, items: &[T]);
-    /// The block after this one in its chain.
+    /// Returns the block after this one in its chain.
     fn next(&self, block: u32) -> u32;
     /// Sets the block after this one.
     fn set_next(&mut self, block: u32, next: u32);
-    /// Told of accesses to working memory outside the blocks, in items; for recorders.
+    /// Reports an access to working memory outside the blocks, in items; for recorders.
     #[inline]
     fn touch(&self, area: Area, at: usize, items: usize, write: bool) {
         let _ = (area, at, items, write);
@@ -53,28 +53,29 @@ pub trait Blocks<T: Copy> {
 #[derive(Debug)]
 pub struct Arena<T> {
     segments: Vec<Segment<T>>,
-    /// Per segment, the successor of each of its blocks.
+    /// Successor of each block, per segment.
     links: Vec<alloc::boxed::Box<[u32]>>,
-    /// Chain of returned blocks.
+    /// Head of the chain of released blocks.
     free: u32,
     free_blocks: usize,
-    /// Blocks given out at least once.
+    /// Number of blocks that have been allocated at least once.
     fresh: usize,
     block_items: usize,
     page_bytes: usize,
-    /// log2 of the blocks in a segment.
+    /// Binary logarithm of the number of blocks in a segment.
     shift: u32,
     blocks_max: usize,
 }
 
-/// A segment is about this large: few enough segments for a short table, small enough for a small queue.
+/// Approximate size of a segment: large enough for a short table of segments, small enough for a small queue.
 const SEGMENT_BYTES: usize = 1 << 20;
 
 impl<T: Copy> Arena<T> {
-    /// An empty arena of blocks of `page_bytes` bytes.
+    /// Creates an empty arena of blocks of `page_bytes` bytes.
     ///
     /// # Errors
-    /// If `page_bytes` is no power of two, or fewer than four items fit.
+    /// [`PageSizeError::NotPowerOfTwo`] or [`PageSizeError::TooSmall`] if `page_bytes` is no power of two or
+    /// fewer than four items fit; [`PageSizeError::ZeroSized`] if an item has no size.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
         if size_of::<T>() == 0 {
             return Err(PageSizeError::ZeroSized);
@@ -99,14 +100,14 @@ impl<T: Copy> Arena<T> {
         })
     }
 
-    /// Never more than `blocks_max` blocks.
+    /// Limits the arena to `blocks_max` blocks.
     #[must_use]
     pub fn limited(mut self, blocks_max: usize) -> Self {
         self.blocks_max = blocks_max.min(NO_BLOCK as usize);
         self
     }
 
-    /// An empty arena for blocks of the same size, with the same limit.
+    /// Returns an empty arena for blocks of the same size, with the same limit.
     pub(crate) const fn empty_like(&self) -> Self {
         Self {
             segments: Vec::new(),
@@ -121,7 +122,8 @@ impl<T: Copy> Arena<T> {
         }
     }
 
-    /// Bytes in use by blocks that hold items and by blocks waiting for reuse; segments beyond are untouched.
+    /// Returns the bytes in use by blocks that hold items and by blocks waiting for reuse; memory beyond is
+    /// untouched.
     #[must_use]
     pub fn touched_bytes(&self) -> usize {
         self.fresh * (self.page_bytes + 2 * size_of::<u32>())
@@ -204,10 +206,10 @@ impl<T: Copy> Blocks<T> for Arena<T> {
     }
 }
 
-/// Blocks whose every access is told to a [`Trace`].
+/// Blocks whose accesses are all reported to a [`Trace`].
 ///
-/// Addresses: working memory first (each area on pages of its own), then block `b` at
-/// `(AREA_PAGES + b) · page_bytes`.
+/// Addresses: working memory first (each area on pages of its own), then block `b` at `(AREA_PAGES + b) ·
+/// page_bytes`.
 #[derive(Debug)]
 pub struct TracedBlocks<B, M> {
     blocks: B,
@@ -218,7 +220,7 @@ pub struct TracedBlocks<B, M> {
     first_block: usize,
 }
 
-/// Bytes of a list's header as it counts in a trace: bounds, counters, and its sample of keys.
+/// Size of a list's header in a trace: bounds, counters, and its sample of keys.
 const LIST_BYTES: usize = 64;
 
 impl<B, M: Trace> TracedBlocks<B, M> {
@@ -228,8 +230,8 @@ impl<B, M: Trace> TracedBlocks<B, M> {
         B: Blocks<T>,
     {
         let page_bytes = blocks.block_items() * size_of::<T>();
-        // The small heap, the chunk being put in order and the lists' headers lie together; then the front. (With
-        // so few items that there are no lists, the heap is longer and reaches into their place.)
+        // The small heap, the sort buffer and the lists' headers are adjacent; then follows the front. (With
+        // so few items that there are no lists, the heap is longer and extends into their area.)
         let (heap, chunk) = (256 * size_of::<T>(), 64 * size_of::<T>());
         let front = (heap + chunk + 8192 * LIST_BYTES).next_multiple_of(page_bytes);
         let areas = [0, front, heap, heap + chunk];

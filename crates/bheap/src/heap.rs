@@ -1,8 +1,8 @@
 //! The implicit heap: a tree in an array, each node no larger than its children.
 //!
-//! One algorithm for every [`Layout`] and every [`Rows`]. Items move by exchange only, and an item that is to
-//! leave goes back to the end of the array if a comparison panics before the order is whole again: no item is
-//! lost and none doubled. (The order is then unspecified, as with the standard library's heap;
+//! One algorithm serves every [`Layout`] and every [`Rows`]. Items move by exchange only, and an item that is
+//! being removed returns to the end of the array if a comparison panics before the order is restored: no item
+//! is lost or duplicated. (The order is then unspecified, as with the standard library's heap;
 //! [`Heap::rebuild`] restores it.)
 
 use crate::layout::{Binary, Layout, PageLayout, PageSizeError};
@@ -11,7 +11,7 @@ use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-/// The textbook binary heap, smallest first: the baseline of every comparison and the twin of every test.
+/// The textbook binary heap, smallest first: the baseline of all comparisons and the twin in the tests.
 ///
 /// ```
 /// let mut heap = bheap::BinaryHeap::from_vec(vec![30_u64, 10, 20]);
@@ -22,7 +22,7 @@ use core::marker::PhantomData;
 /// ```
 pub type BinaryHeap<T> = Heap<T, Binary, Vec<T>>;
 
-/// The B-heap as published, in memory that begins where a page begins.
+/// The B-heap as published, in memory aligned to a page.
 ///
 /// ```
 /// let mut heap = bheap::BHeap::new(4096)?;
@@ -34,27 +34,27 @@ pub type BinaryHeap<T> = Heap<T, Binary, Vec<T>>;
 pub type BHeap<T> = Heap<T, PageLayout, AlignedRows<T>>;
 
 impl<T: Ord> BHeap<T> {
-    /// An empty B-heap for pages of `page_bytes` bytes.
+    /// Creates an empty B-heap for pages of `page_bytes` bytes.
     ///
     /// # Errors
-    /// If fewer than four items fill a page, or their number is no power of two.
+    /// Returns a [`PageSizeError`] if fewer than four items fill a page, or their number is no power of two.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
         let layout = PageLayout::for_page_bytes::<T>(page_bytes)?;
         let rows = AlignedRows::new(page_bytes, PageLayout::INDEX_OF_ROOT)?;
         Ok(Self { layout, rows, item: PhantomData })
     }
 
-    /// An empty B-heap that holds at most `items_max` items; [`Heap::try_push`] gives back what is above.
+    /// Creates an empty B-heap that holds at most `items_max` items; [`Heap::try_push`] returns items beyond.
     ///
     /// # Errors
-    /// As [`BHeap::new`].
+    /// Returns the errors of [`BHeap::new`].
     pub fn with_limit(page_bytes: usize, items_max: usize) -> Result<Self, PageSizeError> {
         let mut heap = Self::new(page_bytes)?;
         heap.rows = heap.rows.limited(items_max);
         Ok(heap)
     }
 
-    /// The items in the heap's own order.
+    /// Iterates over the items in the heap's own order.
     pub fn iter(&self) -> core::slice::Iter<'_, T> {
         self.rows.as_slice().iter()
     }
@@ -70,22 +70,22 @@ pub struct Heap<T, L, R> {
 }
 
 impl<T: Ord> BinaryHeap<T> {
-    /// An empty heap that has allocated nothing.
+    /// Creates an empty heap, without an allocation.
     #[must_use]
     pub const fn new() -> Self {
         Self { layout: Binary, rows: Vec::new(), item: PhantomData }
     }
 
-    /// An empty heap with room for `capacity` items; the room is reserved, not touched.
+    /// Creates an empty heap with room for `capacity` items; the room is reserved, not touched.
     ///
     /// # Panics
-    /// If `capacity` items exceed `isize::MAX` bytes.
+    /// Panics if `capacity` items exceed `isize::MAX` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self { layout: Binary, rows: Vec::with_capacity(capacity), item: PhantomData }
     }
 
-    /// All of `items` at once, in O(n).
+    /// Builds a heap of all of `items`, in O(n).
     #[must_use]
     pub fn from_vec(items: Vec<T>) -> Self {
         let mut heap = Self { layout: Binary, rows: items, item: PhantomData };
@@ -93,18 +93,18 @@ impl<T: Ord> BinaryHeap<T> {
         heap
     }
 
-    /// The items in the heap's own order.
+    /// Iterates over the items in the heap's own order.
     pub fn iter(&self) -> core::slice::Iter<'_, T> {
         self.rows.iter()
     }
 
-    /// The items, in the heap's own order; the inverse of [`BinaryHeap::from_vec`].
+    /// Returns the items in the heap's own order; the inverse of [`BinaryHeap::from_vec`].
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.rows
     }
 
-    /// How many items fit before the next allocation.
+    /// Returns the number of items that fit before the next allocation.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.rows.capacity()
@@ -129,26 +129,26 @@ impl<T: Ord> FromIterator<T> for BinaryHeap<T> {
 }
 
 impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
-    /// A heap over `rows`, which may hold items in any order: they are put in order in O(n).
+    /// Builds a heap over `rows`, which may hold items in any order: they are put in order in O(n).
     pub fn with_rows(layout: L, rows: R) -> Self {
         let mut heap = Self { layout, rows, item: PhantomData };
         heap.rebuild();
         heap
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the heap is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.len() == 0
     }
 
-    /// The smallest item.
+    /// Returns the smallest item.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         (!self.is_empty()).then(|| self.rows.item(0))
@@ -157,13 +157,13 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
     /// Adds an item, in O(log n).
     ///
     /// # Panics
-    /// If there is no room; [`Heap::try_push`] returns the item instead. If a comparison panics, the item is in
-    /// the heap and the order is unspecified.
+    /// Panics if there is no room; [`Heap::try_push`] returns the item instead. If a comparison panics, the
+    /// item is in the heap and the order is unspecified.
     pub fn push(&mut self, item: T) {
         assert!(self.try_push(item).is_ok(), "no room in the queue");
     }
 
-    /// Adds an item, or gives it back if there is no room.
+    /// Adds an item, or returns it if there is no room.
     pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
         let mut at = self.rows.len();
         self.rows.push(item)?;
@@ -171,17 +171,17 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         Ok(())
     }
 
-    /// Takes the smallest item, in O(log n).
+    /// Removes and returns the smallest item, in O(log n).
     pub fn pop(&mut self) -> Option<T> {
         self.remove_at(0)
     }
 
-    /// Takes the smallest item and adds another, with one walk down instead of two.
+    /// Replaces the smallest item by another, with one walk down instead of two.
     ///
-    /// Returns what was smallest *before*; on an empty heap the item is pushed and `None` returned.
+    /// Returns the item that was smallest *before*; on an empty heap the item is pushed and `None` returned.
     ///
     /// # Panics
-    /// On an empty heap without room, as [`Heap::push`].
+    /// Panics on an empty heap without room, like [`Heap::push`].
     pub fn pop_push(&mut self, item: T) -> Option<T> {
         if self.is_empty() {
             self.push(item);
@@ -190,10 +190,10 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         Some(self.replace_at(0, item))
     }
 
-    /// Adds all of `items` at once, in O(n) of all that are then in the heap.
+    /// Adds all of `items` at once, in O(n) of the items then in the heap.
     ///
     /// # Errors
-    /// [`Full`], with all of them, if there is no room for all; then none has been added.
+    /// [`Full`] with all of the items if there is no room for all; none has been added.
     pub fn load(&mut self, items: Vec<T>) -> Result<(), Full<Vec<T>>> {
         let before = self.rows.len();
         let mut items = items.into_iter();
@@ -215,12 +215,12 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         Ok(())
     }
 
-    /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the heap.
+    /// Removes every item, smallest first. Dropping the iterator early leaves the rest in the heap.
     pub fn drain(&mut self) -> Drain<'_, T, L, R> {
         Drain { heap: self }
     }
 
-    /// Takes the item at `position` of the storage, in O(log n); `None` if there is none.
+    /// Removes the item at `position` of the storage, in O(log n); `None` if there is none.
     pub fn remove_at(&mut self, position: usize) -> Option<T> {
         if position >= self.rows.len() {
             return None;
@@ -229,10 +229,10 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         if position == self.rows.len() { Some(last) } else { Some(self.replace_at(position, last)) }
     }
 
-    /// Replaces the item at `position` and restores the order, in O(log n); returns what was there.
+    /// Replaces the item at `position` and restores the order, in O(log n); returns the replaced item.
     ///
     /// # Panics
-    /// If there is no such position.
+    /// Panics if there is no such position.
     pub fn replace_at(&mut self, position: usize, item: T) -> T {
         let old = self.rows.replace(position, item);
         let mut held = ReplaceGuard { heap: self, item: Some(old), at: position };
@@ -243,11 +243,11 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         }
     }
 
-    /// Replaces the item at `position` by one that stands for it, and restores the order, in O(log n). If a
-    /// comparison panics the new one has taken its place all the same.
+    /// Replaces the item at `position` by its new version, and restores the order, in O(log n). The
+    /// replacement stays even if a comparison panics.
     ///
     /// # Panics
-    /// If there is no such position.
+    /// Panics if there is no such position.
     pub fn update_at(&mut self, position: usize, item: T) {
         self.rows.replace(position, item);
         let mut at = position;
@@ -257,7 +257,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         }
     }
 
-    /// Puts all items in order, whatever their order was, in O(n) (Floyd's method).
+    /// Puts all items in order, from any order, in O(n) (Floyd's method).
     pub fn rebuild(&mut self) {
         let len = self.rows.len();
         let Some(parent) = len.checked_sub(1).and_then(|last| self.last_parent(last)) else { return };
@@ -266,36 +266,36 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         }
     }
 
-    /// The storage, to read.
+    /// Returns the storage.
     pub fn rows(&self) -> &R {
         &self.rows
     }
 
-    /// The storage. Who changes items must call [`Heap::rebuild`].
+    /// Returns the storage, mutably. After a change of items [`Heap::rebuild`] must be called.
     pub fn rows_mut(&mut self) -> &mut R {
         &mut self.rows
     }
 
-    /// The index arithmetic.
+    /// Returns the index arithmetic.
     pub fn layout(&self) -> &L {
         &self.layout
     }
 
-    /// Checks the invariant of every node; O(n), for tests and after a suspect file.
+    /// Checks the invariant of every node, in O(n); for tests and for suspect files.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         (1..self.rows.len())
             .all(|node| self.layout.parent(node).is_some_and(|up| self.rows.item(up) <= self.rows.item(node)))
     }
 
-    /// The largest position that has a child, given the last position.
+    /// Returns the largest position that has a child, given the last position.
     fn last_parent(&self, last: usize) -> Option<usize> {
-        // In a layout by pages the parent of the last node is not always the largest parent, so that every
-        // position from the end is asked until the page before it has been left.
+        // In a page layout the parent of the last node is not always the largest parent, so every position
+        // from the end is tried.
         (0..=last).rev().find(|&node| self.layout.children(node).first <= last)
     }
 
-    /// Lets the item at `node` rise; `node` follows it.
+    /// Moves the item at `node` up to its position; `node` follows it.
     fn sift_up(&mut self, node: &mut usize) {
         while let Some(parent) = self.layout.parent(*node) {
             if self.rows.item(parent) <= self.rows.item(*node) {
@@ -306,7 +306,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
         }
     }
 
-    /// Lets the item at `node` sink; `node` follows it.
+    /// Moves the item at `node` down to its position; `node` follows it.
     fn sift_down(&mut self, node: &mut usize) {
         let end = self.rows.len();
         loop {
@@ -329,11 +329,12 @@ impl<T: Ord, L: Layout, R: Rows<T>> Heap<T, L, R> {
     }
 }
 
-/// An item that was replaced while its successor finds its place: it goes back if a comparison panics.
+/// Guard of a replaced item while its successor is moved into position: the item returns if a comparison
+/// panics.
 struct ReplaceGuard<'a, T: Ord, L: Layout, R: Rows<T>> {
     heap: &'a mut Heap<T, L, R>,
     item: Option<T>,
-    /// Where its successor is.
+    /// Position of the successor.
     at: usize,
 }
 
@@ -349,8 +350,8 @@ impl<T: Ord, L: Layout, R: Rows<T>> ReplaceGuard<'_, T, L, R> {
 
 impl<T: Ord, L: Layout, R: Rows<T>> Drop for ReplaceGuard<'_, T, L, R> {
     fn drop(&mut self) {
-        // Only after a panic is there still an item. It goes to the end; if there is no room, then because its
-        // successor took its place in a full queue: that one has not come in.
+        // The item is still here only after a panic. It goes to the end; if there is no room, the queue was
+        // full with its successor, which is then removed again.
         if let Some(item) = self.item.take()
             && let Err(Full(item)) = self.heap.rows.push(item)
         {
@@ -359,7 +360,7 @@ impl<T: Ord, L: Layout, R: Rows<T>> Drop for ReplaceGuard<'_, T, L, R> {
     }
 }
 
-/// Takes items smallest first; made by [`Heap::drain`].
+/// Iterator that removes items, smallest first; made by [`Heap::drain`].
 #[derive(Debug)]
 pub struct Drain<'a, T: Ord, L: Layout, R: Rows<T>> {
     heap: &'a mut Heap<T, L, R>,

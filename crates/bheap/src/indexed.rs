@@ -1,11 +1,11 @@
-//! A heap that knows where each of its items is: removal and update by handle, at once.
+//! A heap that knows the position of each of its items, for removal and update by handle.
 //!
 //! ```text
 //!   handle ─▶ slots[slot] = position ─▶ rows[position] = (key, slot)
 //! ```
-//! Every move of an item writes its new position to its slot. That is the price: the slots are as many pages
-//! again, and an operation touches one for each level that it moves an item (the article's own queue pays it
-//! too: its items carry their index). [`crate::Lazy`] does not pay it.
+//! Every move of an item writes its new position to its slot. That is the price: the slots take as many pages
+//! again, and an operation touches one for each level that it moves an item (the queue of the original
+//! article pays it too: its items carry their index). [`crate::LazyQueue`] does not pay it.
 
 use crate::heap::Heap;
 use crate::layout::{Binary, Layout, PageLayout, PageSizeError};
@@ -15,20 +15,21 @@ use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Tells the queues of a process apart, so that a foreign handle is known as such.
+/// Number of queues created in this process, so that a foreign handle is recognised.
 static QUEUES: AtomicU32 = AtomicU32::new(0);
 
-/// A number that no other queue in memory has (until there have been 2³¹ of them); its highest bit is not set.
+/// Returns a number that no other queue in memory has (until there have been 2³¹ of them); its highest bit is
+/// not set.
 pub(crate) fn queue_number() -> u32 {
     QUEUES.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)
 }
 
-/// A key and the slot that knows where it is. Only the key is compared.
+/// A key and the slot that records its position. Only the key is compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<K> {
-    /// What is compared.
+    /// The key, which is compared.
     pub key: K,
-    /// Which slot.
+    /// Number of the slot.
     pub slot: u32,
 }
 
@@ -51,7 +52,7 @@ impl<K: Ord> Ord for Entry<K> {
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Grows by one each time that the slot is freed.
+    /// Number of times that the slot was freed.
     generation: u32,
     /// The item's position, or the next free slot.
     at: u32,
@@ -59,7 +60,7 @@ struct Slot {
 
 const NONE: u32 = u32::MAX;
 
-/// Storage that writes down where each item is.
+/// Storage that records the position of each item.
 #[derive(Debug)]
 pub struct Positions<R> {
     rows: R,
@@ -68,7 +69,7 @@ pub struct Positions<R> {
 }
 
 impl<R> Positions<R> {
-    /// A slot that was free; `None` if there are as many as there can be.
+    /// Returns a free slot; `None` if the greatest number of slots is in use.
     fn take_slot(&mut self) -> Option<u32> {
         if self.free == NONE {
             let slot = u32::try_from(self.slots.len()).ok().filter(|slot| *slot != NONE)?;
@@ -125,7 +126,7 @@ pub struct IndexedHeap<K, L, R> {
 }
 
 impl<K: Ord> IndexedHeap<K, Binary, Vec<Entry<K>>> {
-    /// An empty binary heap with handles.
+    /// Creates an empty binary heap with handles.
     #[must_use]
     pub fn binary() -> Self {
         Self::over(Binary, Vec::new())
@@ -133,10 +134,10 @@ impl<K: Ord> IndexedHeap<K, Binary, Vec<Entry<K>>> {
 }
 
 impl<K: Ord> IndexedHeap<K, PageLayout, AlignedRows<Entry<K>>> {
-    /// An empty B-heap with handles, for pages of `page_bytes` bytes.
+    /// Creates an empty B-heap with handles, for pages of `page_bytes` bytes.
     ///
     /// # Errors
-    /// If an entry's size does not divide the page into a power of two, four or more.
+    /// Returns a [`PageSizeError`] unless a page holds a power of two of entries, four or more.
     pub fn paged(page_bytes: usize) -> Result<Self, PageSizeError> {
         let layout = PageLayout::for_page_bytes::<Entry<K>>(page_bytes)?;
         Ok(Self::over(layout, AlignedRows::new(page_bytes, PageLayout::INDEX_OF_ROOT)?))
@@ -159,7 +160,7 @@ impl<K: Ord, L: Layout, R: Rows<Entry<K>>> IndexedHeap<K, L, R> {
         Handle { slot, generation: self.heap.rows().slots[slot as usize].generation, queue: self.queue }
     }
 
-    /// The keys of entries that found no room; their slots are free again.
+    /// Frees the slots of entries for which there was no room, and returns their keys.
     fn give_up(&mut self, entries: Vec<Entry<K>>) -> Vec<K> {
         for entry in entries.iter().rev() {
             self.release(entry.slot);

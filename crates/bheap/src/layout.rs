@@ -1,30 +1,30 @@
-//! Where a tree's nodes lie in an array: pure index arithmetic.
+//! Layouts of a tree in an array: pure index arithmetic.
 //!
-//! A heap is a tree written into an array. Which node is written where decides how many pages a walk from the
-//! root to a leaf touches, and nothing else: the comparisons and the moves stay the same. So the arithmetic is
-//! all there is to a layout, and one heap ([`crate::Heap`]) serves them all.
+//! A heap is a tree written into an array. The positions of the nodes decide how many pages a walk from the
+//! root to a leaf touches, and nothing else: the comparisons and the moves stay the same. A layout is
+//! therefore only arithmetic, and one heap ([`crate::Heap`]) serves all layouts.
 //!
-//! Positions are counted from 0 without a gap: a heap of `n` items fills positions `0..n`, so that it grows and
-//! shrinks at its end. (The published B-heap counts from 1; its index is the position plus one, see
+//! Positions are counted from 0 without a gap: a heap of `n` items fills positions `0..n`, so that it grows
+//! and shrinks at its end. (The published B-heap counts from 1; its index is the position plus one, see
 //! [`PageLayout::INDEX_OF_ROOT`].)
 
-/// The children of one node: neighbours in the array, the first at `first`.
+/// The children of one node: adjacent in the array, the first at `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildRange {
     /// Position of the first child.
     pub first: usize,
-    /// How many there can be (fewer exist at the end of the array).
+    /// Greatest number of children (fewer exist at the end of the array).
     pub count: usize,
 }
 
 /// Index arithmetic of one way to write a tree into an array.
 ///
-/// The law that every implementation keeps, tested for all: `parent(c) == Some(n)` exactly if `c` lies in
-/// `children(n)`, `parent(n) < n`, and only the root has no parent.
+/// Every implementation must satisfy this law, which is tested for all: `parent(c) == Some(n)` exactly if `c`
+/// is in `children(n)`, `parent(n) < n`, and only the root has no parent.
 pub trait Layout {
-    /// The position of the node above `node`, or `None` for the root.
+    /// Returns the position of `node`'s parent, or `None` for the root.
     fn parent(&self, node: usize) -> Option<usize>;
-    /// The positions below `node`.
+    /// Returns the positions of `node`'s children.
     fn children(&self, node: usize) -> ChildRange;
 }
 
@@ -43,7 +43,7 @@ impl Layout for Binary {
     }
 }
 
-/// A node has `D` children, at `D·n + 1` and after.
+/// Layout in which a node has `D` children, at `D·n + 1` and after.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dary<const D: usize>;
 
@@ -58,14 +58,14 @@ impl<const D: usize> Layout for Dary<D> {
     }
 }
 
-/// Why a page size cannot be used.
+/// Reason why a page size cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageSizeError {
-    /// The number of items a page is no power of two.
+    /// The number of items in a page is no power of two.
     NotPowerOfTwo(usize),
-    /// Fewer than four items would fit in a page: no row of siblings and row of children.
+    /// Fewer than four items fit in a page: there is no room for a row of siblings and a row of children.
     TooSmall(usize),
-    /// An item takes no memory, so that nothing can be said about pages.
+    /// An item takes no memory, so there are no pages.
     ZeroSized,
 }
 
@@ -74,7 +74,7 @@ impl core::fmt::Display for PageSizeError {
         match self {
             Self::NotPowerOfTwo(n) => write!(f, "a page of {n} items: the number must be a power of two"),
             Self::TooSmall(n) => write!(f, "a page of {n} items: at least four must fit"),
-            Self::ZeroSized => f.write_str("an item of no size lies in no page"),
+            Self::ZeroSized => f.write_str("an item of size zero fits no page"),
         }
     }
 }
@@ -99,16 +99,17 @@ impl core::error::Error for PageSizeError {}
 /// ```
 ///
 /// With `P` items a page and `o` the offset in page `p`:
-/// - in page 0, children of `o` are `2o` and `2o + 1` while those lie in the page;
+/// - in page 0, children of `o` are `2o` and `2o + 1` while those are in the page;
 /// - in a later page, offsets 0 and 1 have one child each, at `o + 2`; others have `2o` and `2o + 1`;
 /// - the bottom row is the upper half of the offsets. Counted over all pages, its node number
 ///   `b = p·P/2 + (o − P/2)` opens page `b + 1`: its children are that page's offsets 0 and 1.
 ///
-/// Backwards: offsets 0 and 1 of page `q` hang below bottom node `b = q − 1`, which is offset `P/2 + b mod P/2` of
-/// page `b div P/2`; offsets 2 and 3 below `o − 2` (in page 0: below `o / 2`), others below `o / 2`.
+/// Backwards: offsets 0 and 1 of page `q` are children of bottom node `b = q − 1`, which is offset `P/2 + b
+/// mod P/2` of page `b div P/2`; the parent of offsets 2 and 3 is `o − 2` (in page 0: `o / 2`), that of
+/// others `o / 2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLayout {
-    /// log2 of the items in a page; at least 2.
+    /// Binary logarithm of the number of items in a page; at least 2.
     shift: u32,
 }
 
@@ -116,10 +117,11 @@ impl PageLayout {
     /// The index of the root in the published numbering: position 0 is index 1.
     pub const INDEX_OF_ROOT: usize = 1;
 
-    /// A layout for pages of `page_items` items.
+    /// Creates a layout for pages of `page_items` items.
     ///
     /// # Errors
-    /// If that is less than four or no power of two.
+    /// [`PageSizeError::TooSmall`] for fewer than four items, [`PageSizeError::NotPowerOfTwo`] for no power
+    /// of two.
     pub const fn new(page_items: usize) -> Result<Self, PageSizeError> {
         if !page_items.is_power_of_two() {
             return Err(PageSizeError::NotPowerOfTwo(page_items));
@@ -130,10 +132,12 @@ impl PageLayout {
         Ok(Self { shift: page_items.trailing_zeros() })
     }
 
-    /// A layout for pages of `page_bytes` bytes holding items of type `T`, whose size must be a power of two.
+    /// Creates a layout for pages of `page_bytes` bytes with items of type `T`, whose size must be a power of
+    /// two.
     ///
     /// # Errors
-    /// If the items in a page are fewer than four or no power of two, or `T` has no size.
+    /// Returns a [`PageSizeError`] if the items in a page are fewer than four or no power of two, or `T` has
+    /// no size.
     pub const fn for_page_bytes<T>(page_bytes: usize) -> Result<Self, PageSizeError> {
         let size = size_of::<T>();
         if size == 0 {
@@ -145,13 +149,13 @@ impl PageLayout {
         Self::new(page_bytes / size)
     }
 
-    /// Items in a page.
+    /// Returns the number of items in a page.
     #[must_use]
     pub const fn page_items(&self) -> usize {
         1 << self.shift
     }
 
-    /// The page in which the item at `position` lies.
+    /// Returns the page that holds the item at `position`.
     #[must_use]
     pub const fn page_of(&self, position: usize) -> usize {
         (position + Self::INDEX_OF_ROOT) >> self.shift
@@ -204,7 +208,7 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    /// The law of [`Layout`], for the first `nodes` positions.
+    /// Checks the law of [`Layout`] for the first `nodes` positions.
     fn keeps_the_law(layout: &impl Layout, nodes: usize) {
         assert_eq!(layout.parent(0), None);
         let mut seen_below = vec![0_u32; nodes];

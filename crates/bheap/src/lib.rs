@@ -1,27 +1,27 @@
 //! Priority queues for sets that are larger than a cache, or than memory.
 //!
 //! All queues here are *min*-queues: [`PriorityQueue::pop`] takes the smallest item. (Wrap items in
-//! [`core::cmp::Reverse`] for the other way round.)
+//! [`core::cmp::Reverse`] for the opposite order.)
 //!
-//! # The trouble with the textbook
+//! # The cost of the textbook heap
 //!
-//! The binary heap writes a tree into an array: the children of `n` lie at `2n + 1` and `2n + 2`. A walk from the
-//! root to a leaf makes twenty steps in a heap of a million items, and from the tenth step on each lands in
-//! another page. If those pages are in memory nobody minds. If some are not, each step may wait for a disk, which
-//! costs as much as a million instructions; and even where all are in memory, each step misses the cache and the
-//! address translation buffer.
+//! The binary heap writes a tree into an array: the children of `n` are at `2n + 1` and `2n + 2`. A walk from
+//! the root to a leaf takes twenty steps in a heap of a million items, and from the tenth step on each is in
+//! another page. That is cheap while the pages are in memory. If some are not, each step may wait for a disk,
+//! which costs as much as a million instructions; and even if all are in memory, each step misses the cache
+//! and the address translation buffer.
 //!
-//! Poul-Henning Kamp's *B-heap* (ACM Queue, 2010) changes nothing but the arithmetic: pages are filled
-//! vertically, each with a small tree, so that a walk of twenty steps touches three pages. [`layout::PageLayout`] is
-//! that arithmetic, written out, drawn and inverted; [`BHeap`] is the heap, in memory that really begins where a
-//! page begins.
+//! Poul-Henning Kamp's *B-heap* (ACM Queue, 2010) changes only the arithmetic: pages are filled vertically,
+//! each with a small tree, so that a walk of twenty steps touches three pages. [`layout::PageLayout`] is that
+//! arithmetic, written out, drawn and inverted; [`BHeap`] is the heap, in memory that is really aligned to a
+//! page.
 //!
-//! [`PageQueue`] asks what a queue is for. Most of its items will not leave for a long time, so there is no need
-//! to know their order. It appends them to lists, whole pages at a time, and divides a list only when its turn
-//! comes: a sample sort that is put off as long as possible. Each page is written once and read once for each
+//! [`PageQueue`] uses the fact that most items of a queue stay for a long time, so that their order need not
+//! be known yet. It appends them to lists, whole pages at a time, and divides a list only when its turn
+//! comes: a sample sort that is delayed as long as possible. Each page is written once and read once for each
 //! division, and there are few divisions.
 //!
-//! Transfers of pages an operation, for a million items of 8 bytes in 1,954 pages, as simulated (inserts, then
+//! Page transfers per operation, for a million items of 8 bytes in 1,954 pages, as simulated (inserts, then
 //! removes and inserts, then removes):
 //!
 //! | pages of memory | [`BinaryHeap`] | [`BHeap`] | [`PageQueue`] |
@@ -33,11 +33,11 @@
 //! | 1,024 | 0.51 | 0.23 | 0.0018 |
 //! | 1,954 (all) | 0 | 0 | 0 |
 //!
-//! (The page queue made for nine pages in the first two lines, for 64 in the others; for it the first touch of
-//! each page is charged.) In RAM, with a key and a value of eight bytes each, it took 56 ns an operation at a
-//! million items and 65 to 75 at sixteen million, where the best of the heaps took 88 and 280.
+//! (The page queue was made for nine pages in the first two lines, for 64 in the others; its first touch of
+//! each page is included.) In RAM, with a key and a value of eight bytes each, it took 56 ns an operation at
+//! a million items and 65 to 75 at sixteen million, where the best of the heaps took 88 and 280.
 //!
-//! # Which one
+//! # Choosing a queue
 //!
 //! | you have | take |
 //! |---|---|
@@ -74,39 +74,41 @@
 //! # Ok::<(), bheap::layout::PageSizeError>(())
 //! ```
 //!
-//! # What you can rely on
+//! # Guarantees
 //!
-//! - *No operation is long.* A `PageQueue` moves at most 512 items from list to list in one operation, or loads
-//!   1,344 to its front; with what it compares for that, every operation stayed below 4,096 comparisons and
-//!   4,096 moves in the tests that count them, of [`LazyQueue`] too, whatever was removed before. (Where this rests on
-//!   samples: `docs/decisions/020-page-queue.md`.) The heaps take O(log n).
-//! - *A comparison that panics* loses no item and doubles none, in any queue. Their order is then unspecified.
-//! - *Only the order counts.* Items are compared by `Ord`, never by `PartialEq`; equal ones leave in any order.
-//! - *Storage that is full* gives the item back ([`Full`]); page sizes that cannot be used are errors.
+//! - *No operation is long.* A `PageQueue` moves at most 512 items from list to list in one operation, or
+//!   loads 1,344 to its front; including the comparisons for that, every operation stayed below 4,096
+//!   comparisons and 4,096 moves in the tests that count them, also in [`LazyQueue`], whatever was
+//!   removed before. (The part that depends on samples: `docs/decisions/020-page-queue.md`.) The heaps
+//!   take O(log n).
+//! - *A comparison that panics* neither loses nor duplicates an item, in any queue. The order is then unspecified.
+//! - *Only the order counts.* Items are compared by `Ord`, never by `PartialEq`; equal items leave in any order.
+//! - *A full storage* returns the item ([`Full`]); page sizes that cannot be used are errors.
 //! - *Handles* of items that have left, and of other queues, are refused ([`StaleHandle`]).
-//! - `no_std` with `alloc`, but for the feature `std` (on by default), which is the queues in files. Unsafe code is in
-//!   one module, for memory that begins where a page begins, and for mapping a file.
+//! - `no_std` with `alloc`, except for the feature `std` (on by default), which is the queues in files.
+//!   Unsafe code is in one module for page-aligned memory, and in one for mapping a file.
+//!
+//! # Weaknesses
+//!
+//! Other queues are better for a few thousand items (up to 1,056 this is a plain heap), for inserting alone
+//! (an append and a little deferred work: 40 ns where a heap takes 10), and, if memory is short, for keys
+//! that arrive sorted, on which a heap hardly moves anything. Memory that was once used stays for reuse until
+//! [`PageQueue::shrink_to_fit`]. Only [`IndexedHeap`] has a decrease-key that keeps the handle, queues cannot
+//! be merged, and `PageQueue` needs items that are `Copy`: larger items can be referred to by a handle or an
+//! index.
 //!
 //! # Users
 //!
-//! Nighttrain's servers use [`PageQueue`] alone. [`Lazy`], [`Indexed`] and `file` are here for other programs, as parts of the published crate.
-//! The tests of this crate keep them: each against a slow twin, `file` also against cut and damaged files.
+//! Nighttrain's servers use [`PageQueue`] alone. [`Lazy`], [`Indexed`] and `file` are here for other programs, as parts of the
+//! published crate. The tests of this crate keep them: each against a slow twin, `file` also against cut and damaged files.
 //!
-//! # What it is not best at
+//! # Comparison with other crates
 //!
-//! A few thousand items (up to 1,056 it is a plain heap), inserting alone (an append and a little work put off till
-//! later: 40 ns where a heap takes 10), and under short memory keys that arrive sorted, on which a heap hardly
-//! moves anything. Memory that was once used stays for reuse until [`PageQueue::shrink_to_fit`]. There is no
-//! decrease-key that keeps the handle but in [`IndexedHeap`], no merging of queues, and `PageQueue` wants items that
-//! are `Copy`: put a handle or an index into them.
-//!
-//! # Beside others
-//!
-//! `std::collections::BinaryHeap`, `dary_heap` and `orx-priority-queue` are heaps in one array; they compare fewer
-//! items than the textbook's and miss the cache as it does (4 and 8 children a node miss it less). A *sequence
-//! heap* (Sanders, 2000) merges sorted runs where this queue distributes unsorted ones; it is the design of
-//! STXXL's queue, whose authors give about twice the speed of a binary heap in RAM and a constant number of
-//! transfers for each block of items on disk.
+//! `std::collections::BinaryHeap`, `dary_heap` and `orx-priority-queue` are heaps in one array; they compare
+//! fewer items than the textbook heap and miss the cache like it (4 and 8 children a node miss it less). A
+//! *sequence heap* (Sanders, 2000) merges sorted runs where this queue distributes unsorted ones; it is the
+//! design of STXXL's queue, whose authors report about twice the speed of a binary heap in RAM and a constant
+//! number of transfers for each block of items on disk.
 
 #![no_std]
 

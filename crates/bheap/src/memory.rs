@@ -1,9 +1,10 @@
-//! Memory that begins where a page begins: the crate's only unsafe code besides the mapping of files.
+//! Page-aligned memory: the crate's only unsafe code besides the mapping of files.
 //!
-//! The awkward part: a `Vec` promises the alignment of its item (8 bytes for a `u64`), and the allocators in use
-//! put 16 bytes of their own before a large block. A layout that counts on pages is then off by two items in
-//! *every* page, and each walk touches pages that it was meant to avoid (Varnish's published heap lies so).
-//! So the block is asked for with the page as its alignment, and grown under the same promise.
+//! A `Vec` guarantees only the alignment of its item (8 bytes for a `u64`), and common allocators put 16
+//! bytes of their own before a large block. A layout that relies on pages is then off by two items in *every*
+//! page, and each walk touches pages that it was meant to avoid (Varnish's published heap is misaligned in
+//! this way). The block is therefore allocated with the page as its alignment, and grown with the same
+//! alignment.
 //!
 //! ```text
 //!   base (a multiple of page_bytes)
@@ -18,18 +19,18 @@ use alloc::alloc::{alloc, dealloc, realloc};
 use core::alloc::Layout as Block;
 use core::ptr::NonNull;
 
-/// An array whose cell 0 lies at the start of a page, with `lead` unused cells before item 0.
+/// An array whose cell 0 is at the start of a page, with `lead` unused cells before item 0.
 pub struct AlignedRows<T> {
     /// Base of the block; dangling while `cells == 0`. Invariant: aligned to `page_bytes`.
     base: NonNull<T>,
-    /// Cells in the block. Invariant: the block was allocated with `block(cells)`.
+    /// Number of cells in the block. Invariant: the block was allocated with `block(cells)`.
     cells: usize,
-    /// Initialised items. Invariant: `lead + len <= cells`, or `cells == 0 && len == 0`; cells
+    /// Number of initialised items. Invariant: `lead + len <= cells`, or `cells == 0 && len == 0`; cells
     /// `lead..lead + len` are initialised and no others.
     len: usize,
     lead: usize,
     page_bytes: usize,
-    /// The most items that this array may hold.
+    /// Greatest number of items.
     items_max: usize,
 }
 
@@ -39,10 +40,11 @@ unsafe impl<T: Send> Send for AlignedRows<T> {}
 unsafe impl<T: Sync> Sync for AlignedRows<T> {}
 
 impl<T> AlignedRows<T> {
-    /// An empty array, nothing allocated. `lead` cells stay unused before the first item.
+    /// Creates an empty array, without an allocation. `lead` cells stay unused before the first item.
     ///
     /// # Errors
-    /// If `page_bytes` is no power of two or smaller than the alignment of `T`, or `T` has no size.
+    /// Returns a [`PageSizeError`] if `page_bytes` is no power of two or smaller than the alignment of `T`,
+    /// or `T` has no size.
     pub const fn new(page_bytes: usize, lead: usize) -> Result<Self, PageSizeError> {
         if size_of::<T>() == 0 {
             return Err(PageSizeError::ZeroSized);
@@ -57,7 +59,7 @@ impl<T> AlignedRows<T> {
         Ok(Self { base: NonNull::dangling(), cells: 0, len: 0, lead, page_bytes, items_max })
     }
 
-    /// Holds at most `items_max` items: [`Rows::push`] gives back what is above.
+    /// Limits the array to `items_max` items: [`Rows::push`] returns items beyond.
     #[must_use]
     pub const fn limited(mut self, items_max: usize) -> Self {
         if items_max < self.items_max {
@@ -66,24 +68,24 @@ impl<T> AlignedRows<T> {
         self
     }
 
-    /// The bytes of a page.
+    /// Returns the page size in bytes.
     #[must_use]
     pub const fn page_bytes(&self) -> usize {
         self.page_bytes
     }
 
-    /// The page, counted from the block's first, in which the item at `at` really lies: computed from the
-    /// item's address, not from the arithmetic that put it there.
+    /// Returns the page, counted from the block's first, that holds the item at `at`: computed from the
+    /// item's real address, not from index arithmetic.
     ///
     /// # Panics
-    /// If there is no such item.
+    /// Panics if there is no such item.
     #[must_use]
     pub fn page_of(&self, at: usize) -> usize {
         let address = core::ptr::from_ref(self.item(at)).addr();
         address / self.page_bytes - self.base.as_ptr().addr() / self.page_bytes
     }
 
-    /// The items in order.
+    /// Returns the items in order.
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         if self.len == 0 {
@@ -102,13 +104,14 @@ impl<T> AlignedRows<T> {
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr().wrapping_add(self.lead), self.len) }
     }
 
-    /// The layout of a block of `cells` cells, or `None` if it is larger than the address space allows.
+    /// Returns the layout of a block of `cells` cells, or `None` if it is larger than the address space
+    /// allows.
     fn block(&self, cells: usize) -> Option<Block> {
         let bytes = cells.checked_mul(size_of::<T>())?.checked_next_multiple_of(self.page_bytes)?;
         Block::from_size_align(bytes, self.page_bytes).ok()
     }
 
-    /// Makes room for at least one more item; false if there is none to be had.
+    /// Makes room for at least one more item; returns false if there is no memory.
     fn grow(&mut self) -> bool {
         let page_cells = (self.page_bytes / size_of::<T>()).max(1);
         let wanted = (self.cells * 2).max(self.lead + 1).max(page_cells).next_multiple_of(page_cells);
@@ -190,17 +193,17 @@ impl<T: core::fmt::Debug> core::fmt::Debug for AlignedRows<T> {
     }
 }
 
-/// A fixed number of uninitialised cells that begin where a page begins, written in order block by block.
+/// A fixed number of uninitialised, page-aligned cells, written in order block by block.
 ///
-/// The cells are divided into blocks of `block_cells`; in each block a prefix has been written, and only that
-/// prefix can be read. So every read is of initialised cells, whatever the caller asks for.
+/// The cells are divided into blocks of `block_cells`; of each block a prefix has been written, and only that
+/// prefix can be read. Every read is therefore of initialised cells, for any arguments.
 pub(crate) struct Segment<T> {
     /// Invariant: from `alloc` with `Self::block(cells)`, aligned to `align`.
     base: NonNull<T>,
     cells: usize,
     align: usize,
     block_cells: usize,
-    /// Per block, how many of its first cells are initialised. Invariant: `written[b] <= block_cells`.
+    /// Number of initialised cells at the start of each block. Invariant: `written[b] <= block_cells`.
     written: alloc::boxed::Box<[u32]>,
 }
 
@@ -214,7 +217,8 @@ impl<T: Copy> Segment<T> {
         Block::from_size_align(cells.checked_mul(size_of::<T>())?, align).ok()
     }
 
-    /// Room for `blocks` blocks of `block_cells` cells, reserved but not touched; `None` if there is no memory.
+    /// Allocates `blocks` blocks of `block_cells` cells, reserved but not touched; `None` if there is no
+    /// memory.
     pub(crate) fn new(blocks: usize, block_cells: usize, align: usize) -> Option<Self> {
         let cells = blocks.checked_mul(block_cells)?;
         let layout = Self::block(cells, align.max(align_of::<T>()))?;
@@ -232,7 +236,7 @@ impl<T: Copy> Segment<T> {
         })
     }
 
-    /// The first `len` cells of block `block`.
+    /// Returns the first `len` cells of block `block`.
     #[inline]
     pub(crate) fn read(&self, block: usize, len: usize) -> &[T] {
         assert!(len <= self.written[block] as usize, "a block is read only where it was written");
@@ -242,7 +246,7 @@ impl<T: Copy> Segment<T> {
         unsafe { core::slice::from_raw_parts(first, len) }
     }
 
-    /// Writes `items` to cells `at..` of block `block`; `at` is at most what was written so far.
+    /// Writes `items` to cells `at..` of block `block`; `at` is at most the number of cells written so far.
     #[inline]
     pub(crate) fn write(&mut self, block: usize, at: usize, items: &[T]) {
         let end = at + items.len();
@@ -257,7 +261,7 @@ impl<T: Copy> Segment<T> {
         unsafe { core::ptr::copy_nonoverlapping(items.as_ptr(), first, items.len()) };
     }
 
-    /// The address of a block's first cell, for tests of alignment.
+    /// Returns the address of a block's first cell, for tests of alignment.
     #[cfg(test)]
     pub(crate) fn address(&self, block: usize) -> usize {
         self.base.as_ptr().wrapping_add(block * self.block_cells).addr()

@@ -1,6 +1,6 @@
-//! What every queue here can do, as traits: for code that is to work with any of them, and for tests.
+//! Traits with the operations of every queue here: for generic code, and for tests.
 //!
-//! | | [`Heap`] | [`PageQueue`] | [`Indexed`](crate::Indexed) | [`Lazy`](crate::Lazy) |
+//! | | [`Heap`] | [`PageQueue`] | [`Indexed`](crate::IndexedHeap) | [`Lazy`](crate::LazyQueue) |
 //! |---|---|---|---|---|
 //! | trait | [`PriorityQueue`] | [`PriorityQueue`] | [`HandleQueue`] | [`HandleQueue`] |
 //! | items | any `Ord` | `Ord + Copy` | any `Ord` | `Ord + Copy` |
@@ -17,49 +17,49 @@ use crate::page_queue::PageQueue;
 use crate::rows::{Full, Rows};
 use alloc::vec::Vec;
 
-/// A priority queue: what is smallest leaves first.
+/// A priority queue: the smallest item leaves first.
 pub trait PriorityQueue {
-    /// What is queued.
+    /// Type of the queued items.
     type Item: Ord;
-    /// Adds an item, or gives it back if there is no room.
+    /// Adds an item, or returns it if there is no room.
     ///
     /// # Errors
-    /// [`Full`], with the item, if the storage cannot grow.
+    /// [`Full`] with the item if the storage cannot grow.
     fn try_push(&mut self, item: Self::Item) -> Result<(), Full<Self::Item>>;
-    /// The smallest item.
+    /// Returns the smallest item.
     fn peek(&self) -> Option<&Self::Item>;
-    /// Takes the smallest item.
+    /// Removes and returns the smallest item.
     fn pop(&mut self) -> Option<Self::Item>;
-    /// How many items there are.
+    /// Returns the number of items.
     fn len(&self) -> usize;
     /// Calls `look` with each item, in no particular order.
     fn for_each(&self, look: impl FnMut(&Self::Item));
 
-    /// Adds many items at once, in O(n) of all that are then queued: they are not put in order one by one.
+    /// Adds many items at once, in O(n) of the items then queued: they are not inserted one by one.
     ///
     /// # Errors
-    /// [`Full`], with all of them, if there is no room for all; then none has been added.
+    /// [`Full`] with all of them if there is no room for all; none has been added.
     fn load(&mut self, items: Vec<Self::Item>) -> Result<(), Full<Vec<Self::Item>>>;
 
-    /// Whether there are none.
+    /// Returns whether the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
+    /// Removes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
     fn drain(&mut self) -> impl Iterator<Item = Self::Item> + '_ {
         core::iter::from_fn(|| self.pop())
     }
     /// Adds an item.
     ///
     /// # Panics
-    /// If there is no room for it.
+    /// Panics if there is no room for it.
     fn push(&mut self, item: Self::Item) {
         assert!(self.try_push(item).is_ok(), "no room in the queue");
     }
-    /// Takes the smallest item, then adds another; returns what was smallest before.
+    /// Removes the smallest item, then adds another; returns the item that was smallest before.
     ///
     /// # Panics
-    /// As [`PriorityQueue::push`].
+    /// Panics like [`PriorityQueue::push`].
     fn pop_push(&mut self, item: Self::Item) -> Option<Self::Item>;
 }
 
@@ -115,7 +115,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PriorityQueue for PageQueue<T, B> {
     }
 }
 
-/// Which item is meant: given out when a key is queued, void once it has left.
+/// Identifies an item: given out when a key is queued, stale once the item has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     pub(crate) slot: u32,
@@ -124,14 +124,15 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// A small number that no other item of the queue has at the same time: an index for what belongs to the item.
+    /// Returns a small number that no other item of the queue has at the same time: an index for the item's
+    /// data.
     #[must_use]
     pub const fn slot(&self) -> usize {
         self.slot as usize
     }
 
-    /// The handle as bytes, to be kept where the queue's file is kept: handles of a queue in memory are void when
-    /// it is gone.
+    /// Encodes the handle as bytes, to be kept together with the queue's file: handles of a queue in memory
+    /// are invalid when it is gone.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 12] {
         let mut bytes = [0; 12];
@@ -141,7 +142,7 @@ impl Handle {
         bytes
     }
 
-    /// The handle that was kept. Any bytes are a handle; one that was never given out is stale.
+    /// Decodes a handle. Any bytes are a handle; one that was never given out is stale.
     #[must_use]
     pub const fn from_bytes([a, b, c, d, e, f, g, h, i, j, k, l]: [u8; 12]) -> Self {
         Self {
@@ -152,7 +153,7 @@ impl Handle {
     }
 }
 
-/// The handle is of an item that has left, or of another queue.
+/// The handle's item has left, or the handle belongs to another queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StaleHandle;
 
@@ -164,11 +165,11 @@ impl core::fmt::Display for StaleHandle {
 
 impl core::error::Error for StaleHandle {}
 
-/// Why an item keeps its key.
+/// Reason why an item keeps its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The handle is of an item that has left, or of another queue.
+    /// The handle's item has left, or the handle belongs to another queue.
     Stale,
     /// There is no room for the new key beside the old one.
     Full,
@@ -191,49 +192,50 @@ impl core::fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// A queue of keys that can be changed and taken out while they wait.
+/// A queue of keys that can be changed and removed while they wait.
 ///
-/// There is no `pop_push` here: what it saves in a heap, the walk of the last item, a queue with handles spends
-/// on the new item's slot. [`HandleQueue::update`] of the smallest key is the operation for a timer that is
-/// started again.
+/// There is no `pop_push` here: the walk of the last item that it saves in a heap is spent on the new item's
+/// slot in a queue with handles. For a timer that is restarted, use [`HandleQueue::update`] of the smallest
+/// key.
 pub trait HandleQueue<K> {
-    /// Queues a key.
+    /// Adds a key.
     ///
     /// # Errors
-    /// [`Full`], with the key, if there is no room.
+    /// [`Full`] with the key if there is no room.
     fn insert(&mut self, key: K) -> Result<Handle, Full<K>>;
-    /// Whether the handle is of an item that is queued.
+    /// Returns whether the handle refers to a queued item.
     fn contains(&self, handle: Handle) -> bool;
-    /// The smallest key.
+    /// Returns the smallest key and its handle.
     fn peek(&self) -> Option<(&K, Handle)>;
-    /// Takes the smallest key; its handle is void from now on.
+    /// Removes and returns the smallest key; its handle is stale from now on.
     fn pop(&mut self) -> Option<(K, Handle)>;
-    /// Takes a key out.
+    /// Removes a key.
     ///
     /// # Errors
-    /// [`StaleHandle`] if it has left already or was never here.
+    /// [`StaleHandle`] if the key has left already or was never in this queue.
     fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle>;
-    /// Gives an item another key. The old handle is void; the new one is returned (it may be the same).
+    /// Changes an item's key. The old handle becomes stale; the new one is returned (it may be the same).
     ///
     /// # Errors
-    /// [`Refusal::Stale`] if it has left already or was never here; [`Refusal::Full`] if the new key needs room
-    /// that is not there. The item then keeps its key, and its handle.
+    /// [`Refusal::Stale`] if the item has left already or was never in this queue; [`Refusal::Full`] if there
+    /// is no room for the new key. The item then keeps its key and its handle.
     fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal>;
-    /// Queues many keys at once, in O(n) of all that are then queued; `handed` is given their handles, in the
+    /// Adds many keys at once, in O(n) of the keys then queued; `handed` is called with their handles, in the
     /// order of `keys`.
     ///
     /// # Errors
-    /// [`Full`], with all of them, if there is no room for all; then none has been queued, and no handle given.
+    /// [`Full`] with all of them if there is no room for all; no key has been queued, and no handle given
+    /// out.
     fn load(&mut self, keys: Vec<K>, handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>>;
     /// Calls `look` with each key and its handle, in no particular order.
     fn for_each(&self, look: impl FnMut(&K, Handle));
-    /// How many keys there are.
+    /// Returns the number of keys.
     fn len(&self) -> usize;
-    /// Takes every key, smallest first. Dropping the iterator early leaves the rest in the queue.
+    /// Removes every key, smallest first. Dropping the iterator early leaves the rest in the queue.
     fn drain(&mut self) -> impl Iterator<Item = (K, Handle)> + '_ {
         core::iter::from_fn(|| self.pop())
     }
-    /// Whether there are none.
+    /// Returns whether the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

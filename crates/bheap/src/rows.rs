@@ -1,11 +1,11 @@
-//! Where a heap's items are kept: anything that can be indexed, swapped and grown at its end.
+//! Storage of a heap's items: anything that can be indexed, swapped and grown at its end.
 //!
-//! A heap asks for nothing else, so memory that is aligned to pages, a mapped file, a recorder of addresses and
-//! a table of positions are each a [`Rows`], and each costs nothing to a heap that does not use it.
+//! A heap needs nothing else. Page-aligned memory, a mapped file, a recorder of addresses and a table of
+//! positions are therefore each a [`Rows`], and none costs a heap anything that does not use it.
 
 use alloc::vec::Vec;
 
-/// There is no room for this item; here it is back.
+/// Error that returns an item for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -19,21 +19,21 @@ impl<T: core::fmt::Debug> core::error::Error for Full<T> {}
 
 /// An array of items, numbered from 0, that grows and shrinks at its end.
 pub trait Rows<T> {
-    /// How many items there are.
+    /// Returns the number of items.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Returns whether there are no items.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The item at position `at`. Panics if `at >= len()`.
+    /// Returns the item at position `at`. Panics if `at >= len()`.
     fn item(&self, at: usize) -> &T;
     /// Exchanges two items. Panics if either position is `>= len()`.
     fn swap(&mut self, a: usize, b: usize);
-    /// Puts `item` at `at` and returns what was there. Panics if `at >= len()`.
+    /// Stores `item` at `at` and returns the previous item. Panics if `at >= len()`.
     fn replace(&mut self, at: usize, item: T) -> T;
-    /// Adds at the end, or gives the item back.
+    /// Adds an item at the end, or returns it.
     fn push(&mut self, item: T) -> Result<(), Full<T>>;
-    /// Takes from the end.
+    /// Removes and returns the last item.
     fn pop(&mut self) -> Option<T>;
 }
 

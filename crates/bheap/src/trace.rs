@@ -1,17 +1,19 @@
-//! Which bytes a queue touches: a recorder that any storage can be wrapped in, and that costs nothing unwrapped.
+//! Recording of the bytes that a queue touches: a wrapper for any storage, which costs nothing where it is
+//! not used.
 //!
-//! Addresses are those of an idealised mapping: what the storage calls position `p` lies at
-//! `base + p · size_of::<T>()`. (Real addresses would depend on the allocator and on when the array grew.)
+//! Addresses are those of an idealised mapping: the storage's position `p` is at `base + p · size_of::<T>()`.
+//! (Real addresses would depend on the allocator and on when the array grew.)
 
 use crate::rows::{Full, Rows};
 
-/// Takes note of bytes read and written.
+/// Recorder of bytes read and written.
 ///
-/// Both methods take `&self`, because looking at an item is reading it; a recorder keeps its state in cells.
+/// Both methods take `&self`, because an access to an item through a shared reference is a read; a recorder
+/// keeps its state in cells.
 pub trait Trace {
-    /// `bytes` bytes from `address` are read.
+    /// Records that `bytes` bytes from `address` are read.
     fn read(&self, address: usize, bytes: usize);
-    /// `bytes` bytes from `address` are written.
+    /// Records that `bytes` bytes from `address` are written.
     fn write(&self, address: usize, bytes: usize);
 }
 
@@ -33,7 +35,7 @@ impl<M: Trace + ?Sized> Trace for alloc::rc::Rc<M> {
     }
 }
 
-/// Storage whose every access is told to a [`Trace`].
+/// Storage whose accesses are all reported to a [`Trace`].
 #[derive(Debug, Clone)]
 pub struct TracedRows<R, M> {
     rows: R,
@@ -42,12 +44,12 @@ pub struct TracedRows<R, M> {
 }
 
 impl<R, M: Trace> TracedRows<R, M> {
-    /// Records what happens to `rows`, of which item 0 is said to lie at the address `base`.
+    /// Records accesses to `rows`, as if item 0 were at the address `base`.
     pub const fn new(rows: R, trace: M, base: usize) -> Self {
         Self { rows, trace, base }
     }
 
-    /// The storage without its recorder.
+    /// Returns the storage without its recorder.
     pub fn into_inner(self) -> R {
         self.rows
     }

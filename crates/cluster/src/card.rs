@@ -1,4 +1,4 @@
-//! What an instance says of itself in the bucket, under its name: one JSON object.
+//! Heartbeat of an instance: one JSON object in the bucket, under the instance's name.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::LEASE_MAX;
 
-/// The version that this one writes.
+/// Format version that this program writes.
 const VERSION: u32 = 1;
 
-/// An instance's card.
+/// Heartbeat of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Heartbeat {
     pub(crate) v: u32,
-    /// Which process it is: a random number.
+    /// Random number that identifies the process.
     pub(crate) instance: String,
-    /// Which of the streams that were under this name its sequence is of.
+    /// Generation of the stream to which `applied` refers, of all that had this name.
     pub(crate) generation: u64,
-    /// It has carried out everything up to this.
+    /// Sequence number up to which the instance has applied all purges.
     pub(crate) applied: u64,
     pub(crate) lease_ms: u64,
-    /// It serves what is stored although its lease is out.
+    /// True if the instance serves stored objects even after its lease has expired.
     #[serde(default)]
     pub(crate) serves_on: bool,
-    /// It has stopped, and serves nothing any more.
+    /// True once the instance has stopped and serves nothing any more.
     #[serde(default)]
     pub(crate) left: bool,
-    /// How often it has written this.
+    /// Number of times that the heartbeat was written.
     pub(crate) written: u64,
-    /// Its program's.
+    /// Version of the instance's program.
     #[serde(default)]
     pub(crate) version: String,
-    /// Where peers reach it; empty: nowhere.
+    /// Address at which peers reach the instance; empty if there is none.
     #[serde(default)]
     pub(crate) address: String,
 }
@@ -52,18 +52,19 @@ impl Heartbeat {
         }
     }
 
-    /// Its lease. Nobody's is longer than that: what a card says beyond is not believed, nor is one of another version.
+    /// Returns the instance's lease, at most the longest allowed one. A heartbeat of another format version
+    /// counts as having the longest.
     pub(crate) fn lease_ms(&self) -> u64 {
         let longest = u64::try_from(LEASE_MAX.as_millis()).unwrap_or(u64::MAX);
         if self.v == VERSION { self.lease_ms.min(longest) } else { longest }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // Text and numbers alone: it cannot fail.
+        // A struct of text and numbers alone always serialises.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// `None`: it is none, but somebody's all the same.
+    /// Parses a heartbeat. `None` means that it is unreadable, though an instance with this name exists.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }

@@ -1,4 +1,4 @@
-//! The cluster as the program holds it: a thread, and the way to it.
+//! Handle of the cluster, and the thread behind it.
 
 use std::{
     io,
@@ -26,45 +26,45 @@ use crate::{
     wish::{Outcome, PurgeRequest, PurgeRequestError, Scope, WISHES_MAX},
 };
 
-/// Helpers that carry out purges and write the position.
+/// Number of helpers that carry out purges and save the position.
 const HELPERS: usize = 2;
-/// Buckets of what instances share.
+/// Greatest number of shared buckets.
 const VAULTS_MAX: usize = 1;
 
-/// Why it could not be started. That the cluster cannot be reached is no reason.
+/// Error that prevents the cluster from starting. An unreachable cluster is not one.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Where it keeps how far it is.
-    #[error("cannot keep how far it is: {0}")]
+    /// The file of the purge position cannot be used.
+    #[error("cannot save the purge position: {0}")]
     Position(io::Error),
-    /// The thread, or its runtime.
-    #[error("cannot start its thread: {0}")]
+    /// The thread or its runtime cannot be started.
+    #[error("cannot start the cluster thread: {0}")]
     Thread(io::Error),
 }
 
-/// How it is.
+/// State of the cluster membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) words: String,
     pub(crate) is_joined: bool,
 }
 
-/// What the thread, those who wait for purges on it, and who looks from outside share.
+/// State shared by the thread, by requests that wait for purges, and by the status report.
 pub(crate) struct Common {
     pub(crate) config: Config,
     pub(crate) instance: String,
     pub(crate) counts: Arc<Counts>,
     pub(crate) view: watch::Sender<InstanceTable>,
-    /// The connection, while there is one that stream and bucket were found by.
+    /// The connection, while there is one on which stream and bucket were found.
     pub(crate) open: watch::Sender<Option<Context>>,
     pub(crate) state: watch::Sender<State>,
-    /// Where it is told that a purge was carried out; empty: nowhere yet.
+    /// Subject for reports that a purge was carried out; empty until it is subscribed.
     pub(crate) inbox: watch::Sender<String>,
-    /// How what instances share is, where anything is.
+    /// Status of the shared data, if any is configured.
     pub(crate) vault: watch::Sender<Option<String>>,
-    /// A card is wanted now.
+    /// Signal that a heartbeat must be written now.
     pub(crate) renew: Notify,
-    /// The stream is not what it was.
+    /// Signal that the stream is no longer the known one.
     pub(crate) doubt: Notify,
     applied: AtomicU64,
     generation: AtomicU64,
@@ -72,7 +72,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The clock by which others are judged: it stands still while the machine sleeps.
+    /// Returns the time of the clock by which other instances are judged: it stands still while the machine
+    /// sleeps.
     pub(crate) fn now_ms(&self) -> u64 {
         clock::monotonic_ns() / 1_000_000
     }
@@ -95,7 +96,7 @@ impl Common {
     }
 }
 
-/// See the module. Dropped, it leaves the cluster.
+/// Membership of this instance in the cluster; dropping it leaves the cluster.
 pub struct Cluster {
     common: Arc<Common>,
     wishes: Option<mpsc::Sender<PurgeRequest>>,
@@ -104,16 +105,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the thread, which connects and joins in its own time. Until it has, nothing that is stored is served.
+    /// Starts the thread, which connects and joins in the background. Until it has joined, no stored object
+    /// is served.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`StartError::Position`] if the position's file cannot be used, [`StartError::Thread`] if the thread
+    /// cannot be started.
     pub fn start(config: Config, server: Arc<dyn PurgeExecutor>) -> Result<Self, StartError> {
         let number = || engine::random::number().map_err(StartError::Thread);
         let instance = u128::from(number()?) << 64 | u128::from(number()?);
         let opened = config.position.as_deref().map(|path| PositionFile::open(path, instance));
         let opened = opened.transpose().map_err(StartError::Position)?;
-        let state = State { words: "it is connecting to the cluster".to_owned(), is_joined: false };
+        let state = State { words: "connecting to the cluster".to_owned(), is_joined: false };
         let common = Arc::new(Common {
             config,
             instance: format!("{instance:032x}"),
@@ -144,8 +147,8 @@ impl Cluster {
         Ok(Self { common, wishes: Some(wishes), vaults, thread: Some(thread) })
     }
 
-    /// Tells the others of a purge; the answer comes when that, or what else was asked for, is done, or the time is up.
-    /// `is_carried_out`: it holds here already.
+    /// Sends a purge to the other instances. The receiver yields the result once the condition of `scope` is
+    /// met or the time is up. `is_carried_out` means that the purge is already applied here.
     pub fn tell(
         &self,
         purge: Purge,
@@ -164,20 +167,21 @@ impl Cluster {
                 }
                 mpsc::error::TrySendError::Closed(wish) => (wish, PurgeRequestError::Stopping),
             };
-            // Its receiver is in our hand.
+            // The receiver still exists, so sending cannot fail.
             let _ = wish.reply.send(Err(refused));
         }
         answer
     }
 
-    /// Opens what instances share; `hears` is told of all that is there, and of each change. `None`: nothing is to be.
+    /// Opens the shared data; `hears` is called for each value that exists and for each change. `None` if
+    /// none is configured.
     pub fn open_vault(&self, hears: OnChange) -> Option<Vault> {
         let config = self.common.config.vault.clone()?;
         let (vault, keeper) = vault::VaultTask::new(Arc::clone(&self.common), config, hears)?;
         self.vaults.try_send(keeper).ok().map(|()| vault)
     }
 
-    /// How it is, and who else is there.
+    /// Returns the status of this instance and of all others.
     #[must_use]
     pub fn look(&self) -> ClusterStatus {
         let common = &self.common;
@@ -193,13 +197,14 @@ impl Cluster {
         }
     }
 
-    /// The time that a purge has to hold everywhere: an instance may be waited for until its lease is out.
+    /// Returns the time within which a purge takes effect everywhere: an unreachable instance is waited for
+    /// until its lease has expired.
     #[must_use]
     pub fn everywhere_within(&self) -> Duration {
         self.common.config.lease * 2 + Duration::from_secs(5)
     }
 
-    /// What is counted.
+    /// Returns the source of the counters.
     #[must_use]
     pub fn counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.common.counts) as Arc<dyn Source>
@@ -210,7 +215,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.wishes = None;
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A thread that panicked has already reported it.
             let _ = thread.join();
         }
     }

@@ -1,49 +1,50 @@
-//! What is configured of a cluster.
+//! Configuration of a cluster.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::vault::VaultConfig;
 
-/// The shortest lease: below that a busy machine loses it.
+/// The shortest lease: a busy machine would lose a shorter one.
 pub const LEASE_MIN: Duration = Duration::from_millis(300);
-/// The longest lease: so long may a purge wait for an instance that is cut off.
+/// The longest lease, which is also the longest time that a purge may wait for an unreachable instance.
 pub const LEASE_MAX: Duration = Duration::from_secs(60);
-/// Characters of a name.
+/// Greatest number of characters of a name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Everything that is configured.
+/// Configuration of this instance and of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where the cluster's servers listen for clients: `nats://HOST:4222`, `tls://…`. In turn until one takes us.
+    /// Client addresses of the cluster's servers: `nats://HOST:4222`, `tls://…`. They are tried in turn until
+    /// one accepts.
     pub servers: Vec<String>,
-    /// Who we are to it.
+    /// Credentials for the cluster.
     pub login: Login,
-    /// Who vouches for its certificates (PEM); `None`: whom the system trusts.
+    /// CA certificates to trust for the servers (PEM); `None` for the system's.
     pub tls_ca: Option<PathBuf>,
-    /// Our certificate with its key (PEM), for a cluster that asks for one.
+    /// Client certificate with its key (PEM), for a cluster that requires one.
     pub tls_pair: Option<(PathBuf, PathBuf)>,
-    /// The name of this instance, of which there is one in the cluster.
+    /// Name of this instance, unique in the cluster.
     pub name: Name,
-    /// For how long this instance may serve what is stored without hearing of the others.
+    /// Time for which this instance may serve stored objects without contact with the cluster.
     pub lease: Duration,
-    /// Servers that keep stream and bucket, where we make them.
+    /// Number of servers that store the stream and the bucket, if this instance creates them.
     pub replicas: usize,
-    /// The stream of purges; its subject is the same.
+    /// Name of the stream of purges, and of its subject.
     pub stream: Name,
-    /// The bucket of instances.
+    /// Name of the bucket of instances.
     pub bucket: Name,
-    /// What becomes of what is stored when the lease is out.
+    /// Behaviour for stored objects after the lease has expired.
     pub when_cut_off: WhenCutOff,
-    /// Where this instance keeps how far it is; `None`: what it stores does not survive it either.
+    /// File of the purge position; `None` if the store does not survive a restart either.
     pub position: Option<PathBuf>,
-    /// Where its peers reach it; empty: nowhere.
+    /// Address at which peers reach this instance; empty if there is none.
     pub address: String,
-    /// What instances share beside purges; `None`: nothing.
+    /// Configuration of the data shared beside purges; `None` for none.
     pub vault: Option<VaultConfig>,
 }
 
 impl VaultConfig {
-    /// The bucket, where none is named.
+    /// Returns the default bucket.
     #[must_use]
     pub fn bucket() -> Name {
         Name("NIGHTTRAIN_CERTIFICATES".to_owned())
@@ -51,7 +52,7 @@ impl VaultConfig {
 }
 
 impl Config {
-    /// The defaults, for an instance of this name.
+    /// Returns the defaults for an instance of this name.
     #[must_use]
     pub fn new(servers: Vec<String>, name: Name) -> Self {
         let fixed = |text: &str| Name(text.to_owned());
@@ -73,10 +74,10 @@ impl Config {
     }
 }
 
-/// Who we are to the cluster, where its address does not say it (`nats://USER:PASSWORD@HOST`, `nats://TOKEN@HOST`).
+/// Credentials for the cluster, if its address has none (`nats://USER:PASSWORD@HOST`, `nats://TOKEN@HOST`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Login {
-    /// Nobody in particular.
+    /// No credentials.
     #[default]
     None,
     /// A file with a JWT and the seed of its key (`.creds`).
@@ -85,23 +86,24 @@ pub enum Login {
     Nkey(PathBuf),
 }
 
-/// What an instance does with what it stored when it has not heard of the others for a lease.
+/// Behaviour of an instance for stored objects after a lease without contact with the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenCutOff {
-    /// It asks the origin before it shows any of it.
+    /// Stored objects are revalidated with the origin before they are served.
     #[default]
     Revalidate,
-    /// It serves on, and may show what was purged: purges do not wait for it, and say so.
+    /// Stored objects are still served, even if they may be purged. Purges do not wait for such an instance,
+    /// and report it.
     Serve,
 }
 
-/// A name that may stand in a subject and in a bucket.
+/// A name that is valid in a subject and in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(String);
 
-/// It cannot be a name.
+/// Error for text that is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a name has 1 to 64 letters, digits, - and _")]
+#[error("invalid name: it has 1 to 64 letters, digits, - and _")]
 pub struct InvalidName;
 
 impl FromStr for Name {
@@ -115,7 +117,7 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// What of a machine's name may stand in one.
+    /// Derives a name from a machine's host name.
     #[must_use]
     pub fn of_host(host: &str) -> Self {
         let short = host.split('.').next().unwrap_or_default();
@@ -128,7 +130,7 @@ impl Name {
             .unwrap_or_else(|_| Self("nighttrain".to_owned()))
     }
 
-    /// As text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

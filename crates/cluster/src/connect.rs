@@ -1,5 +1,6 @@
-//! A connection to the cluster, made anew by us and never by the library: so that each failure is said as what it is, and a
-//! connection that is silent is given up when *we* need it to speak, not when TCP does.
+//! Connection to the cluster. Reconnecting is done here and not by the library, so that each failure is
+//! reported as what it is, and a silent connection is given up when its answer is needed, not when TCP times
+//! out.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -13,16 +14,17 @@ use crate::{
     keeper::Fault,
 };
 
-/// The shortest and the longest time that an attempt has.
+/// Shortest and longest time limit of an attempt.
 const WITHIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
-/// A connection, and when it is gone.
+/// A connection, and a signal for its end.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) gone: Arc<Notify>,
 }
 
-/// Connects to the first server that takes us, in an order of chance: so that of many instances not all ask one.
+/// Connects to the first server that accepts, beginning at a random one, so that many instances do not all
+/// use the same server.
 pub(crate) async fn connect(config: &Config) -> Result<Connection, Fault> {
     let first = engine::random::number().map_or(0, |number| number as usize % config.servers.len().max(1));
     let (before, behind) = config.servers.split_at(first);
@@ -40,7 +42,7 @@ pub(crate) async fn connect(config: &Config) -> Result<Connection, Fault> {
 async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> {
     let gone = Arc::new(Notify::new());
     let of_events = Arc::clone(&gone);
-    // The library has one attempt: what comes after it is ours.
+    // The library makes a single attempt; reconnecting is done here.
     let mut options = ConnectOptions::new()
         .name(format!("nighttrain {}", config.name))
         .connection_timeout((config.lease / 3).clamp(WITHIN.0, WITHIN.1))
@@ -57,7 +59,7 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
             }
         });
     let address: ServerAddr =
-        server.parse().map_err(|error| Fault::Cannot(format!("it is no address: {error}")))?;
+        server.parse().map_err(|error| Fault::Cannot(format!("invalid address: {error}")))?;
     options = match (address.username(), address.password()) {
         (Some(user), Some(password)) => options.user_and_password(user.to_owned(), password.to_owned()),
         (Some(token), None) => options.token(token.to_owned()),
@@ -71,18 +73,18 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
         Login::Credentials(path) => {
             let text = read(path)?;
             let wrong = |error: &dyn std::fmt::Display| Fault::Cannot(format!("{}: {error}", path.display()));
-            // A server refuses it without a word on why.
+            // A server refuses an expired JWT without giving the reason.
             let expired = parts(&text).next().and_then(expires).filter(|at| *at <= clock::now_system());
             if let Some(at) = expired {
                 let at = humantime::format_rfc3339_seconds(at);
-                return Err(wrong(&format!("the user's JWT expired at {at}: another one is needed")));
+                return Err(wrong(&format!("the user's JWT expired at {at}: a new one is needed")));
             }
             options = options.credentials(&text).map_err(|error| wrong(&error))?;
         }
         Login::Nkey(path) => {
             let text = read(path)?;
             let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
-            let none = || Fault::Cannot(format!("{}: there is no seed of a user's key", path.display()));
+            let none = || Fault::Cannot(format!("{}: no user nkey seed in the file", path.display()));
             options = options.nkey(seed.ok_or_else(none)?.to_owned());
         }
     }
@@ -96,15 +98,15 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
     let client = options.connect(address).await.map_err(|error| {
         Fault::Cannot(match error.kind() {
             ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                format!("it does not let us in: {error}")
+                format!("authorization violation: {error}")
             }
-            _ => format!("it cannot be reached: {error}"),
+            _ => format!("unreachable: {error}"),
         })
     })?;
     Ok(Connection { client, gone })
 }
 
-/// An address as it may be shown.
+/// Hides the credentials in a server address for display.
 #[must_use]
 pub fn without_secret(server: &str) -> String {
     match server.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {

@@ -1,10 +1,10 @@
-//! What is counted.
+//! Counters of the cluster.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use engine::meter::{Family, Point, Source, Unit, Value};
 
-/// The counters, which one thread raises.
+/// The counters, incremented by one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) renewals: AtomicU64,
@@ -30,42 +30,38 @@ pub(crate) fn count(counter: &AtomicU64) {
 impl Source for Counts {
     fn collect(&self, families: &mut Vec<Family>) {
         for (name, help, number) in [
-            ("cluster_renewals", "Renewals of this instance's lease that the cluster took.", &self.renewals),
-            ("cluster_failures", "Times that the cluster could not be asked, or not joined.", &self.failures),
-            ("cluster_lapses", "Times that the lease ran out before it was renewed.", &self.lapses),
-            ("cluster_joins", "Times that it joined and caught up.", &self.joins),
-            ("cluster_purges_told", "Purges that this instance put into the stream.", &self.told),
-            ("cluster_purges_applied", "Purges of the stream that were carried out here.", &self.applied),
-            ("cluster_purges_retried", "Times that one could not be carried out at once.", &self.not_carried),
-            (
-                "cluster_purges_unknown",
-                "Purges that were not understood: everything was purged.",
-                &self.unknown,
-            ),
+            ("cluster_renewals", "Renewals of this instance's lease.", &self.renewals),
+            ("cluster_failures", "Failed requests or connections to the cluster.", &self.failures),
+            ("cluster_lapses", "Times that the lease expired before it was renewed.", &self.lapses),
+            ("cluster_joins", "Times that this instance joined the cluster and caught up.", &self.joins),
+            ("cluster_purges_told", "Purges that this instance published to the stream.", &self.told),
+            ("cluster_purges_applied", "Purges of the stream applied here.", &self.applied),
+            ("cluster_purges_retried", "Purges that had to be retried.", &self.not_carried),
+            ("cluster_purges_unknown", "Unknown purge records: everything was purged.", &self.unknown),
             (
                 "cluster_doubts",
-                "Times that it is not known what was purged, so that everything has to be validated.",
+                "Times that purges may have been missed, so that all stored objects are revalidated before use.",
                 &self.doubts,
             ),
             (
                 "cluster_purges_refused",
-                "Purges refused because too many waited for the cluster.",
+                "Purges refused because too many were waiting for the cluster.",
                 &self.refused,
             ),
-            (
-                "cluster_purges_late",
-                "Purges that did not hold everywhere in the time that they had.",
-                &self.late,
-            ),
+            ("cluster_purges_late", "Purges not applied everywhere in time.", &self.late),
             (
                 "cluster_vault_turns",
-                "Times that it was our turn to change what instances share.",
+                "Times that this instance held the lease of the shared vault.",
                 &self.vault_turns,
             ),
-            ("cluster_vault_writes", "Values that this instance shared with the others.", &self.vault_writes),
+            (
+                "cluster_vault_writes",
+                "Values that this instance wrote to the shared vault.",
+                &self.vault_writes,
+            ),
             (
                 "cluster_vault_foreign",
-                "Shared values that were sealed by another secret, or not by an instance.",
+                "Values in the shared vault that were sealed with another secret, or not by Nighttrain.",
                 &self.vault_foreign,
             ),
         ] {

@@ -1,18 +1,19 @@
-//! The thread's work: connects, joins, carries out what the stream says, renews the lease, and does it again when something
-//! fails.
+//! The cluster thread: it connects, joins, carries out the stream's purges, renews the lease, and starts
+//! again after a failure.
 //!
 //! ```text
-//!  connect ─▶ session: stream, bucket ─▶ our card (a link of the lease) ─▶ `here` into the stream, at sequence m
-//!     ▲          ▲                                                              │
-//!     │          │ lapsed, another stream                  have we missed none? ┴ else everything is doubted
-//!     │          │                                                              ▼
-//!     └─ failed ─┴──── purges from our position on ─▶ carried out, one after the other ─▶ at m: the lease is served by
+//!  connect ─▶ session: stream, bucket ─▶ heartbeat (renews the lease) ─▶ `here` into the stream, at sequence m
+//!     ▲          ▲                                                          │
+//!     │          │ lapsed, another stream               no purge missed? ───┴── else all objects are revalidated
+//!     │          │                                                          ▼
+//!     └─ failed ─┴──── purges from our position on ─▶ carried out in order ─▶ at m: the lease may be used
 //! ```
-//! **Before it serves**, an instance has its card in the bucket, then writes `here`, then carries out all before that: so a
-//! purge was published before (and is carried out), or its publisher sees the card (and waits for us).
+//! **Before it serves**, an instance writes its heartbeat to the bucket, then publishes `here`, then carries
+//! out everything before that record. A purge was therefore published earlier (and is carried out), or its
+//! publisher sees the heartbeat (and waits for this instance).
 //!
-//! Where the data live: all of it on this thread. What others see goes through [`Common`]. *Bounds:* one card under way, one
-//! purge being carried out by a helper; what comes meanwhile waits in the connection and in the stream.
+//! All state belongs to this thread; other threads see what is in [`Common`]. *Bounds:* one heartbeat being
+//! written, one purge being carried out by a helper; later ones wait in the connection and in the stream.
 
 mod carrying;
 mod fault;
@@ -53,19 +54,19 @@ use crate::{
     wish::{self, AppliedRecords, PurgeRequest},
 };
 
-/// The pause before the cluster is asked again: the first, and the longest.
+/// First and longest pause before the cluster is asked again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// A purge whose publisher was told is in our card within this.
+/// Time within which the heartbeat confirms a purge that was already reported to its publisher.
 const CARD_WITHIN: Duration = Duration::from_millis(50);
-/// How long a stop waits for the cluster to know of it.
+/// Longest time that a shutdown waits for the cluster to learn of it.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 
-/// What a position's file held when it was opened.
+/// Contents of the position file when it was opened.
 pub(crate) type StoredPosition = Option<(PositionFile, Option<(Position, u128)>)>;
 
 type OptionalFuture<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
 
-/// What comes of something that may not be under way.
+/// Waits for an optional future; waits for ever if there is none.
 async fn of<T>(waiting: &mut OptionalFuture<T>) -> T {
     match waiting {
         Some(future) => {
@@ -77,7 +78,7 @@ async fn of<T>(waiting: &mut OptionalFuture<T>) -> T {
     }
 }
 
-/// Runs until nobody can wish for anything any more.
+/// Runs until no purge can be requested any more.
 pub(crate) async fn run(
     common: Arc<Common>,
     server: Arc<dyn PurgeExecutor>,
@@ -131,7 +132,8 @@ pub(crate) async fn run(
                 () = take_wishes => {}
                 () = keep_vaults => {}
             }
-            // Who still waits is told, and nobody serves by a lease whose card says that we are gone.
+            // Waiting requests are answered, and the lease ends before the heartbeat says that this instance
+            // is gone.
             common.open.send_replace(None);
             if !serves_on {
                 keeper.server.lease_until(Some(0));
@@ -141,14 +143,14 @@ pub(crate) async fn run(
         .await;
 }
 
-/// How a sequence of the stream relates to the last sequence that was carried out.
+/// Relation of a sequence number in the stream to the last one carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SequenceOrder {
     /// The sequence is the next to carry out.
     Next,
     /// The sequence has been carried out already.
     Known,
-    /// The sequence is a later one: those in between are gone, by the stream's limits or an operator's deletion.
+    /// The sequence is a later one: those in between were removed by the stream's limits or by an operator.
     Gap,
 }
 
@@ -165,23 +167,24 @@ struct ClusterTask {
     server: Arc<dyn PurgeExecutor>,
     carried_out: AppliedRecords,
     file: Option<Arc<PositionFile>>,
-    /// The process before us with this store, which is gone.
+    /// Identity of the previous process with this store, which has ended.
     was: Option<String>,
-    /// `None`: what was purged of what is stored, nobody knows.
+    /// Position in the stream; `None` if it is unknown which purges the store has missed.
     position: Option<Position>,
     card: Heartbeat,
-    /// That of our card.
+    /// Revision of our heartbeat.
     revision: u64,
-    /// Our cards that the watcher has not brought yet: which, and when they were sent.
+    /// Own heartbeats that the watcher has not delivered yet: their numbers and send times.
     sent: VecDeque<(u64, u64)>,
     lease: Option<Lease>,
     said: Option<String>,
     bucket: Option<kv::Store>,
-    /// What was published got a sequence that we have had before.
+    /// True if a published record got a sequence number that had been seen before.
     is_another: bool,
-    /// The stream has skipped a sequence while the instance followed it: the purges in between are lost.
+    /// True if the stream has skipped a sequence while this instance followed it: the purges in between are
+    /// lost.
     has_gap: bool,
-    /// Who is there, as the server was told.
+    /// The live instances last reported to the server.
     there: Vec<(String, String)>,
 }
 
@@ -194,7 +197,7 @@ impl ClusterTask {
         u64::try_from(self.lease().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A card has so long: after that the connection is of no use to us.
+    /// Returns the time limit for a heartbeat, after which the connection is given up.
     fn patience(&self) -> Duration {
         self.lease() / 2
     }
@@ -219,7 +222,7 @@ impl ClusterTask {
         }
     }
 
-    /// Says once what is wrong, and shows it for as long as it is.
+    /// Logs a fault once, and shows it in the status for as long as it lasts.
     fn say(&mut self, fault: &Fault) {
         let words = fault.words(self.common.config.name.as_str());
         if self.said.as_ref() != Some(&words) {
@@ -229,12 +232,12 @@ impl ClusterTask {
         self.common.state.send_replace(State { words, is_joined: false });
     }
 
-    /// Until the connection is of no use.
+    /// Runs sessions until the connection is unusable.
     async fn connected(&mut self, connection: &Connection) -> Fault {
         loop {
             let gone = async {
                 connection.gone.notified().await;
-                Fault::Cannot("the connection to it was lost".to_owned())
+                Fault::Cannot("the connection was lost".to_owned())
             };
             let fault = tokio::select! {
                 fault = self.session(connection) => fault,
@@ -271,7 +274,7 @@ impl ClusterTask {
         self.bucket = Some(bucket.clone());
         common.open.send_replace(Some(context.clone()));
         let watch = bucket.watch_with_history(">").await;
-        let mut watch = watch.map_err(|error| Fault::of("the bucket cannot be watched", &error))?;
+        let mut watch = watch.map_err(|error| Fault::of("cannot watch the bucket", &error))?;
         self.sent.clear();
         common.view.send_modify(|view| {
             view.watch_begins(common.now_ms());
@@ -280,13 +283,13 @@ impl ClusterTask {
 
         let inbox = connection.client.new_inbox();
         let answers = connection.client.subscribe(inbox.clone()).await;
-        let mut answers = answers.map_err(|error| Fault::of("no inbox can be subscribed to", &error))?;
+        let mut answers = answers.map_err(|error| Fault::of("cannot subscribe to an inbox", &error))?;
         common.inbox.send_replace(inbox);
 
         self.take_name(&bucket).await?;
         let taken = self.put(&bucket)?.await?;
         self.taken(&taken)?;
-        // What the watcher brings before our own card was there before.
+        // Entries that the watcher delivers before our own heartbeat existed before it.
         while self.revision < taken.revision || !self.sent.is_empty() {
             let entry = timeout(patience, watch.next()).await;
             self.see(entry.ok().flatten())?;
@@ -333,7 +336,7 @@ impl ClusterTask {
                                 generation: position.generation,
                                 applied: position.applied,
                             };
-                            // One that is lost, or not allowed, is in the card soon.
+                            // A notice that is lost or refused is made up for by the next heartbeat.
                             let bytes = serde_json::to_vec(&said).unwrap_or_default();
                             let _ = connection.client.publish(to, bytes.into()).await;
                             card_by.get_or_insert(Instant::now() + CARD_WITHIN);
@@ -343,7 +346,7 @@ impl ClusterTask {
                 }
                 purge = purges.next(), if carrying.is_none() => {
                     let purge = purge.ok_or_else(|| Fault::Cannot("the stream has ended".to_owned()))?;
-                    let purge = purge.map_err(|error| Fault::of("the stream cannot be read", &error))?;
+                    let purge = purge.map_err(|error| Fault::of("cannot read the stream", &error))?;
                     let sequence = purge.info().map_err(|error| Fault::Cannot(error.to_string()))?.stream_sequence;
                     let applied = self.position.map_or(0, |position| position.applied);
                     match follows(applied, sequence) {
@@ -367,7 +370,7 @@ impl ClusterTask {
                     }
                 }
                 carried = answers.next() => {
-                    let carried = carried.ok_or_else(|| Fault::Cannot("the connection to it was lost".to_owned()))?;
+                    let carried = carried.ok_or_else(|| Fault::Cannot("the connection was lost".to_owned()))?;
                     if let Ok(carried) = serde_json::from_slice::<AppliedNotice>(&carried.payload) {
                         common.view.send_modify(|view| view.hear(&carried));
                     }
@@ -389,7 +392,7 @@ impl ClusterTask {
         }
     }
 
-    /// Tells the server who is there, if it is others than before.
+    /// Reports the live instances to the server if they have changed.
     fn tell_who_is_there(&mut self) {
         let there = self.common.view.borrow().there(self.common.now_ms());
         if there != self.there {
@@ -398,7 +401,7 @@ impl ClusterTask {
         }
     }
 
-    /// All has been caught up with: what is stored may be served by the lease.
+    /// Allows the server to use the lease, after all purges have been carried out.
     fn serve(&mut self) -> Result<(), Fault> {
         if self.lease.is_none_or(|lease| lease.is_over(clock::boot_ms())) {
             return Err(Fault::Lapsed);

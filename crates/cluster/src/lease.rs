@@ -1,42 +1,43 @@
-//! Until when this instance may serve what is stored: a chain of renewals.
+//! Lease: the time until which this instance may serve stored objects, as a chain of renewals.
 //!
 //! ```text
 //!   sent ──────────── lease ───────────────▶ ends
-//!     └─▶ taken by the cluster, known here ──┤ before that: the next link, from when *that* one was sent
-//!                                            └ after that: the chain is broken, whatever was taken
+//!     └─▶ taken by the cluster, known here ──┤ before that: the next renewal, counted from its own send time
+//!                                            └ after that: the lease has expired, whatever was accepted
 //! ```
-//! A link counts from when it was sent, because the cluster took it later than that, and who waits for us learned of it
-//! later still. **An answer that comes after the lease has ended renews nothing:** between that end and the answer a purge
-//! may have been acknowledged without us. Then everything that was purged is caught up with before the next chain begins.
+//! A renewal counts from its send time, because the cluster accepts it later, and the instances that wait for
+//! us learn of it later still. **A reply that arrives after the lease has ended renews nothing:** between the
+//! end and the reply a purge may have been acknowledged without us. All purges must then be caught up with
+//! before the next chain begins.
 //!
-//! Times are milliseconds of the clock that goes on while the machine sleeps.
+//! Times are milliseconds of the clock that also runs while the machine sleeps.
 
-/// The chain.
+/// State of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lease {
     length_ms: u64,
     ends_ms: u64,
 }
 
-/// The chain is broken.
+/// Error of a lease that has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeaseExpiry;
 
 impl Lease {
-    /// The first link.
+    /// Begins a lease with a heartbeat sent at `sent_ms`.
     pub(crate) fn begin(length_ms: u64, sent_ms: u64) -> Self {
         Self { length_ms, ends_ms: sent_ms + length_ms }
     }
 
-    /// Whether it is over.
+    /// Returns whether the lease has expired.
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
         now_ms >= self.ends_ms
     }
 
-    /// A renewal that was sent then is known to be taken now.
+    /// Records at `now_ms` that a renewal sent at `sent_ms` was accepted.
     ///
     /// # Errors
-    /// Too late.
+    /// Returns [`LeaseExpiry`] if the lease has already expired.
     pub(crate) fn renewed(&mut self, sent_ms: u64, now_ms: u64) -> Result<(), LeaseExpiry> {
         if self.is_over(now_ms) {
             return Err(LeaseExpiry);
@@ -45,7 +46,7 @@ impl Lease {
         Ok(())
     }
 
-    /// When it ends.
+    /// Returns the end of the lease.
     pub(crate) fn ends_ms(&self) -> u64 {
         self.ends_ms
     }

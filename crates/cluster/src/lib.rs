@@ -1,21 +1,24 @@
-//! Several accelerators, one purge: what holds them together is a NATS cluster with JetStream, which people run already.
+//! Purges for several accelerators, coordinated by a NATS cluster with JetStream, which operators often run
+//! already.
 //!
 //! ```text
 //!  a purge ─▶ Cluster::tell ─▶ publish ─▶ stream of purges (Raft, replicas) ─▶ each instance ─▶ PurgeExecutor ─▶ all its cores
 //!                                 │                                                │
-//!                                 │ ◀── watched ── bucket of instances ◀── its card: applied up to …, renewed each lease/3
+//!                                 │ ◀── watched ── bucket of instances ◀── its heartbeat: applied up to …, renewed each lease/3
 //!                                 ▼
-//!              everywhere: each card has it, or has not changed for lease + margin
+//!              everywhere: each heartbeat confirms it, or has not changed for lease + margin
 //! ```
-//! One thread, `cluster`, with a runtime of its own does all of it (`keeper`); it shares nothing with the loops but a
-//! point in time, until when they may serve what is stored, which it moves on through [`PurgeExecutor`]. It knows no server
-//! and no HTTP. Nothing here votes, elects or replicates: that is the cluster's.
+//! One thread, `cluster`, with a runtime of its own does all of it (`keeper`). With the loops it shares only
+//! a point in time, until which they may serve stored objects; it moves that on through [`PurgeExecutor`]. It
+//! knows no server and no HTTP. Nothing here votes, elects or replicates: the NATS cluster does that.
 //!
-//! **PurgeSelection is promised.** An instance serves what is stored until a lease after it *sent* its last renewal that the cluster
-//! took (`lease`), by a clock of its own that goes on while the machine sleeps. A purge that was acknowledged everywhere
-//! was carried out by each instance, or that one's lease was out before (`view`). Decision 052 says why that holds.
+//! **Guarantee.** An instance serves stored objects until a lease after it *sent* its last renewal that the
+//! cluster accepted (`lease`), by its own clock, which also runs while the machine sleeps. A purge that was
+//! acknowledged everywhere was carried out by each instance, or that instance's lease had expired before
+//! (`view`). Decision 052 proves it.
 //!
-//! *Bounds:* [`WISHES_MAX`] purges wait at once, [`RECORD_BYTES_MAX`] bytes each; [`INSTANCES_MAX`] instances are known.
+//! *Bounds:* [`WISHES_MAX`] purges wait at once, [`RECORD_BYTES_MAX`] bytes each; [`INSTANCES_MAX`] instances
+//! are known.
 
 mod card;
 mod client;
@@ -39,44 +42,50 @@ pub use vault::{OnChange, Secrets, VALUE_BYTES_MAX, Vault, VaultConfig, VaultErr
 pub use view::{ClusterStatus, INSTANCES_MAX, InstancePurgeState, InstanceStatus};
 pub use wish::{InstanceOutcome, Outcome, PurgeRequestError, Scope, WISHES_MAX};
 
-/// Who carries out what the cluster says: the accelerator. Called by helper threads, which may wait.
+/// Executor of the cluster's purges: the accelerator. Its methods are called by helper threads, which may
+/// block.
 pub trait PurgeExecutor: Send + Sync + 'static {
-    /// Carries out a purge on all cores. It returns when the purge holds.
+    /// Carries out a purge on all cores. Returns once the purge is in force.
     ///
     /// # Errors
-    /// It does not, for now or at all.
+    /// [`ExecuteError::NotUnderstood`] if this server will never be able to carry it out,
+    /// [`ExecuteError::NotNow`] if a retry may succeed.
     fn carry_out(&self, purge: &Purge) -> Result<(), ExecuteError>;
 
-    /// Nobody knows what was purged: everything stored is good only once its origin has said so.
+    /// Marks every stored object for revalidation, because purges may have been missed.
     ///
     /// # Errors
-    /// As above.
+    /// Returns an [`ExecuteError`] if it must be tried again.
     fn doubt_all(&self) -> Result<(), ExecuteError>;
 
-    /// PurgeSelection is stored may be served until this point of [`engine::cores::clock::boot_ms`]; `None`: for ever.
+    /// Allows stored objects to be served until this time of [`engine::cores::clock::boot_ms`]; `None` for
+    /// ever.
     fn lease_until(&self, boot_ms: Option<u64>);
 
-    /// A purge of this sequence, in the stream with this number, is going to be carried out.
+    /// Announces that the purge with this sequence number, in the stream of this generation, is about to be
+    /// carried out.
     fn begins(&self, generation: u64, sequence: u64);
 
-    /// Everything up to this sequence has been carried out.
+    /// Reports that everything up to this sequence number has been carried out.
     fn has_applied(&self, generation: u64, sequence: u64);
 
-    /// Whether a purge of our own, which held here before it was told, is carried out once more when it comes back with its
-    /// sequence: others may have answered us meanwhile who did not have it yet.
+    /// Returns whether an own purge, already in force here before it was published, is carried out once more
+    /// when it arrives with its sequence number: peers that did not have it yet may have answered us in the
+    /// meantime.
     fn carries_own_again(&self) -> bool;
 
-    /// These instances are there now, ours too, with the addresses that they have told: each time that it is others.
+    /// Reports the live instances, including this one, with the addresses that they announce; called at each
+    /// change.
     fn are_there(&self, live: &[(String, String)]);
 }
 
-/// Why a purge was not carried out.
+/// Reason why a purge was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {
-    /// It says what this server does not understand, and never will.
+    /// The purge is of a kind that this server does not understand.
     #[error("{0}")]
     NotUnderstood(String),
-    /// It could not be done now.
+    /// The purge could not be carried out now.
     #[error("{0}")]
     NotNow(String),
 }

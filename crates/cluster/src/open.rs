@@ -1,4 +1,4 @@
-//! Stream and bucket: found, or made; and what of them has to be as it is.
+//! Opens or creates the stream and the buckets, and checks their configuration.
 
 use std::time::Duration;
 
@@ -16,22 +16,23 @@ use crate::{
     vault::VALUE_BYTES_MAX,
 };
 
-/// How long purges are kept for instances that are away. Who is away for longer doubts everything.
+/// Time for which purges are kept for absent instances. An instance that is absent for longer revalidates
+/// everything.
 const PURGES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// What they may measure together; then the oldest goes.
+/// Greatest total size of the kept purges; beyond it the oldest is removed.
 const PURGES_BYTES_MAX: i64 = 256 << 20;
-/// An instance that has not been heard of for so long is forgotten.
+/// Time of silence after which an instance is forgotten.
 pub(crate) const CARDS_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// How long the stream knows a purge again whose acknowledgement was lost.
+/// Time for which the stream recognises a duplicate of a purge whose acknowledgement was lost.
 const DUPLICATES_KNOWN: Duration = Duration::from_secs(120);
-/// What all that instances share may measure together: a certificate and its order are some ten thousand bytes.
+/// Greatest total size of the shared data: a certificate and its order are some ten thousand bytes.
 const VAULT_BYTES_MAX: i64 = 64 << 20;
-/// Bytes of a card.
+/// Greatest length of a heartbeat in bytes.
 const CARD_BYTES_MAX: i32 = 4096;
-/// What a message has beside its record.
+/// Length allowed for a message's headers beside its record.
 const HEADERS_BYTES: i32 = 1024;
 
-/// The stream as it was found.
+/// State of the stream when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) made_ns: u64,
@@ -39,7 +40,7 @@ pub(crate) struct Stream {
     pub(crate) last: u64,
 }
 
-/// The stream of purges.
+/// Opens the stream of purges, or creates it.
 pub(crate) async fn stream(context: &Context, config: &Config) -> Result<Stream, Fault> {
     let name = config.stream.as_str();
     let wanted = |replicas| StreamConfig {
@@ -59,16 +60,16 @@ pub(crate) async fn stream(context: &Context, config: &Config) -> Result<Stream,
     let found = match context.get_stream(name).await {
         Ok(found) => found,
         Err(error) if is_not_found(&error.kind()) => make(context, name, config.replicas, wanted).await?,
-        Err(error) => return Err(Fault::of("the stream cannot be asked for", &error)),
+        Err(error) => return Err(Fault::of("cannot look up the stream", &error)),
     };
     let info = found.cached_info();
     let of = &info.config;
     if !of.subjects.iter().any(|subject| subject == name) {
-        return Err(Fault::Cannot(format!("the stream {name} is another's: its subject is not {name}")));
+        return Err(Fault::Cannot(format!("the stream {name} is not ours: its subject is not {name}")));
     }
     if of.retention != RetentionPolicy::Limits {
-        let why = "it drops what one has read, and each instance has to read it";
-        return Err(Fault::Cannot(format!("the stream {name} was made otherwise: {why}")));
+        let why = "messages are dropped once one consumer has read them, and each instance must read them";
+        return Err(Fault::Cannot(format!("the stream {name} has an unsuitable configuration: {why}")));
     }
     let made_ns = u64::try_from(info.created.unix_timestamp_nanos()).unwrap_or(0);
     Ok(Stream { made_ns, first: info.state.first_sequence, last: info.state.last_sequence })
@@ -82,7 +83,7 @@ async fn make(
 ) -> Result<async_nats::jetstream::stream::Stream, Fault> {
     match context.create_stream(wanted(replicas)).await {
         Ok(made) => Ok(made),
-        // A server by itself: there are no others to keep it.
+        // A single server cannot replicate, so the stream is created with one replica.
         Err(error) if is_alone(&error.kind()) => {
             tracing::warn!(
                 stream = name,
@@ -97,7 +98,7 @@ async fn make(
     }
 }
 
-/// The bucket of instances.
+/// Opens the bucket of instances, or creates it.
 pub(crate) async fn bucket(context: &Context, config: &Config) -> Result<kv::Store, Fault> {
     let name = config.bucket.to_string();
     match context.get_stream(format!("KV_{name}")).await {
@@ -105,8 +106,10 @@ pub(crate) async fn bucket(context: &Context, config: &Config) -> Result<kv::Sto
             let kept = found.cached_info().config.max_age;
             let least = config.lease * 10;
             if !kept.is_zero() && kept < least {
-                let why = format!("it forgets a card after {kept:?}, and {least:?} are needed");
-                return Err(Fault::Cannot(format!("the bucket {name} was made otherwise: {why}")));
+                let why = format!("values expire after {kept:?}, and {least:?} are needed");
+                return Err(Fault::Cannot(format!(
+                    "the bucket {name} has an unsuitable configuration: {why}"
+                )));
             }
         }
         Err(error) if is_not_found(&error.kind()) => {
@@ -122,21 +125,21 @@ pub(crate) async fn bucket(context: &Context, config: &Config) -> Result<kv::Sto
             };
             return make_bucket(context, config.replicas, wanted).await;
         }
-        Err(error) => return Err(Fault::of("the bucket cannot be asked for", &error)),
+        Err(error) => return Err(Fault::of("cannot look up the bucket", &error)),
     }
-    context.get_key_value(&name).await.map_err(|error| Fault::of("the bucket cannot be used", &error))
+    context.get_key_value(&name).await.map_err(|error| Fault::of("cannot use the bucket", &error))
 }
 
-/// The bucket of what instances share.
+/// Opens the bucket of the shared data, or creates it.
 pub(crate) async fn vault(context: &Context, config: &Config, name: &Name) -> Result<kv::Store, Fault> {
     let name = name.to_string();
     match context.get_stream(format!("KV_{name}")).await {
         Ok(found) if !found.cached_info().config.max_age.is_zero() => {
-            let why = "it forgets what is in it after a while";
-            Err(Fault::Cannot(format!("the bucket {name} was made otherwise: {why}")))
+            let why = "values expire";
+            Err(Fault::Cannot(format!("the bucket {name} has an unsuitable configuration: {why}")))
         }
         Ok(_) => {
-            context.get_key_value(&name).await.map_err(|error| Fault::of("the bucket cannot be used", &error))
+            context.get_key_value(&name).await.map_err(|error| Fault::of("cannot use the bucket", &error))
         }
         Err(error) if is_not_found(&error.kind()) => {
             let wanted = |replicas| kv::Config {
@@ -151,7 +154,7 @@ pub(crate) async fn vault(context: &Context, config: &Config, name: &Name) -> Re
             };
             make_bucket(context, config.replicas, wanted).await
         }
-        Err(error) => Err(Fault::of("the bucket cannot be asked for", &error)),
+        Err(error) => Err(Fault::of("cannot look up the bucket", &error)),
     }
 }
 
@@ -161,14 +164,14 @@ async fn make_bucket(
     wanted: impl Fn(usize) -> kv::Config,
 ) -> Result<kv::Store, Fault> {
     let made = match context.create_key_value(wanted(replicas)).await {
-        // Whether that is the reason, the second attempt says.
+        // The second attempt shows whether the number of replicas was the reason.
         Err(_) if replicas > 1 && is_one_server(context) => context.create_key_value(wanted(1)).await,
         made => made,
     };
-    made.map_err(|error| Fault::of("the bucket cannot be made", &error))
+    made.map_err(|error| Fault::of("cannot create the bucket", &error))
 }
 
-/// A server that names no cluster is one by itself.
+/// Returns whether the server is a single one, which names no cluster.
 fn is_one_server(context: &Context) -> bool {
     context.client().server_info().cluster.is_none()
 }

@@ -1,14 +1,16 @@
-//! How far an instance is in the stream, beside its store: so that it knows what it has missed when it comes back.
+//! Purge position of an instance, saved beside its store, so that a restarted instance knows what it has
+//! missed.
 //!
 //! ```text
 //! word 0 magic "NTcluste" · 1 version · 2 generation · 3 stream made at, ns · 4 sequence · 5, 6 instance
-//!      7 which file the store is: XXH3-64 of its device and inode · 8 XXH3-64 of 0–7
+//!      7 identity of the store's file: XXH3-64 of its device and inode · 8 XXH3-64 of 0–7
 //! ```
-//! A position is valid for one store file (word 7). A store that replaced the first one, or was restored from a copy,
-//! has missed purges that the position counts as carried out. Then everything is doubted.
+//! A position is valid for one store file (word 7). A store that replaced the first one, or was restored from
+//! a copy, has missed purges that the position counts as carried out. Everything is then revalidated.
 //!
-//! Words are 8 bytes, little-endian. The file is written over in one go after what the position counts is on the disk,
-//! and the write is not waited for: an older position has too much purged again, and a torn one everything.
+//! Words are 8 bytes, little-endian. The file is overwritten in one go, after the purges that it counts are
+//! on the disk, and the write is not waited for: an older position only repeats purges, and a torn one
+//! revalidates everything.
 
 use std::{
     fs::{File, OpenOptions},
@@ -23,18 +25,18 @@ const MAGIC: u64 = u64::from_le_bytes(*b"NTcluste");
 const VERSION: u64 = 2;
 const WORDS: usize = 9;
 
-/// A place in a stream.
+/// A position in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Which of the streams that were under this name.
+    /// Generation of the stream, of all that had this name.
     pub(crate) generation: u64,
-    /// When it was made, as its servers say: nothing is compared with it but itself.
+    /// Creation time of the stream by its servers' clocks; it is only compared for equality.
     pub(crate) made_ns: u64,
-    /// Everything up to this has been carried out.
+    /// Sequence number up to which everything has been carried out.
     pub(crate) applied: u64,
 }
 
-/// The file.
+/// File that holds the position.
 #[derive(Debug)]
 pub(crate) struct PositionFile {
     file: File,
@@ -42,8 +44,8 @@ pub(crate) struct PositionFile {
     store: PathBuf,
 }
 
-/// The identity of a store's file (word 7); 0 where there is no file. `write` computes the identity anew each time,
-/// because the first start opens the position before it makes the store.
+/// Returns the identity of a store's file (word 7); 0 if there is no file. `write` computes the identity anew
+/// each time, because the first start opens the position before it creates the store.
 fn identity(store: &Path) -> u64 {
     let of = |of: std::fs::Metadata| [of.dev().to_le_bytes(), of.ino().to_le_bytes()].concat();
     std::fs::metadata(store).map_or(0, |metadata| xxh3_64(&of(metadata)).max(1))
@@ -60,7 +62,7 @@ impl PositionFile {
         Ok((Self { file, instance, store }, before))
     }
 
-    /// Writes it over.
+    /// Overwrites the file with a new position.
     pub(crate) fn write(&self, position: Position) -> io::Result<()> {
         self.file.write_all_at(&written(position, self.instance, identity(&self.store)), 0)
     }
@@ -79,7 +81,7 @@ fn written(position: Position, instance: u128, store: u64) -> [u8; WORDS * 8] {
     bytes
 }
 
-/// Returns the position and the instance number of a whole file that belongs to `store`.
+/// Parses a complete position file that belongs to `store`: returns the position and the instance number.
 fn read(bytes: &[u8; WORDS * 8], store: u64) -> Option<(Position, u128)> {
     let word = |at: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[at]);
     let is_whole = word(0) == MAGIC && word(1) == VERSION && word(8) == xxh3_64(&bytes[..(WORDS - 1) * 8]);
@@ -116,7 +118,7 @@ mod tests {
         let (file, _) = PositionFile::open(&path, 5).expect("a file");
         file.write(POSITION).expect("it is written");
         assert_eq!(PositionFile::open(&path, 7).expect("a file").1, Some((POSITION, 5)));
-        // A copy takes its place.
+        // A copy replaces the store.
         let copy = directory.path().join("copy");
         std::fs::copy(&store, &copy).expect("a copy");
         std::fs::rename(&copy, &store).expect("it takes its place");

@@ -1,41 +1,42 @@
-//! A purge as it stands in the stream: one JSON object a message.
+//! Format of a purge in the stream: one JSON object in each message.
 //!
 //! ```text
 //! {"v":1,"id":"9f…","by":"web1","kind":"tags","soft":true,"of":["product-7","list"]}
 //! ```
-//! `to` is where its writer waits to be told that it was carried out ([`AppliedNotice`]), which saves a card in the bucket.
-//! `kind` is `url`, `tags`, `ban` (with what of in `of`), `tagged` or `all`; `here` purges nothing: an instance that joins
-//! writes it, to know where the stream was when it did. **PurgeSelection is not understood purges everything**, hard unless it says
-//! `soft`: a younger version knows kinds that this one does not, and too much purged is the safe direction.
+//! `to` is the subject on which its writer waits for notices that it was carried out ([`AppliedNotice`]),
+//! which saves a heartbeat. `kind` is `url`, `tags`, `ban` (with the values in `of`), `tagged` or `all`;
+//! `here` purges nothing: a joining instance publishes it to learn the stream's position at that moment. **A
+//! record that is not understood purges everything**, hard unless it says `soft`: a newer version may know
+//! kinds that this one does not, and purging too much is the safe direction.
 
 use serde::{Deserialize, Serialize};
 
-/// The version that this one writes.
+/// Format version that this program writes.
 const VERSION: u32 = 1;
-/// Bytes of a record. Whoever purges more at once purges everything.
+/// Greatest length of a record in bytes. A larger purge must purge everything instead.
 pub const RECORD_BYTES_MAX: usize = 128 << 10;
 
-/// PurgeSelection is purged, and how.
+/// A purge: a selection of stored objects, and how they are purged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Purge {
-    /// PurgeSelection.
+    /// The objects to purge.
     pub what: PurgeSelection,
-    /// It becomes stale and stays.
+    /// True if the objects become stale instead of being removed.
     pub is_soft: bool,
 }
 
-/// PurgeSelection is purged.
+/// Selection of the stored objects to purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PurgeSelection {
-    /// PurgeSelection is stored under this URL.
+    /// Objects stored under this URL.
     Url(String),
-    /// PurgeSelection has one of these tags.
+    /// Objects with at least one of these tags.
     Tags(Vec<String>),
-    /// PurgeSelection this expression holds of.
+    /// Objects that match this ban expression.
     Ban(String),
-    /// PurgeSelection has any tag.
+    /// Objects with any tag.
     Tagged,
-    /// Everything.
+    /// All stored objects.
     All,
 }
 
@@ -53,35 +54,35 @@ struct RecordJson {
     to: String,
 }
 
-/// PurgeSelection an instance says to who waits for a purge, past the bucket.
+/// Notice from an instance to the publisher of a purge, sent directly instead of through the bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AppliedNotice {
     pub(crate) name: String,
     pub(crate) instance: String,
     pub(crate) generation: u64,
-    /// It has carried out everything up to this.
+    /// Sequence number up to which the instance has carried out everything.
     pub(crate) applied: u64,
 }
 
 /// A record of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Who wrote it gave it this, and knows it again by it.
+    /// Identifier by which the writer recognises its own record.
     pub(crate) id: String,
-    /// The name of the instance that wrote it.
+    /// Name of the instance that wrote the record.
     pub(crate) by: String,
-    /// Where it waits to be told that it was carried out; empty: nowhere.
+    /// Subject on which the writer waits for notices; empty if it does not.
     pub(crate) to: String,
     pub(crate) says: RecordContent,
 }
 
-/// PurgeSelection a record says.
+/// Content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RecordContent {
     Purge(Purge),
     /// An instance has joined.
     Here,
-    /// Something that this version does not know: everything is purged.
+    /// A kind that this version does not know: everything is purged.
     Unknown {
         is_soft: bool,
         why: String,
@@ -105,7 +106,7 @@ impl Record {
             RecordContent::Unknown { is_soft, .. } => ("all", *is_soft, Vec::new()),
         };
         let (id, by, to, kind) = (self.id.clone(), self.by.clone(), self.to.clone(), kind.to_owned());
-        // Text and numbers alone: it cannot fail.
+        // A struct of text and numbers alone always serialises.
         serde_json::to_vec(&RecordJson { v: VERSION, id, by, kind, soft, of, to }).unwrap_or_default()
     }
 
@@ -114,7 +115,7 @@ impl Record {
         let written: RecordJson = match serde_json::from_slice(bytes) {
             Ok(written) => written,
             Err(error) => {
-                let why = format!("a record cannot be read: {error}");
+                let why = format!("invalid record: {error}");
                 let says = unknown(false, why);
                 return Self { id: String::new(), by: String::new(), to: String::new(), says };
             }
@@ -128,10 +129,7 @@ impl Record {
             (VERSION, "tagged", 0) => purge(PurgeSelection::Tagged),
             (VERSION, "all", 0) => purge(PurgeSelection::All),
             (_, "here", _) => RecordContent::Here,
-            _ => unknown(
-                soft,
-                format!("a record of version {v} says {kind}, which this version does not know"),
-            ),
+            _ => unknown(soft, format!("unknown {kind} in a record of version {v}")),
         };
         Self { id, by, to, says }
     }

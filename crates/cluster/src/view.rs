@@ -1,46 +1,51 @@
-//! What this process has seen of the bucket, and what that says of a purge.
+//! Table of the instances seen in the bucket, and the progress of a purge derived from it.
 //!
 //! ```text
-//!  one watcher ─▶ entries, in the order of their revisions ─▶ InstanceTable ─▶ of each instance: has it · waits · its lease is out
+//!  one watcher ─▶ entries, in the order of their revisions ─▶ InstanceTable ─▶ for each instance: applied · waiting · lease expired
 //! ```
-//! **Who is waited for.** A purge was published, then we wrote our card, and the watcher has brought that card: so it has
-//! brought every card that was written before, and who wrote its first one later reads the stream from behind the purge.
+//! **Instances to wait for.** A purge was published, then we wrote our heartbeat, and the watcher has
+//! delivered that heartbeat. It has therefore delivered every heartbeat written before; an instance that
+//! wrote its first one later reads the stream from a position after the purge.
 //!
-//! **When a lease is out.** An instance counts a renewal only if it knows that it was taken while the lease before it was
-//! running ([`lease`](crate::lease)); so what it counts was taken by then. Its card has not changed, by our clock, for its
-//! lease and a margin since we learned of it; *after* that we wrote our own card, and the watcher has brought it, with
-//! nothing of that instance before it. Our clock here is the monotonic one, which stands still while the machine sleeps: we
-//! wait longer for that, never shorter. The instance's goes on. Nobody's time of day is looked at.
+//! **Expiry of a lease.** An instance counts a renewal only if it knows that it was accepted while the
+//! previous lease was running ([`lease`](crate::lease)); whatever it counts was accepted by then. A lease has
+//! expired if the instance's heartbeat has not changed, by our clock, for its lease and a margin since we
+//! learned of it, and *after* that we wrote our own heartbeat and the watcher has delivered it, with nothing
+//! from that instance before it. Our clock is the monotonic one, which stands still while the machine sleeps:
+//! that makes us wait longer, never shorter. The instance's clock runs on. No wall clock is used.
 //!
-//! *Bound:* [`INSTANCES_MAX`] entries; beyond that no purge is acknowledged everywhere, and why is said.
+//! *Bound:* [`INSTANCES_MAX`] entries; beyond that no purge is acknowledged everywhere, and the reason is
+//! reported.
 
 use std::collections::BTreeMap;
 
 use crate::{card::Heartbeat, record::AppliedNotice};
 
-/// Instances that are known, alive or not.
+/// Greatest number of known instances, alive or not.
 pub const INSTANCES_MAX: usize = 4096;
 
-/// How an instance is to a purge.
+/// State of an instance with regard to a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstancePurgeState {
-    /// It has carried it out.
+    /// The instance has carried out the purge.
     Applied,
-    /// It is told not to be waited for, and may show what was purged: whether it has carried it out.
+    /// The instance is configured to serve without a lease: purges do not wait for it, and it may serve
+    /// purged objects.
     ServesOn {
-        /// It has.
+        /// True if the instance has carried out the purge.
         has_applied: bool,
     },
-    /// It has stopped.
+    /// The instance has stopped.
     Left,
-    /// It has not, and serves nothing of what it stored until it has.
+    /// The instance has not carried out the purge, and its lease has expired: it serves no stored object
+    /// until it has.
     LeaseOut,
-    /// It has not, and may still serve what was purged.
+    /// The instance has not carried out the purge, and may still serve purged objects.
     Waiting,
 }
 
 impl InstancePurgeState {
-    /// A stable name.
+    /// Returns a stable name of the state.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,58 +59,58 @@ impl InstancePurgeState {
     }
 }
 
-/// What is seen of an instance.
+/// Status of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceStatus {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// Which process it is.
+    /// Identity of the process.
     pub instance: String,
-    /// It has carried out everything up to this.
+    /// Sequence number up to which the instance has carried out everything.
     pub applied: u64,
-    /// Its program's version.
+    /// Version of the instance's program.
     pub version: String,
-    /// Where peers reach it.
+    /// Address at which peers reach the instance.
     pub address: String,
-    /// Milliseconds since its card changed.
+    /// Milliseconds since the heartbeat last changed.
     pub quiet_ms: u64,
-    /// Its lease.
+    /// Lease of the instance.
     pub lease_ms: u64,
-    /// It serves what is stored although its lease is out.
+    /// True if the instance serves stored objects even after its lease has expired.
     pub serves_on: bool,
-    /// It has stopped.
+    /// True if the instance has stopped.
     pub left: bool,
-    /// It is this one.
+    /// True for this instance itself.
     pub is_own: bool,
 }
 
-/// What is to be seen from outside.
+/// Status of the cluster as reported to operators.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterStatus {
-    /// Whether it has joined, or why not.
+    /// State in words: joined, or the reason why not.
     pub state: String,
-    /// It has, and has caught up.
+    /// True if this instance has joined and caught up.
     pub is_joined: bool,
-    /// Everything up to this was carried out here.
+    /// Sequence number up to which everything was carried out here.
     pub applied: u64,
-    /// Which of the streams of this name that is of.
+    /// Generation of the stream to which `applied` refers.
     pub generation: u64,
-    /// How what instances share is; `None`: they share nothing.
+    /// Status of the shared data; `None` if nothing is shared.
     pub vault: Option<String>,
-    /// Those that are known.
+    /// The known instances.
     pub instances: Vec<InstanceStatus>,
 }
 
 #[derive(Debug, Clone)]
 struct Entry {
-    /// `None`: it cannot be read, or was deleted, perhaps by somebody else.
+    /// The heartbeat; `None` if it is unreadable or was deleted, perhaps by somebody else.
     card: Option<Heartbeat>,
-    /// The longest lease that it may have.
+    /// The longest lease that the instance may have.
     lease_ms: u64,
     learned_ms: u64,
 }
 
-/// Our own card, as the watcher brought it.
+/// Our own heartbeat as delivered by the watcher.
 #[derive(Debug, Clone, Copy)]
 struct OwnHeartbeat {
     sent_ms: u64,
@@ -113,48 +118,49 @@ struct OwnHeartbeat {
     applied: u64,
 }
 
-/// See the module.
+/// Table of the instances; see the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InstanceTable {
     entries: BTreeMap<String, Entry>,
     own: Option<OwnHeartbeat>,
-    /// Since when it is watched in one go.
+    /// Time since which the watch has been uninterrupted.
     since_ms: u64,
     generation: u64,
     is_full: bool,
 }
 
-/// Where a purge is: a sequence, which is of a stream of this generation or a later one.
+/// Position of a purge: a sequence number in a stream of this generation or a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamPosition {
     pub(crate) sequence: u64,
     pub(crate) generation: u64,
 }
 
-/// What is said of a purge.
+/// Progress of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PurgeProgress {
     pub(crate) instances: Vec<(String, InstancePurgeState)>,
-    /// It holds everywhere.
+    /// True if the purge is in force everywhere.
     pub(crate) is_settled: bool,
-    /// When our card, written anew, may say more.
+    /// Time at which a newly written heartbeat of ours may bring progress.
     pub(crate) again_ms: Option<u64>,
 }
 
-/// What a lease is waited for beyond its length: clocks do not run alike.
+/// Returns the time for which a lease is waited for: its length and a margin, since clocks run at different
+/// rates.
 pub(crate) fn with_margin(lease_ms: u64) -> u64 {
     lease_ms + (lease_ms / 10).max(20)
 }
 
 impl InstanceTable {
-    /// Another bucket may be there: who has joined under the old one and not under this is known for as long as its lease may
-    /// run.
+    /// Begins a new watch, perhaps of another bucket: instances that joined under the old one are waited for
+    /// as long as their leases may run.
     pub(crate) fn watch_begins(&mut self, now_ms: u64) {
         self.since_ms = now_ms;
         self.own = None;
     }
 
-    /// A card has come. `card`: none where it is deleted, or none that can be read.
+    /// Records a heartbeat; `card` is `None` if it was deleted or is unreadable.
     pub(crate) fn see(&mut self, name: &str, card: Option<Heartbeat>, longest_ms: u64, now_ms: u64) {
         let before = self.entries.get(name).map_or(0, |entry| entry.lease_ms);
         if before == 0 && self.entries.len() >= INSTANCES_MAX {
@@ -171,14 +177,15 @@ impl InstanceTable {
             card.as_mut().zip(self.entries.get(name).and_then(|entry| entry.card.as_ref()))
             && (&card.instance, card.generation) == (&before.instance, before.generation)
         {
-            // It has said so since it wrote this.
+            // A notice from the instance may have been newer than this heartbeat.
             card.applied = card.applied.max(before.applied);
         }
         self.generation = self.generation.max(card.as_ref().map_or(0, |card| card.generation));
         self.entries.insert(name.to_owned(), Entry { card, lease_ms, learned_ms: now_ms });
     }
 
-    /// An instance says that it has carried out more than its card says. Of its lease that says nothing.
+    /// Records an instance's notice that it has carried out more than its heartbeat says. It says nothing
+    /// about the lease.
     pub(crate) fn hear(&mut self, carried: &AppliedNotice) {
         if let Some(card) = self.entries.get_mut(&carried.name).and_then(|entry| entry.card.as_mut())
             && (&card.instance, card.generation) == (&carried.instance, carried.generation)
@@ -187,23 +194,23 @@ impl InstanceTable {
         }
     }
 
-    /// Our own has, which was sent then.
+    /// Records the delivery of our own heartbeat, sent at `sent_ms`.
     pub(crate) fn see_own(&mut self, card: &Heartbeat, sent_ms: u64) {
         self.own = Some(OwnHeartbeat { sent_ms, generation: card.generation, applied: card.applied });
     }
 
-    /// The greatest that was seen.
+    /// Returns the greatest generation seen.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Forgets who has been silent for so long.
+    /// Removes instances that have been silent for `older_than_ms`.
     pub(crate) fn forget(&mut self, older_than_ms: u64, now_ms: u64) {
         self.entries.retain(|_, entry| now_ms.saturating_sub(entry.learned_ms) < older_than_ms);
         self.is_full = false;
     }
 
-    /// How each instance is to the purge in this place. `own_lease_ms` is ours.
+    /// Determines the state of each instance for the purge at this position. `own_lease_ms` is our lease.
     pub(crate) fn judge(
         &self,
         own_name: &str,
@@ -211,12 +218,13 @@ impl InstanceTable {
         StreamPosition { sequence, generation }: StreamPosition,
     ) -> PurgeProgress {
         let own = self.own.unwrap_or(OwnHeartbeat { sent_ms: 0, generation: 0, applied: 0 });
-        // We have it ourselves, and know of all who were there before we said so.
+        // This instance has carried out the purge itself, and knows all instances that were there before it
+        // announced that.
         let is_ours = self.own.is_some()
             && own.applied >= sequence
             && own.generation == self.generation
             && own.generation >= generation;
-        // Who was in a bucket that is gone may run on until then.
+        // An instance in a bucket that no longer exists may serve until then.
         let known_ms = self.since_ms + with_margin(own_lease_ms);
         let (mut again_ms, mut instances) = (None, Vec::with_capacity(self.entries.len()));
         let mut wait_until =
@@ -255,7 +263,8 @@ impl InstanceTable {
         PurgeProgress { instances, is_settled, again_ms }
     }
 
-    /// Who may be asked by others, and where: who has said so, has not left, and was heard of within its lease.
+    /// Returns the names and addresses of the live peers: those with an address that have not left and whose
+    /// lease has not expired.
     pub(crate) fn there(&self, now_ms: u64) -> Vec<(String, String)> {
         let is_there = |(name, entry): (&String, &Entry)| {
             let card = entry.card.as_ref().filter(|card| !card.left && !card.address.is_empty())?;
@@ -265,7 +274,7 @@ impl InstanceTable {
         self.entries.iter().filter_map(is_there).collect()
     }
 
-    /// Whether an instance of this name is there.
+    /// Returns whether a live instance has this name.
     pub(crate) fn is_there(&self, name: &str, now_ms: u64) -> bool {
         self.entries.get(name).is_some_and(|entry| {
             let has_left = entry.card.as_ref().is_none_or(|card| card.left);
@@ -273,7 +282,7 @@ impl InstanceTable {
         })
     }
 
-    /// What is known of each.
+    /// Returns the status of each instance.
     pub(crate) fn seen(&self, own_name: &str, now_ms: u64) -> Vec<InstanceStatus> {
         let seen = |(name, entry): (&String, &Entry)| {
             let card = entry.card.as_ref();
@@ -302,7 +311,7 @@ mod tests {
     use super::*;
 
     const LEASE: u64 = 1_000;
-    /// With its margin.
+    /// The lease with its margin.
     const OUT: u64 = 1_100;
 
     fn at(sequence: u64) -> StreamPosition {
@@ -314,7 +323,8 @@ mod tests {
         Heartbeat { applied, ..card }
     }
 
-    /// Ours was sent at 10,000 with everything up to 7, and all have been watched for long; b has `of_b`, learned at that time.
+    /// Returns a table in which our heartbeat was sent at 10,000 with everything up to 7, after a long watch;
+    /// b has `of_b`, learned at `learned_ms`.
     fn seen(of_b: Heartbeat, learned_ms: u64) -> InstanceTable {
         let mut view = InstanceTable::default();
         view.see("a", Some(card(7)), LEASE, 10_000);
@@ -361,7 +371,7 @@ mod tests {
         let mut view = seen(card(6), 9_500);
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         assert_eq!(view.judge("a", LEASE, at(7)).again_ms, Some(9_500 + OUT));
-        // However late it is: our card was sent before its lease was out.
+        // Time alone is not enough: our heartbeat was sent before b's lease expired.
         view.see("a", Some(card(7)), LEASE, 99_000);
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         view.see_own(&card(7), 9_500 + OUT);
@@ -399,7 +409,8 @@ mod tests {
         assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));
     }
 
-    /// Another has made the stream anew, and we have not heard of it when it takes our purge, as its second.
+    /// A newer stream accepts our purge as its second record, before we have learned that another instance
+    /// created it anew.
     #[test]
     fn what_a_stream_takes_that_began_anew_is_not_what_the_cards_before_are_about() {
         let mut view = seen(card(9), 10_000);
@@ -433,7 +444,7 @@ mod tests {
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         view.hear(&carried("i", 0, 7));
         assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));
-        // A card that was written before it comes after it.
+        // A heartbeat that was written before the notice arrives after it.
         view.see("b", Some(card(6)), LEASE, 10_001);
         view.hear(&carried("i", 0, 3));
         assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));

@@ -1,7 +1,9 @@
-//! A purge that somebody wants told: into the stream, and if that is asked, until it holds everywhere.
+//! Publishing of purges: a request is written to the stream and, if asked for, waited on until it is in force
+//! everywhere.
 //!
-//! Each has an identity that the stream knows for two minutes, so that one whose acknowledgement was lost is tried again
-//! and is no second purge. Bounds: [`WISHES_MAX`] at once, and a time that each has.
+//! Each purge has an identifier that the stream remembers for two minutes, so that a purge whose
+//! acknowledgement was lost can be published again without becoming a second one. Bounds: [`WISHES_MAX`]
+//! requests at once, and a time limit for each.
 
 use std::{cell::RefCell, collections::HashSet, rc::Rc, sync::Arc, time::Duration};
 
@@ -19,56 +21,56 @@ use crate::{
     view::{InstancePurgeState, PurgeProgress, StreamPosition},
 };
 
-/// Purges that wait for the cluster at once; more are refused.
+/// Greatest number of purges that wait for the cluster; further ones are refused.
 pub const WISHES_MAX: usize = 1024;
-/// How long one attempt waits for its acknowledgement.
+/// Time that one attempt waits for its acknowledgement.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// How often it is looked whether a purge of ours has come back.
+/// Interval of checks whether an own purge has come back from the stream.
 const SOON: Duration = Duration::from_millis(1);
-/// The pause after one that failed.
+/// Pause after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Until when a purge is waited for.
+/// Condition that a purge request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// It is in the stream: each instance will carry it out.
+    /// The purge is in the stream: each instance will carry it out.
     Told,
-    /// Each instance has, or serves nothing that it stored.
+    /// Each instance has carried out the purge, or serves no stored object.
     Everywhere,
 }
 
-/// What became of a purge.
+/// Result of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its sequence in the stream.
+    /// Sequence number of the purge in the stream.
     pub sequence: u64,
-    /// Each instance, where it was to hold everywhere.
+    /// State of each instance, for [`Scope::Everywhere`]; otherwise empty.
     pub instances: Vec<InstanceOutcome>,
 }
 
-/// An instance, as a purge found it.
+/// State of one instance with regard to a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceOutcome {
-    /// Its name.
+    /// Name of the instance.
     pub name: String,
-    /// How it is to the purge.
+    /// State of the instance.
     pub standing: InstancePurgeState,
 }
 
-/// Why a purge did not come to that.
+/// Reason why a purge has not met its condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PurgeRequestError {
-    /// It is not in the stream, as far as we know.
-    #[error("the cluster has not taken it: {0}")]
+    /// The purge is not in the stream, as far as is known.
+    #[error("the cluster did not accept the purge: {0}")]
     NotTold(String),
-    /// It is, and will be carried out by all; not everybody has yet.
-    #[error("it will hold everywhere, but does not yet: {}", missing(.0))]
+    /// The purge is in the stream and will be carried out by all instances, but some have not done so yet.
+    #[error("the purge is accepted, and not yet applied everywhere: {}", missing(.0))]
     NotYet(Outcome),
-    /// Too many wait.
-    #[error("too many purges wait for the cluster; try again")]
+    /// Too many purges wait for the cluster.
+    #[error("too many purges are waiting for the cluster; try again")]
     TooMany,
-    /// It names too much.
-    #[error("it is longer than {RECORD_BYTES_MAX} bytes; purge less at once, or everything")]
+    /// The purge's record is too long.
+    #[error("the purge is longer than {RECORD_BYTES_MAX} bytes; purge less at once, or everything")]
     TooLong,
     /// The server is stopping.
     #[error("the server is stopping")]
@@ -79,27 +81,27 @@ fn missing(outcome: &Outcome) -> String {
     let waiting = outcome.instances.iter().filter(|told| told.standing == InstancePurgeState::Waiting);
     let names: Vec<_> = waiting.map(|told| told.name.as_str()).collect();
     match names[..] {
-        [] => "this instance has not heard from the cluster since".to_owned(),
-        [name] => format!("{name} has not carried it out"),
-        _ => format!("{} have not carried it out", names.join(", ")),
+        [] => "this instance has no contact to the cluster".to_owned(),
+        [name] => format!("not applied by {name}"),
+        _ => format!("not applied by {}", names.join(", ")),
     }
 }
 
-/// A purge on its way to the thread.
+/// A purge request on its way to the cluster's thread.
 #[derive(Debug)]
 pub(crate) struct PurgeRequest {
     pub(crate) purge: Purge,
-    /// It holds here already.
+    /// True if the purge is already in force here.
     pub(crate) is_carried_out: bool,
     pub(crate) scope: Scope,
     pub(crate) at_most: Duration,
     pub(crate) reply: oneshot::Sender<Result<Outcome, PurgeRequestError>>,
 }
 
-/// Which of the stream's records hold here already.
+/// Identifiers of the stream's records that are already in force here.
 pub(crate) type AppliedRecords = Rc<RefCell<HashSet<String>>>;
 
-/// Sees to one.
+/// Processes one purge request.
 pub(crate) async fn fulfil(
     common: Arc<Common>,
     server: Arc<dyn PurgeExecutor>,
@@ -117,13 +119,14 @@ pub(crate) async fn fulfil(
     }
     let told = tell(&common, &record, until).await;
     if told.is_err() {
-        // Should it come all the same, it is carried out once more.
+        // If the record is in the stream after all, it is carried out once more.
         carried_out.borrow_mut().remove(&id);
     }
     if let Ok(StreamPosition { generation, sequence }) = told {
         server.begins(generation, sequence);
         if is_carried_out && server.carries_own_again() {
-            // Then it holds here whatever others have answered us.
+            // Waits until the purge is carried out here again, which also removes answers that peers gave in
+            // the meantime.
             let is_there = || (common.generation(), common.applied()) >= (generation, sequence);
             while !is_there() && Instant::now() < until {
                 sleep(SOON).await;
@@ -135,11 +138,11 @@ pub(crate) async fn fulfil(
         (Ok(place), Scope::Everywhere) => everywhere(&common, place, until).await,
         (Err(refused), _) => Err(refused),
     };
-    // Who asked may be gone: it holds all the same.
+    // The requester may be gone; the purge is in force all the same.
     let _ = reply.send(outcome);
 }
 
-/// Puts a record into the stream; its place there.
+/// Publishes a record to the stream. Returns its position.
 pub(crate) async fn tell(
     common: &Common,
     record: &Record,
@@ -176,8 +179,8 @@ pub(crate) async fn tell(
                 let (generation, applied) = before;
                 let sequence = acknowledged.sequence;
                 if sequence <= applied && !acknowledged.duplicate {
-                    // The stream is another, or an older state of itself: what came before is not what we know, and
-                    // no card that was written before is about this sequence.
+                    // The stream is another one, or an older state of itself: its history is not the one we
+                    // know, and no heartbeat written before refers to this sequence number.
                     common.doubt.notify_one();
                     return Ok(StreamPosition { sequence, generation: generation + 1 });
                 }
@@ -190,12 +193,10 @@ pub(crate) async fn tell(
     }
 }
 
-/// What an error means, where the library's words do not say it.
+/// Describes an error for which the library's text is unclear.
 fn words(error: &async_nats::jetstream::context::PublishError) -> String {
     match error.kind() {
-        PublishErrorKind::StreamNotFound => {
-            "there is no stream for purges, or nobody answers for it".to_owned()
-        }
+        PublishErrorKind::StreamNotFound => "no stream for purges, or no answer from it".to_owned(),
         PublishErrorKind::TimedOut => {
             "no acknowledgement in time: too few of its servers may be up".to_owned()
         }
@@ -203,7 +204,7 @@ fn words(error: &async_nats::jetstream::context::PublishError) -> String {
     }
 }
 
-/// Waits until a purge holds everywhere.
+/// Waits until a purge is in force everywhere.
 async fn everywhere(
     common: &Common,
     place: StreamPosition,
@@ -230,9 +231,10 @@ async fn everywhere(
                 Some(again_ms) => {
                     let left_ms = again_ms.saturating_sub(common.now_ms());
                     sleep(Duration::from_millis(left_ms.max(1))).await;
-                    // A card written now says what a lease's end is worth.
+                    // A heartbeat written now proves whether a lease has expired.
                     common.renew.notify_one();
-                    // It comes back, or not: not to ask for one after the other.
+                    // The pause leaves time for it to come back, so that heartbeats are not requested in a
+                    // tight loop.
                     sleep(PAUSE).await;
                 }
             }

@@ -1,16 +1,16 @@
-//! Memory that was needed once is given back to the system.
+//! Returning freed heap memory to the system.
 //!
 //! ```text
 //!  a server, or a loop of it: "I use so many bytes now"
 //!   ▁▂▅██████▃▁▁▁▁▁▁▁▁   far below the most ──▶ ask ──▶ 12 s ──▶ trim, on a thread of its own, once for all who asked
 //!            │←─ 10 s ─▶ Out: what is kept spare goes, too
 //! ```
-//! glibc keeps what is freed for the thread that asks next: after an hour with many clients a gigabyte stays with a
-//! process that has none any more. [`trim`] has it let go, one arena after the other; who allocates in that arena
-//! meanwhile waits until it is done. So it is done when much has gone and not while it comes and goes, never on a loop's
-//! thread, and at most once in `WAIT` in the whole process, whichever of its servers asked. A [`HeapTrimmer`] is plain memory
-//! of whoever counts; while nothing is asked for there is no thread. What that wait costs is measured in
-//! `docs/decisions/026-siege.md`.
+//! glibc keeps freed memory for later allocations of the same thread: after an hour with many clients, a
+//! process without clients still holds a gigabyte. [`trim`] releases it, one arena after the other; a thread
+//! that allocates in that arena meanwhile waits. Trimming therefore happens after much memory was freed and
+//! not while usage goes up and down, never on a loop's thread, and at most once in `WAIT` in the whole
+//! process, whichever server requested it. A [`HeapTrimmer`] is plain memory of its owner; there is no thread
+//! while no trim is requested. The cost of that wait is measured in `docs/decisions/026-siege.md`.
 
 use std::{
     io,
@@ -21,18 +21,19 @@ use std::{
 
 use crate::sys::heap::trim;
 
-/// From the first who asks to the trimming: what goes in this time goes together. Longer than [`STAYS_OUT_MS`], so that
-/// what an owner kept spare goes with it.
+/// Time from the first request to the trimming, so that memory freed in this time is returned together.
+/// Longer than [`STAYS_OUT_MS`], so that an owner's spare memory is included.
 const WAIT: Duration = Duration::from_secs(12);
-/// So long must little be used before an owner gives up what it keeps spare: it may be needed again soon.
+/// Time of low usage after which an owner gives up its spare memory; before that it may be needed again soon.
 pub const STAYS_OUT_MS: u64 = 10_000;
-/// Less is not worth the work; nor is less than an eighth of the most.
+/// Minimum bytes worth trimming; less than an eighth of the peak is not worth it either.
 pub const WORTH_BYTES: usize = 4 << 20;
 const WORTH_SHARE: usize = 8;
 
 static DOOR: TrimGate = TrimGate { is_asked: AtomicBool::new(false), trims: AtomicU64::new(0) };
 
-/// How much one server, or one loop of it, uses: now, and at the most since memory was given back.
+/// Memory usage of one server, or one loop of it: the peak since memory was last returned, and how long usage
+/// has been low.
 #[derive(Debug, Default)]
 pub struct HeapTrimmer {
     most_bytes: usize,
@@ -40,19 +41,20 @@ pub struct HeapTrimmer {
     freed_bytes: usize,
 }
 
-/// The answer of a [`HeapTrimmer`] to how much is used.
+/// Answer of a [`HeapTrimmer`] to the reported usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimStep {
-    /// About as much as ever.
+    /// Usage is near its peak.
     High,
-    /// Far less, since not long ago: ask again then, if nothing changes.
+    /// Usage has recently become far lower: ask again at this time, if nothing changes.
     Until(u64),
-    /// Far less, and for a while: what is kept spare is to go now. The rest goes by itself.
+    /// Usage has been far lower for a while: free the spare memory now. The rest is returned by itself.
     Out,
 }
 
 impl HeapTrimmer {
-    /// So many bytes are used now. Who keeps nothing spare need not look at the answer: the system gets its part anyway.
+    /// Reports that `bytes` are in use now. An owner without spare memory can ignore the answer: freed memory
+    /// is returned anyway.
     pub fn uses(&mut self, bytes: usize, now_ms: u64) -> TrimStep {
         let (ebb, asks) = self.turns(bytes, now_ms);
         if asks {
@@ -61,7 +63,7 @@ impl HeapTrimmer {
         ebb
     }
 
-    /// So many bytes were freed that are not used again: for whom it would be long to say what it uses.
+    /// Reports that `bytes` were freed and will not be reused, for owners that do not track their usage.
     pub fn let_go(&mut self, bytes: usize) {
         self.freed_bytes += bytes;
         if self.freed_bytes >= WORTH_BYTES {
@@ -70,7 +72,7 @@ impl HeapTrimmer {
         }
     }
 
-    /// The same; and whether memory is to be given back.
+    /// Computes the answer of [`Self::uses`], and whether a trim must be requested.
     fn turns(&mut self, bytes: usize, now_ms: u64) -> (TrimStep, bool) {
         self.most_bytes = self.most_bytes.max(bytes);
         if self.most_bytes - bytes < WORTH_BYTES.max(self.most_bytes / WORTH_SHARE) {
@@ -87,19 +89,19 @@ impl HeapTrimmer {
     }
 }
 
-/// Has free memory given back in a while.
+/// Requests that free memory is returned to the system soon.
 pub fn give_back_soon() {
     if let Err(error) = DOOR.ask(begin) {
-        tracing::warn!(%error, "cannot return free memory to the system now");
+        tracing::warn!(%error, "cannot return free memory to the system");
     }
 }
 
-/// How often memory was given back since the process began.
+/// Returns how often memory was returned since the process began.
 pub fn trims() -> u64 {
     DOOR.trims.load(SeqCst)
 }
 
-/// Who asks while somebody has asked already is served with them.
+/// Gate that merges concurrent requests into one trim.
 struct TrimGate {
     is_asked: AtomicBool,
     trims: AtomicU64,
@@ -113,7 +115,7 @@ impl TrimGate {
         begin().inspect_err(|_| self.is_asked.store(false, SeqCst))
     }
 
-    /// What goes from here on asks anew.
+    /// Opens the gate: memory freed from here on needs a new request.
     fn opens(&self) {
         self.is_asked.store(false, SeqCst);
         self.trims.fetch_add(1, SeqCst);

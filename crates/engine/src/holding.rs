@@ -1,4 +1,4 @@
-//! A core's bytes of one kind of client memory, within its [share](crate::share).
+//! Memory of one kind that a core holds for its clients, within its [share](crate::share).
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,7 +20,7 @@ impl ClientMemoryBudget {
         Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into() }
     }
 
-    /// The bytes held.
+    /// Returns the bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
@@ -41,7 +41,7 @@ impl ClientMemoryBudget {
         self.share.borrow_mut().allows(bytes);
     }
 
-    /// Returns whether the bytes held, and `more`, may be held.
+    /// Returns whether `more` bytes may be held in addition.
     pub fn has_room(&self, more: usize) -> bool {
         self.share.borrow_mut().allows(self.bytes.get() + more)
     }
@@ -52,11 +52,11 @@ impl ClientMemoryBudget {
         self.bytes.get() > share.limit() / 8 * 7
     }
 
-    /// Gives bytes back.
+    /// Releases bytes.
     pub fn give_back(&self, bytes: usize) {
         let left = self.bytes.get() - bytes;
         self.bytes.set(left);
-        // Less is always allowed; what was taken of the other cores goes back.
+        // A smaller amount is always allowed; the call returns to the common part what was taken from it.
         self.share.borrow_mut().allows(left);
     }
 }

@@ -1,22 +1,22 @@
-//! What a Nighttrain server stands on.
+//! The engine: the foundation of all Nighttrain servers.
 //!
-//! - [`accounts`]: what each client makes a core hold, and who gives way when a sum is short.
-//! - [`cores`]: one pinned event loop per core, batches between them, their lateness.
-//! - [`bounded`]: a listener with a bounded number of places, for the small servers beside the loops.
-//! - [`tls`]: what accepts TLS, from files in PEM.
+//! - [`accounts`]: what each client makes a core hold, and which charges are cut when a sum is short.
+//! - [`cores`]: one pinned event loop per core, message batches between them, their lateness.
+//! - [`bounded`]: a listener with a bounded number of connections, for the small servers beside the loops.
+//! - [`tls`]: TLS server configuration from PEM files.
 //! - [`store`]: the object store that all cores read and each core writes a share of.
 //! - [`io`]: helper threads that read the disk for the loops.
-//! - [`journal`]: what loops say about their work, in memory that others can read.
-//! - [`log`]: records on a file: appended by loops, written by helpers, recovered after anything.
-//! - [`heap`]: memory that was needed once, given back.
-//! - [`network`]: addresses that begin alike, as an operator lists them.
-//! - [`share`]: a bound for all cores together, of which each has a part.
+//! - [`journal`]: records of the loops' activity, in memory that other processes can read.
+//! - [`log`]: records on a file: appended by loops, written by helpers, recovered after any crash.
+//! - [`heap`]: returns freed memory to the system.
+//! - [`network`]: network prefixes, as an operator lists them.
+//! - [`share`]: a limit for all cores together, of which each has a part.
 //! - [`size`]: sizes in messages.
-//! - [`random`]: numbers that nobody can guess.
+//! - [`random`]: unpredictable random numbers.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.
 //!
-//! This crate knows no protocol: bytes in it have no meaning.
+//! This crate knows no protocol: it does not interpret bytes.
 
 pub mod accounts;
 #[cfg(not(feature = "loom"))]

@@ -6,43 +6,46 @@ use std::{
     str::FromStr,
 };
 
-/// The address as its family writes it: `[::ffff:192.0.2.1]:25`, an IPv4 peer of a socket on `[::]`, is `192.0.2.1:25`.
+/// Returns the canonical form of an address: `[::ffff:192.0.2.1]:25`, an IPv4 peer of a socket on `[::]`,
+/// becomes `192.0.2.1:25`.
 #[must_use]
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Addresses that begin with the same bits.
+/// A network: all addresses with the same prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    /// The first of them: the bits behind the prefix are 0.
+    /// First address of the network: all bits after the prefix are 0.
     first: IpAddr,
-    /// At most 32 or 128, by the family.
+    /// Length of the prefix, at most 32 or 128, by the address family.
     prefix_bits: u8,
 }
 
-/// It is no network.
+/// Error: the text is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNetwork {
-    /// What stands before the `/` is no address.
-    #[error("`{0}` is no IP address and no network, such as 10.0.0.7, ::1 or 10.0.0.0/8")]
+    /// The part before the `/` is not an address.
+    #[error(
+        "invalid network `{0}`: expected an IP address or a network, such as 10.0.0.7, ::1 or 10.0.0.0/8"
+    )]
     Address(String),
-    /// What stands behind it is no number of bits.
-    #[error("`{0}`: behind the `/` stands how many bits are fixed: 0 to 32 for IPv4, 0 to 128 for IPv6")]
+    /// The part after the `/` is not a valid number of bits.
+    #[error("invalid prefix length in `{0}`: 0 to 32 for IPv4, 0 to 128 for IPv6")]
     Prefix(String),
-    /// Bits behind the prefix are set: which of the two was meant is not for us to guess.
-    #[error("`{written}` is an address within {meant}: write that, or the address alone")]
+    /// Bits after the prefix are set, so it is unclear whether the address or the network is meant.
+    #[error("`{written}` has host bits set: write {meant} for the network, or the address without a prefix")]
     Within {
-        /// As it was written.
+        /// Text as it was written.
         written: String,
-        /// The network that it lies in.
+        /// Network that contains the address.
         meant: Network,
     },
 }
 
 impl Network {
-    /// Whether the address is one of them. An IPv4 address that came in through a socket of IPv6 (`::ffff:10.0.0.7`) is
-    /// that IPv4 address.
+    /// Returns whether the network contains an address. An IPv4 address from an IPv6 socket
+    /// (`::ffff:10.0.0.7`) counts as that IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4() && first(address, self.prefix_bits) == self.first
@@ -53,7 +56,7 @@ impl Network {
     }
 }
 
-/// The address with all bits behind the first `prefix_bits` set to 0.
+/// Returns the address with all bits after the first `prefix_bits` set to 0.
 fn first(address: IpAddr, prefix_bits: u8) -> IpAddr {
     let prefix_bits = u32::from(prefix_bits);
     match address {
@@ -64,7 +67,7 @@ fn first(address: IpAddr, prefix_bits: u8) -> IpAddr {
     }
 }
 
-/// That address alone.
+/// Converts an address to the network that contains only it.
 impl From<IpAddr> for Network {
     fn from(address: IpAddr) -> Self {
         let first = address.to_canonical();
@@ -159,10 +162,10 @@ mod tests {
     #[test]
     fn what_is_no_network_is_refused() {
         for (text, said) in [
-            ("", "no IP address"),
-            ("somewhere", "no IP address"),
-            ("10.0.0/8", "no IP address"),
-            ("/8", "no IP address"),
+            ("", "invalid network"),
+            ("somewhere", "invalid network"),
+            ("10.0.0/8", "invalid network"),
+            ("/8", "invalid network"),
             ("10.0.0.0/33", "0 to 32"),
             ("10.0.0.0/", "0 to 32"),
             ("10.0.0.0/+8", "0 to 32"),

@@ -1,13 +1,14 @@
-//! What nobody can guess: seeds of tables that strangers put things into, names, nonces.
+//! Unpredictable random numbers: seeds of hash tables with untrusted keys, names, nonces.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Bytes of the kernel's. It waits only while the machine has not yet gathered any randomness.
+/// Returns random bytes from the kernel. Waits only while the machine has not gathered enough entropy since
+/// boot.
 ///
 /// # Errors
-/// The system has none to give.
+/// Returns the system's error if it gives no random bytes.
 pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -17,11 +18,11 @@ pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// 64 bits of them. A seed made of the clock can be tried out: what is then aimed at one place of a table makes its
-/// chain long, or spends another's rate.
+/// Returns 64 random bits. A seed taken from the clock could be guessed; an attacker could then choose keys
+/// that make a chain of a hash table long, or use up another client's rate limit.
 ///
 /// # Errors
-/// As [`bytes`].
+/// Returns the same error as [`bytes`].
 pub fn number() -> io::Result<u64> {
     bytes().map(u64::from_le_bytes)
 }

@@ -1,46 +1,50 @@
-//! How much of what all cores together may hold is one core's.
+//! A core's share of a limit that applies to all cores together.
 //!
 //! ```text
 //!   total ─┬─ a fixed part for each core, so that none is without because of another's clients
 //!          └─ the common part: for whichever core needs it, taken and given back in steps
 //! ```
-//! Asked at the end of each turn or at each growth: what is within its part, or within the steps that it has taken, a
-//! core finds in its own memory. The count that cores share is touched once in a step.
+//! A share is checked at the end of each turn or at each growth. A core checks amounts within its own part,
+//! or within the steps that it has taken, in its own memory. The counter that the cores share is touched once
+//! per step.
 //!
-//! Totals of several kinds (messages that wait, mails that come in, connections) may stand in one [`ClientBudget`]: each kind
-//! has a fixed part of it, and what a kind takes beyond its part it takes from the budget's common part, too. So the
-//! process never holds more than the budget, whichever of its servers is asked for most.
+//! Totals of several kinds (queued messages, incoming mails, connections) may belong to one [`ClientBudget`]:
+//! each kind has a fixed part of it, and whatever a kind takes beyond its part it also takes from the
+//! budget's common part. The process therefore never holds more than the budget, whichever of its servers is
+//! under load.
 //!
-//! *The last sixteenth* of a common part is for cores that have taken less than an equal part of it. While some of that
-//! sixteenth is taken, the cores that have more than an equal part give way: they are allowed less, until it is free.
+//! *The last sixteenth* of a common part is for cores that have taken less than an equal part of it. While
+//! some of that sixteenth is taken, the limits of cores with more than an equal part are lowered until it is
+//! free again.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// The largest step that a core takes or gives back at once. A small total has smaller steps: the first core would
-/// take the whole common part with one.
+/// Maximum step that a core takes or returns at once. A small total has smaller steps, because otherwise the
+/// first core would take the whole common part with one step.
 const STEP_BYTES_MAX: usize = 4 << 20;
-/// Steps of a common part, if they are smaller than that: two of them are in the last sixteenth.
+/// Minimum number of steps of a common part, which makes the steps of a small one smaller: two of them are in
+/// the last sixteenth.
 const STEPS_MIN: usize = 32;
-/// The last of so many parts is for cores with less than an equal part.
+/// Divisor for the reserved last part, which only cores with less than an equal part may take.
 const RESERVE_PARTS: usize = 16;
-/// From this share of what it has on, a core is crowded.
+/// Eighths of a share in use from which a core is crowded.
 const CROWDED_EIGHTHS: usize = 4;
-/// The part of a budget that is divided among its kinds.
+/// Divisor for the part of a budget that is divided among its kinds.
 const KINDS_PART: usize = 4;
 
-/// A part that several may take from, in steps.
+/// A pool from which several shares take, in steps.
 #[derive(Debug, Default)]
 struct Pool {
     taken: AtomicUsize,
-    /// The number of shares that take from it.
+    /// Number of shares that take from the pool.
     sharers: AtomicUsize,
 }
 
 impl Pool {
-    /// Takes a step for a share that has `own`. Returns whether it was there.
+    /// Takes a step for a share that has `own`. Returns whether the step was available.
     fn take(&self, step: usize, own: usize, max: usize) -> bool {
         let max = if own < self.equal_part(max) { max } else { max - max / RESERVE_PARTS };
         self.taken
@@ -56,7 +60,7 @@ impl Pool {
         max / self.sharers.load(Relaxed).max(1)
     }
 
-    /// The bytes that are left for a share that has `own`, in whole steps.
+    /// Returns the bytes that are left for a share that has `own`, in whole steps.
     fn left(&self, step: usize, own: usize, max: usize) -> usize {
         let taken = self.taken.load(Relaxed);
         let steps = |bytes: usize| bytes / step * step;
@@ -65,7 +69,8 @@ impl Pool {
         with_reserve.max(steps((max - max / RESERVE_PARTS).saturating_sub(taken)))
     }
 
-    /// The bytes that a share with `own` keeps while others want some: fewer, if it has more than an equal part.
+    /// Returns the bytes that a share with `own` may keep while others want some: fewer, if it has more than
+    /// an equal part.
     fn kept(&self, own: usize, max: usize) -> usize {
         let short = self.taken.load(Relaxed).saturating_sub(max - max / RESERVE_PARTS);
         if short == 0 { own } else { own.min((own.saturating_sub(short)).max(self.equal_part(max))) }
@@ -91,7 +96,7 @@ impl ClientBudget {
         Arc::new(Self { total, kinds: kinds.max(1), common: Pool::default() })
     }
 
-    /// The part of each kind that no other can take.
+    /// Returns the part of each kind that no other can take.
     fn own_of_kind(&self) -> usize {
         self.total / KINDS_PART / self.kinds
     }
@@ -101,7 +106,7 @@ impl ClientBudget {
     }
 }
 
-// Configurations are compared, and a budget of the same size is no change.
+// Configurations are compared, and a budget of the same size counts as unchanged.
 impl PartialEq for ClientBudget {
     fn eq(&self, other: &Self) -> bool {
         (self.total, self.kinds) == (other.total, other.kinds)
@@ -110,7 +115,7 @@ impl PartialEq for ClientBudget {
 
 impl Eq for ClientBudget {}
 
-/// The common part of one kind: how much of it is taken.
+/// Common part of one kind, from which its cores take.
 #[derive(Debug, Default)]
 pub struct CommonPart {
     pool: Pool,
@@ -118,19 +123,19 @@ pub struct CommonPart {
 }
 
 impl CommonPart {
-    /// Creates the common part of a kind: one of a budget's, or one that stands by itself.
+    /// Creates the common part of a kind, either within a budget or independent.
     #[must_use]
     pub fn within(budget: Option<&Arc<ClientBudget>>) -> Arc<Self> {
         Arc::new(Self { pool: Pool::default(), budget: budget.map(Arc::clone) })
     }
 
-    /// The part of a total that is divided among its cores.
+    /// Returns the part of a total that is divided among its cores.
     fn divided(&self, total: usize) -> usize {
         let half = total - total / 2;
         self.budget.as_ref().map_or(half, |budget| half.min(budget.own_of_kind()))
     }
 
-    /// The part of a total that cores may take beyond that.
+    /// Returns the part of a total that cores may take beyond their own parts.
     fn max(&self, total: usize) -> usize {
         let max = total - self.divided(total);
         self.budget.as_ref().map_or(max, |budget| max.min(budget.common_max()))
@@ -184,7 +189,7 @@ impl CommonPart {
     }
 }
 
-/// A core's part.
+/// A core's share of a limit.
 #[derive(Debug)]
 pub struct Share {
     common: Arc<CommonPart>,
@@ -203,15 +208,15 @@ impl Share {
         share
     }
 
-    /// The total is another.
+    /// Changes the total.
     pub fn resize(&mut self, total: usize, cores: usize) {
         self.common_max = self.common.max(total);
         self.step = (self.common_max / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
         self.own = self.common.divided(total) / cores.max(1);
     }
 
-    /// Returns whether `held` bytes may be held. Takes steps of the common part for them, and gives back steps that are not
-    /// needed.
+    /// Returns whether `held` bytes may be held. Takes steps of the common part for them, and returns steps
+    /// that are not needed.
     #[inline]
     pub fn allows(&mut self, held: usize) -> bool {
         if held <= self.own && self.taken == 0 {
@@ -223,10 +228,11 @@ impl Share {
     #[cold]
     fn allows_with_common(&mut self, held: usize) -> bool {
         let kept = self.common.kept(self.taken, self.common_max);
-        // A step or two more than is needed stay, so that none goes back and forth; but not while others want them.
+        // A step or two more than needed are kept, so that no step goes back and forth; fewer while other
+        // cores want them.
         let spare = if kept < self.taken { 1 } else { 2 };
         while self.taken > 0 && (held <= self.own || held + spare * self.step < self.own + self.taken) {
-            // Of another size, where the total has changed since.
+            // The step may be of another size, if the total has changed.
             let given = self.step.min(self.taken);
             self.common.give_back(given);
             self.taken -= given;
@@ -243,13 +249,13 @@ impl Share {
         true
     }
 
-    /// The part that no other core can take.
+    /// Returns the part that no other core can take.
     #[inline]
     pub fn own(&self) -> usize {
         self.own
     }
 
-    /// What is allowed at most while the other cores hold what they do.
+    /// Returns the maximum that is allowed while the other cores hold their current amounts.
     pub fn limit(&self) -> usize {
         let kept = self.common.kept(self.taken, self.common_max);
         if kept < self.taken {
@@ -258,13 +264,13 @@ impl Share {
         self.own + self.taken + self.common.left(self.step, self.taken, self.common_max)
     }
 
-    /// Returns whether steps of the common part are taken, which others may come to want.
+    /// Returns whether steps of the common part are taken, which other cores may want back.
     #[inline]
     pub fn has_taken(&self) -> bool {
         self.taken > 0
     }
 
-    /// Whether so much of it is held that there may soon be none.
+    /// Returns whether the share may soon be used up.
     #[inline]
     pub fn is_crowded(&self, held: usize) -> bool {
         let all = self.own + self.common_max;
@@ -304,15 +310,15 @@ mod tests {
         (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect()
     }
 
-    /// Lowers `held` to the limit, as a loop does that cuts clients off.
+    /// Lowers `held` to the limit, like a loop that cuts clients off.
     fn cut(share: &mut Share, held: &mut usize) {
         while !share.allows(*held) {
             *held = share.limit().min(*held - 1);
         }
     }
 
-    /// Whatever the cores need in whatever order: what they are allowed is never more than the total, a fixed part is
-    /// always there, and all is given back.
+    /// Checks any sequence of demands: the allowed amounts never exceed the total, each core's fixed part is
+    /// always available, and everything is returned.
     fn check_sum(mut shares: Vec<Share>, steps: Vec<(usize, usize)>) -> Result<(), TestCaseError> {
         let mut held = vec![0; shares.len()];
         for (at, wanted) in steps {
@@ -321,7 +327,7 @@ mod tests {
             let limit = share.limit();
             let is_allowed = share.allows(wanted);
             prop_assert!(is_allowed || wanted > share.own());
-            // A core that is refused cuts clients off until it is allowed.
+            // A refused core cuts clients off until it is allowed.
             prop_assert_eq!(is_allowed, wanted <= limit, "{} of {}", wanted, limit);
             held[at] = wanted;
             cut(&mut shares[at], &mut held[at]);
@@ -346,7 +352,8 @@ mod tests {
             check_sum(kinds(), steps)?;
         }
 
-        /// Whoever has taken all of a common part, and in whatever order cores look: the others come to their equal parts.
+        /// Even if one core has taken all of a common part, the others get their equal parts, in whatever
+        /// order cores check.
         #[test]
         fn who_has_more_gives_way(first in 0..2 * CORES, wanting in 0..2 * CORES) {
             for mut shares in [cores(), kinds()] {

@@ -4,10 +4,10 @@ use std::fmt;
 
 const UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-/// A size that is no whole number of units is told in units of which there are so many at least.
+/// Minimum number of units in which a size is shown that is not a whole number of larger units.
 const DIGITS_MIN: u64 = 100;
 
-/// Bytes, shown as a whole number of units: exact, or rounded up by less than a hundredth.
+/// A size in bytes, shown as a whole number of units: exact, or rounded up by less than a hundredth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
 

@@ -1,13 +1,17 @@
-//! What accepts TLS, from files in PEM; and for each mistake in them the words that say what is wrong with which file.
+//! TLS server configuration from PEM files, with an error message for each mistake that names the file and
+//! the problem.
 //!
-//! One provider of cryptography (docs/decisions/002-dependencies.md), TLS 1.2 and 1.3 as rustls has them by default.
+//! There is one cryptography provider (docs/decisions/002-dependencies.md), and TLS 1.2 and 1.3 with rustls'
+//! defaults.
 //!
-//! - [`certificates`]: those that there are, by name.
-//! - [`challenges`]: what an authority asks for before it gives a certificate.
-//! - [`client`]: the other side, which connects.
-//! - [`authorities`], [`identity`]: who signs clients' certificates, and who a client is by its own.
+//! - [`certificates`]: the served certificates, by name.
+//! - [`challenges`]: the challenges of a certificate authority (ACME).
+//! - [`client`]: the connecting side.
+//! - [`authorities`], [`identity`]: the authorities that sign clients' certificates, and a client's
+//!   identity from its certificate.
 //! - [`session`]: one connection, as functions from bytes to bytes.
-//! - [`config`]: what rustls is to do with a connection; [`acceptor`] is the same for tokio's streams, of files or of the table.
+//! - [`config`]: the rustls configuration of a server; [`acceptor`] is the same for tokio's streams, with
+//!   certificates from files or the table.
 
 pub mod authorities;
 pub mod certificates;
@@ -35,50 +39,49 @@ use self::{
     challenges::Challenges,
 };
 
-/// Why certificates or keys cannot be used.
+/// Reasons why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("{}: cannot be read: {why}", file.display())]
+    #[error("cannot read {}:: {why}", file.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         why: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has unexpected content.
     #[error("{}: {why}", file.display())]
     Content {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
-    /// The certificate and its key do not fit together, or cannot be served.
+    /// The certificate and its key do not match, or cannot be served.
     #[error("{} with {}: {why}", certificates.display(), key.display())]
     Pair {
-        /// The certificate's file.
+        /// File of the certificate.
         certificates: PathBuf,
-        /// The key's.
+        /// File of the key.
         key: PathBuf,
-        /// What rustls says.
+        /// Error of rustls.
         why: rustls::Error,
     },
-    /// The library cannot do what is asked of it.
+    /// The TLS library refuses the configuration.
     #[error("{0}")]
     Rustls(#[from] rustls::Error),
-    /// Clients are to be verified, and nothing says by whom.
-    #[error("to verify clients, the certificates of those who sign the clients' are needed")]
+    /// Clients must be verified, but no authority is configured.
+    #[error("client verification needs the CA certificates that sign clients' certificates")]
     NoAuthority,
-    /// Servers are to be verified, and nothing says by whom.
-    #[error(
-        "the system names nobody who vouches for servers (Debian: ca-certificates); say who does in a file"
-    )]
+    /// Servers must be verified, but the system has no trusted authorities.
+    #[error("the system has no CA certificates (Debian: ca-certificates); name a file with some")]
     NobodyTrusted,
 }
 
-/// The cryptography of all TLS here, with clients and as one (docs/decisions/040-tls-and-streams.md): AWS-LC, because it
-/// has X25519MLKEM768, the key exchange that browsers offer first.
+/// Returns the cryptography provider of all TLS, both server and client
+/// (docs/decisions/040-tls-and-streams.md): AWS-LC, because it has X25519MLKEM768, the key exchange that
+/// browsers offer first.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
@@ -86,20 +89,20 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// What a server shows to who comes by TLS.
+/// Source of the certificates that a server presents to TLS clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// The certificate of these files, as they are at the start.
+    /// The certificate in these files, as read at the start.
     Pair(Pair),
-    /// Those of a table, whatever is in it when somebody comes.
+    /// The certificates of a table, with its contents at the time of each handshake.
     Table(Arc<Certificates>),
 }
 
-/// What accepts TLS on tokio's streams: by ALPN one of `protocols`, if any are said. With `clients`, each must show a
-/// certificate that one of that file's has signed.
+/// Creates an acceptor of TLS on tokio's streams, which selects one of `protocols` by ALPN if any are given.
+/// With `clients`, each client must present a certificate signed by an authority in that file.
 ///
 /// # Errors
-/// [`TlsError`]
+/// Returns a [`TlsError`] if a file cannot be read or used, or rustls refuses the configuration.
 pub fn acceptor(
     shown: &CertificateSource,
     protocols: &[&[u8]],
@@ -115,21 +118,22 @@ pub fn acceptor(
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What makes session tickets: one for all connections, so that each core takes what another gave. Its keys last six
-/// hours, and are accepted for as long again.
+/// Creates the producer of session tickets: one for all connections, so that each core accepts another's
+/// tickets. Its keys are used for six hours, and accepted for six more.
 ///
 /// # Errors
-/// There are no random numbers.
+/// Returns a [`TlsError`] if there are no random numbers.
 pub fn ticketer() -> Result<Arc<dyn ProducesTickets>, TlsError> {
     Ok(rustls::crypto::aws_lc_rs::Ticketer::new()?)
 }
 
-/// What rustls is to do with connections: by ALPN one of `protocols`, the first that the client has too. Sessions are
-/// resumed by tickets alone, which hold no memory of ours; early data is not accepted, because whoever repeats it would
-/// be answered twice (RFC 8470). `clients`: who signs their certificates, and whether whoever shows none is refused.
+/// Builds the rustls configuration of a server. By ALPN the first of `protocols` that the client also
+/// supports is selected. Sessions are resumed by tickets alone, which use no server memory. Early data is not
+/// accepted, because a replayed request would be answered twice (RFC 8470). `clients` gives the authorities
+/// of client certificates, and whether clients without a certificate are refused.
 ///
 /// # Errors
-/// The authorities cannot be used.
+/// Returns a [`TlsError`] if the authorities cannot be used.
 pub fn config(
     certificates: Arc<Certificates>,
     protocols: &[&[u8]],
@@ -150,10 +154,10 @@ pub fn config(
     Ok(config)
 }
 
-/// What rustls is to do with an authority that connects to see whether a name is ours (RFC 8737).
+/// Builds the rustls configuration for a certificate authority that connects to validate a name (RFC 8737).
 ///
 /// # Errors
-/// The library has no version of TLS.
+/// Returns a [`TlsError`] if the library supports no version of TLS.
 pub fn config_for_challenges(challenges: Arc<Challenges>) -> Result<ServerConfig, TlsError> {
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let mut config = builder.with_no_client_auth().with_cert_resolver(challenges);
@@ -164,7 +168,7 @@ pub fn config_for_challenges(challenges: Arc<Challenges>) -> Result<ServerConfig
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let none = "there is no certificate in it (PEM)";
+    let none = "no certificate in it (PEM)";
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(certificates) if certificates.is_empty() => {

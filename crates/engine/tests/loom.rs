@@ -1,9 +1,10 @@
-//! Models of the invariants I1 to I7 of `docs/decisions/003-store-concurrency.md`, and of the journal's ring, over the store's own code with
-//! loom's atomics: `cargo test -p engine --features loom --test loom`. (I8, the ring, is in `loom_ring.rs`.)
+//! Models of the invariants I1 to I7 of `docs/decisions/003-store-concurrency.md`, and of the journal's ring,
+//! over the store's own code with loom's atomics: `cargo test -p engine --features loom --test loom`. (I8,
+//! the ring between threads, is in `loom_ring.rs`.)
 //!
-//! Loom tries the interleavings and the values that the memory model allows, up to the preemptions named below; with
-//! three, all of these end in seconds. What it cannot find: a load that sees a store from its future (it runs in
-//! program order), as a Release that is missing when a pin is dropped would allow on some processors.
+//! Loom tries the interleavings and the values that the memory model allows, up to the preemptions named
+//! below; with three, all of these finish in seconds. It cannot find a load that sees a store from its future
+//! (it runs in program order), which a missing Release when a pin is dropped would allow on some processors.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use engine::store::{
@@ -36,7 +37,7 @@ fn hash(prefix: u32) -> Hash {
     Hash::from_word(u64::from(prefix) << 32 | 1)
 }
 
-/// A slot whose words all follow from one number.
+/// Builds a slot whose words all follow from one number.
 fn slot(hash: Hash, number: u32) -> Slot {
     Slot::new(hash, u64::from(number), number, number, false)
 }
@@ -106,7 +107,7 @@ fn a_slot_that_changes_hands_is_never_seen_half() {
     });
 }
 
-/// An object is looked for while others come, numbered `come` (after those before), and split pages.
+/// Looks an object up while others are inserted, numbered `come` (after those before), and split pages.
 fn found_through(come: std::ops::Range<u32>, shift: u32, preemptions: usize) {
     model(preemptions, move || {
         let (shared, mut owner) = shared(8);
@@ -130,7 +131,7 @@ fn found_through(come: std::ops::Range<u32>, shift: u32, preemptions: usize) {
                 }
             })
         };
-        // These split pages; later splits take the first's, if no turn holds it.
+        // These inserts split pages; later splits reuse the first's pages, if no epoch holds them.
         for number in come.clone() {
             owner.insert(index, turns, slot(hash(number << shift), number)).unwrap();
         }
@@ -146,8 +147,8 @@ fn a_linked_object_is_found_through_splits_and_reuse_of_pages() {
 
 #[test]
 fn a_linked_object_is_found_through_growth_of_the_directory() {
-    // Close together, so that one insert splits and grows twice, and reuses the page that it may come upon by an
-    // entry that is not written yet.
+    // The hashes are close together, so that one insert splits and grows twice, and reuses a page that a
+    // reader may reach through a directory entry that is not written yet.
     found_through(5..6, 27, 3);
 }
 
@@ -174,7 +175,7 @@ fn what_was_unlinked_is_not_found_by_a_later_turn() {
     });
 }
 
-/// A segment with one word in it, and the index's way to it.
+/// A segment with one word in it, and the index entry that leads to it.
 struct Place {
     segments: Segments,
     turns: Epochs,
@@ -204,7 +205,7 @@ impl Place {
         assert_eq!(self.word.load(Relaxed), WRITTEN, "a word that is reachable was written (I1, I2)");
     }
 
-    /// Unlinks, retires, and reuses the segment as soon as it may be.
+    /// Unlinks, retires, and reuses the segment as soon as that is allowed.
     fn recycle(&self, tries: usize) {
         self.linked.store(0, Relaxed);
         let epoch = self.segments.retire(0, &self.turns);
@@ -255,7 +256,7 @@ fn a_pin_holds_until_it_is_dropped_on_another_core() {
                     pinned.store(1, Release);
                 }
                 place.turns.end(1);
-                // A later turn: an owner that sees it must have seen the pin.
+                // A later epoch: an owner that sees it must also see the pin.
                 place.turns.begin(1);
                 place.turns.end(1);
             })
@@ -362,7 +363,7 @@ fn a_whole_store_serves_whole_objects_while_it_replaces() {
     });
 }
 
-/// Words of a ring, as two threads share them.
+/// Words of a ring that two threads share.
 #[derive(Clone)]
 struct Words(Arc<Vec<AtomicU64>>);
 
@@ -374,8 +375,8 @@ impl std::ops::Deref for Words {
     }
 }
 
-/// The journal's ring (`docs/decisions/044-log.md`): a record that is read is whole, those before it that were not read are
-/// counted, and they come in order, while the writer laps the reader.
+/// The journal's ring (`docs/decisions/044-log.md`): each record that is read is whole, records come in
+/// order, and skipped ones are counted, while the writer laps the reader.
 #[test]
 fn a26_a_record_that_is_read_is_whole() {
     use engine::journal::ring::{HEAD_WORDS, Reader, Writer};

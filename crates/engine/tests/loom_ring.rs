@@ -1,5 +1,5 @@
-//! Invariant I8 of `docs/decisions/003-store-concurrency.md`, in every interleaving that loom finds:
-//! what was pushed is popped once, in order; a full ring refuses; a wake-up is never lost between "empty" and
+//! Invariant I8 of `docs/decisions/003-store-concurrency.md`, in every interleaving that loom finds: pushed
+//! values are popped once, in order; a full ring refuses; a wake-up is never lost between "empty" and
 //! "sleep". Run with `cargo test -p engine --features loom --test loom_ring --release`.
 
 #![allow(clippy::expect_used, reason = "these are tests")]
@@ -17,7 +17,7 @@ use loom::{
     thread,
 };
 
-/// A consumer's spin: loom must know that it waits for another thread.
+/// Pops with a spin loop that yields, because loom must know that the consumer waits for another thread.
 fn pop_or_wait<T: Send>(ring: &Consumer<T>) -> T {
     loop {
         if let Some(value) = ring.pop() {
@@ -27,7 +27,8 @@ fn pop_or_wait<T: Send>(ring: &Consumer<T>) -> T {
     }
 }
 
-/// Ways to interleave grow fast; three switches against a thread's will find what is known of such bugs.
+/// Runs a model with a preemption bound. Interleavings multiply fast; three forced thread switches find all
+/// known bugs of this kind.
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(3);
@@ -37,7 +38,7 @@ fn model(check: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn popped_once_and_in_order_across_the_wrap() {
     model(|| {
-        // Capacity 1 and 2 messages: each push but the first needs the pop before it.
+        // Capacity 1 and 3 messages: each push except the first needs the pop before it.
         let (producer, consumer) = channel(1);
         let pusher = thread::spawn(move || {
             for value in 0..3_u32 {
@@ -96,8 +97,8 @@ fn messages_left_behind_are_dropped() {
     });
 }
 
-/// The consumer goes while the producer pushes and looks, with the fence that the mesh has between: when both are done,
-/// every message is dropped, although the producer lives on.
+/// When the consumer is dropped while the producer pushes and checks, with the mesh's fence in between, every
+/// message is dropped in the end, although the producer still exists.
 #[test]
 fn nothing_stays_in_a_ring_without_consumer() {
     model(|| {
@@ -120,11 +121,12 @@ fn nothing_stays_in_a_ring_without_consumer() {
     });
 }
 
-/// The mesh's protocol with a counter in place of the eventfd; Release and Acquire stand for the kernel's locks that
-/// order a write before the wake-up that it brings about. (Loom needs them: it does not know that an atomic exchange
-/// comes right after the store that it read, and lets a later sender read the exchange of an earlier one.) Gives
-/// whether the receiver would have slept for ever: it slept, all senders are done, nobody has woken it, and yet a
-/// message is there. `look_again` is the receiver's second look at the rings.
+/// Models the mesh's protocol with a counter in place of the eventfd; Release and Acquire stand for the
+/// kernel's locks that order a write before the wake-up that it causes. (Loom needs them: it does not know
+/// that an atomic exchange comes right after the store that it read, and lets a later sender read the
+/// exchange of an earlier one.) Returns whether the receiver would have slept forever: it slept, all senders
+/// are done, none has woken it, and yet a message is there. `look_again` enables the receiver's second look
+/// at the rings.
 fn sleeps_for_ever(look_again: bool) -> bool {
     let bell = Arc::new(Bell::new());
     let eventfd = Arc::new(AtomicUsize::new(0));
@@ -156,7 +158,7 @@ fn sleeps_for_ever(look_again: bool) -> bool {
         if eventfd.swap(0, Ordering::Acquire) > 0 {
             continue;
         }
-        // Asleep until the others have done all that they ever do.
+        // Sleeps until the senders have finished.
         senders.drain(..).for_each(|sender| sender.join().expect("no sender panics"));
         slept_for_ever = eventfd.swap(0, Ordering::Acquire) == 0;
     }
@@ -172,7 +174,8 @@ fn no_wake_up_is_lost() {
     model(|| assert!(!sleeps_for_ever(true)));
 }
 
-/// The twin that is wrong: it sleeps without the second look. If the model did not find that, it would prove nothing.
+/// The model finds the bug of a receiver that sleeps without the second look; otherwise it would prove
+/// nothing.
 #[test]
 fn the_model_finds_a_lost_wake_up() {
     let found = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -60,22 +60,22 @@ pub enum StartError {
     #[error("{0}")]
     Listen(io::Error),
     /// The users, accounts or permissions are invalid.
-    #[error("the authorization cannot be used: {0}")]
+    #[error("invalid authorization: {0}")]
     Authorization(#[from] SpecError),
     /// The certificates or keys are unusable.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("cannot set up TLS: {0}")]
     Tls(#[from] TlsError),
     /// The configuration of a hub is invalid.
     #[error("{0}")]
     Leaf(String),
     /// There are more loops than a message's set of cores can hold.
-    #[error("{0} cores: the feed uses at most {CORES_MAX}; name some with --cores")]
+    #[error("{0} cores are too many: the feed uses at most {CORES_MAX}; choose some with --cores")]
     TooManyCores(usize),
     /// The processors, or the wake-up handles of the loops, are not available.
-    #[error("cannot prepare the loops: {0}")]
+    #[error("cannot prepare the event loops: {0}")]
     Prepare(io::Error),
     /// The loops cannot be started.
-    #[error("cannot start the loops: {0}")]
+    #[error("cannot start the event loops: {0}")]
     Cores(#[from] cores::run::StartError),
 }
 
@@ -88,10 +88,10 @@ pub struct NoAnswer;
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The users, accounts or permissions are invalid.
-    #[error("the authorization cannot be used: {0}")]
+    #[error("invalid authorization: {0}")]
     Authorization(#[from] SpecError),
     /// The certificates or keys are unusable.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("cannot set up TLS: {0}")]
     Tls(#[from] TlsError),
     /// The configuration of a hub is invalid.
     #[error("{0}")]

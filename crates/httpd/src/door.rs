@@ -1,7 +1,7 @@
-//! The engine's listener as axum wants one, plain or under TLS.
+//! The engine's listener for axum, plain or with TLS.
 //!
-//! Nobody waits for a handshake but who asked for it: it is done when the connection is first read from, within the time
-//! that a head has.
+//! Handshakes do not delay other connections: each is done when its connection is first read from, within the
+//! time limit for a head.
 
 use std::{
     future::Future as _,
@@ -18,7 +18,7 @@ use engine::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A listener, and what its connections begin with.
+/// A listener, and the TLS configuration of its connections.
 pub(crate) struct BoundedListener {
     listener: bounded::Listener,
     tls: Option<TlsAcceptor>,
@@ -49,7 +49,7 @@ impl Listener for BoundedListener {
     }
 }
 
-/// One that came in.
+/// An accepted connection.
 pub(crate) struct Stream {
     place: ConnectionSlot,
     state: State,
@@ -57,20 +57,20 @@ pub(crate) struct Stream {
 
 enum State {
     Plain(Connection),
-    /// Its handshake is under way.
+    /// The handshake is in progress.
     Shaking(Box<Accept<Connection>>),
     Secured(Box<ServerStream<Connection>>),
-    /// There was no handshake.
+    /// The handshake has failed.
     Broken,
 }
 
 impl Stream {
-    /// Its place.
+    /// Returns the connection's slot.
     pub(crate) fn place(&self) -> &ConnectionSlot {
         &self.place
     }
 
-    /// Goes on with the handshake until it is over.
+    /// Continues the handshake until it is complete.
     fn poll_shaken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let State::Shaking(accept) = &mut self.state {
             let shaken = ready!(Pin::new(accept.as_mut()).poll(cx));
@@ -127,7 +127,7 @@ impl AsyncWrite for Stream {
         match &mut self.state {
             State::Plain(stream) => Pin::new(stream).poll_flush(cx),
             State::Secured(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
-            // Nothing was written yet.
+            // Nothing has been written yet.
             State::Shaking(_) | State::Broken => Poll::Ready(Ok(())),
         }
     }
@@ -136,7 +136,7 @@ impl AsyncWrite for Stream {
         match &mut self.state {
             State::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             State::Secured(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
-            // Its drop closes it.
+            // Dropping the connection closes it.
             State::Shaking(_) | State::Broken => Poll::Ready(Ok(())),
         }
     }

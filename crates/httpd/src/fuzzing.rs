@@ -1,5 +1,5 @@
-//! What a fuzz target holds of this crate that nobody else can name: who asks behind proxies. Built for tests, which
-//! replay the seeds, and by the fuzzer; in no program.
+//! Fuzz target for private parts of this crate: the client address behind proxies. Built for tests, which
+//! replay the seeds, and by the fuzzer; no program contains it.
 
 #![allow(clippy::expect_used, reason = "a check may fail")]
 
@@ -14,9 +14,10 @@ use crate::forwarded::client;
 #[path = "../../../fuzz/checks/seeds.rs"]
 mod seeds;
 
-/// The input is lines: the networks of our proxies between commas, the peer, and from the third on fields, `X value` for
-/// `X-Forwarded-For` and `F value` for `Forwarded`. A network is what its bits say; who asks is whom the twin names, and
-/// is nobody that a visitor wrote in front.
+/// Checks one input, which consists of lines: the proxies' networks separated by commas, the peer, and from
+/// the third line on fields, `X value` for `X-Forwarded-For` and `F value` for `Forwarded`. A network must
+/// contain what its bits say; the client must be the one that the twin finds, and elements that a visitor
+/// puts in front must not change it.
 pub fn forwarded(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let [proxies, peer] = [(); 2].map(|()| lines.next().and_then(|line| std::str::from_utf8(line).ok()));
@@ -36,14 +37,14 @@ pub fn forwarded(bytes: &[u8]) {
     if !is_stranger {
         return;
     }
-    // Whoever was named is one whom no proxy of ours vouches for: what stands before that word changes nothing.
+    // The client found is not one of our proxies: elements before it must not change the result.
     for (name, before) in [
         ("x-forwarded-for", "198.51.100.66"),
         ("x-forwarded-for", "\""),
         ("forwarded", "for=198.51.100.66"),
         ("forwarded", "for=\"198.51.100.66"),
     ] {
-        // The first of the other field would not be in front, but instead.
+        // A first value of the other field would not precede the existing ones, but replace them.
         if fields.iter().any(|(known, _)| *known == name) {
             let before = (name, HeaderValue::from_static(before));
             let forged: Vec<_> = [before].into_iter().chain(fields.iter().cloned()).collect();
@@ -60,7 +61,7 @@ fn asked(peer: IpAddr, fields: &[(&'static str, HeaderValue)], proxies: &[Networ
     client(peer, &headers, proxies)
 }
 
-/// The network that a text names, held to its bits.
+/// Parses a network, and checks it bit by bit.
 fn network(text: &str) -> Option<Network> {
     let network: Network = match text.parse() {
         Ok(network) => network,
@@ -82,7 +83,7 @@ fn network(text: &str) -> Option<Network> {
         other[turned] ^= true;
         let is_inside = turned >= prefix_bits;
         let address = address_of(&other);
-        // An address of IPv6 may be one of IPv4 by another name.
+        // An IPv6 address may be an IPv4 address in mapped form.
         if address.to_canonical() == address && first.to_canonical() == first {
             assert_eq!(network.contains(address), is_inside, "{text} {address}");
         }
@@ -107,8 +108,8 @@ fn address_of(bits: &[bool]) -> IpAddr {
     }
 }
 
-/// All words from the first to the last in one list, which is gone through from its end; and whether it came to one who
-/// is no proxy of ours.
+/// Slow twin: collects all elements in one list and reads it from its end. Also returns whether it ended at
+/// an address that is not one of our proxies.
 fn twin(peer: IpAddr, fields: &[(&str, HeaderValue)], proxies: &[Network]) -> (IpAddr, bool) {
     let is_ours = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
     let name = if fields.iter().any(|(name, _)| *name == "x-forwarded-for") {
@@ -125,7 +126,7 @@ fn twin(peer: IpAddr, fields: &[(&str, HeaderValue)], proxies: &[Network]) -> (I
         let Some(word) = words.pop() else { return (who, false) };
         let said = std::str::from_utf8(&word).ok().map(str::trim);
         let named = if name == "forwarded" { said.and_then(twin_for) } else { said.and_then(twin_address) };
-        // A proxy that does not say asks for itself.
+        // A proxy that hides the address counts as the client itself.
         let Some(named) = named else { return (who, true) };
         who = named.to_canonical();
     }

@@ -1,12 +1,12 @@
-//! Small HTTP pages on the engine's bounded listener: admin, monitoring, the pages of mail.
+//! Small HTTP pages on the engine's bounded listener: admin, monitoring, the web pages of mail.
 //!
 //! ```text
 //!  engine::bounded::Listener ──Connection──▶ axum (HTTP/1.1) ──head──▶ mark ──▶ router ──▶ body ──▶ dropped when sent
-//!        ▲ a place: idle, in a head, …            │              │ receiving, working        │ answered
+//!        ▲ a slot: idle, in a head, …             │              │ receiving, working        │ answered
 //!        └────────────────────────────────────────┴──────────────┴───────────────────────────┘
 //! ```
-//! The engine sees bytes and knows their times; that a head is whole and an answer given is HTTP, and is said here. Not
-//! for a hot path: the accelerator has its own HTTP.
+//! The engine sees bytes and measures their times; this crate knows HTTP, and reports when a head is complete
+//! and a response sent. It is not for a hot path: the accelerator has its own HTTP.
 
 mod door;
 mod forwarded;
@@ -42,44 +42,46 @@ use wire::http1::url::{self, Scheme};
 
 use self::door::BoundedListener;
 
-/// A head must be there within this time, however it dribbles in; as the accelerator's `request-head-time-max`.
+/// Time limit for receiving a head, as the accelerator's `request-head-time-max`.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// Bytes of a head. Browsers keep to 16 KiB of cookies.
+/// Greatest length of a head in bytes. Browsers limit cookies to 16 KiB.
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// A kept-alive connection may idle for so long: longer than the five minutes for which tools wait between questions.
+/// Time limit for an idle kept-alive connection: longer than the five minutes that tools wait between
+/// requests.
 pub const IDLE_TIME_MAX: Duration = Duration::from_secs(330);
-/// A body must be there within this time: 32 MiB at 1 Mbit/s.
+/// Time limit for receiving a body: 32 MiB at 1 Mbit/s.
 pub const BODY_TIME_MAX: Duration = Duration::from_secs(300);
-/// A peer may take nothing of its answer for so long; as the accelerator's `send-stall-max`.
+/// Time for which a client may read nothing of its response, as the accelerator's `send-stall-max`.
 pub const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// An answer must be taken within this time of the first wait for its reader: as a body.
+/// Time limit for sending a response, from the first wait for its reader; equal to a body's.
 pub const ANSWER_TIME_MAX: Duration = BODY_TIME_MAX;
 
-/// Bodies from this size on are counted when they are freed.
+/// Size of a body from which its freeing is reported, so that its memory can be returned to the system.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// RFC 9110 §15.5.9; who is told has sent the beginning of a head, so that it is an answer.
+/// RFC 9110 §15.5.9; the client has sent the beginning of a head, so the 408 is a valid response to it.
 const TOO_LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo slow a head\n";
-/// RFC 6585 §5.
+/// RFC 6585 §5: the response to a head that is too long.
 const TOO_LONG: &[u8] =
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo long a head\n";
-/// RFC 6585 §4, to who has too many connections.
+/// RFC 6585 §4: the response to a client with too many connections.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 40\r\n\r\ntoo many connections from this address\r\n";
-/// RFC 9112 §3.2, §3.2.2: the text of a 400.
+/// RFC 9112 §3.2, §3.2.2: the text of a 400 response.
 const NOT_ONE_HOST: &str = "the request names more than one host\n";
-/// The same to who asks through a proxy, whose connection stays.
+/// Text of a 429 response to a client behind a proxy, whose connection stays open.
 const TOO_MANY_ASKED: &str = "too many requests from this address are being answered\n";
 
-/// The same under TLS, where a word that is not sealed is none.
+/// Returns the bounds for a TLS listener, without plain-text error responses: they would not be encrypted.
 #[must_use]
 pub fn bounds_under_tls(bounds: Bounds) -> Bounds {
     Bounds { late_words: b"", long_words: b"", refused_words: b"", ..bounds }
 }
 
-/// The bounds of small pages: so many places, so many of one address, and the times above.
+/// Returns the bounds for small pages: this many connection slots, this many for one address, and the times
+/// above.
 #[must_use]
 pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
     Bounds {
@@ -98,19 +100,20 @@ pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
     }
 }
 
-/// The other end of the connection, canonical as the listener gives it: handlers take it as `ConnectInfo<Peer>`.
+/// The connection's peer address, canonical as the listener gives it: handlers receive it as
+/// `ConnectInfo<Peer>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Who asks: the peer's address, or whom the peer asks for if it is one of the proxies that are believed. Handlers take
-/// it as `Extension<Client>`.
+/// The client's address: the peer's, or the one that the peer names if it is a trusted proxy. Handlers
+/// receive it as `Extension<Client>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client(pub IpAddr);
 
-/// Serves `pages` until `stop` is ready and what is under way has ended.
+/// Serves `pages` until `stop` is ready and all requests in progress have ended.
 ///
 /// # Errors
-/// What the system says of the socket.
+/// Returns the operating system's error of the socket.
 pub async fn serve(
     listener: bounded::Listener,
     pages: Router,
@@ -119,11 +122,12 @@ pub async fn serve(
     serve_behind(Arc::default(), listener, None, pages, stop).await
 }
 
-/// As [`serve`], believing what these proxies say of who asks: a place counts as that address's while its question is
-/// answered. What anybody else says of itself is not heard. With `tls`, who comes begins with a handshake.
+/// Serves like [`serve`], and trusts these proxies to name the client: a connection slot counts as that
+/// client's while its request is answered. Any other peer's claim is ignored. With `tls`, each connection
+/// begins with a handshake.
 ///
 /// # Errors
-/// What the system says of the socket.
+/// Returns the operating system's error of the socket.
 pub async fn serve_behind(
     proxies: Arc<[Network]>,
     listener: bounded::Listener,
@@ -136,7 +140,7 @@ pub async fn serve_behind(
     axum::serve(BoundedListener::new(listener, tls), pages).with_graceful_shutdown(stop).await
 }
 
-/// Who came, and its place.
+/// An accepted connection's peer and slot.
 #[derive(Clone)]
 struct Arrival {
     peer: Peer,
@@ -149,7 +153,7 @@ impl Connected<IncomingStream<'_, BoundedListener>> for Arrival {
     }
 }
 
-/// Tells the place how far a question is: axum calls it when a head is whole.
+/// Reports a request's progress to the connection slot; axum calls it when a head is complete.
 async fn mark(
     State(proxies): State<Arc<[Network]>>,
     ConnectInfo(arrival): ConnectInfo<Arrival>,
@@ -164,7 +168,7 @@ async fn mark(
         return refused(StatusCode::BAD_REQUEST, NOT_ONE_HOST, true, place);
     }
     if client != peer.0.ip() && !place.asked_by(client) {
-        // Nobody reads a body that comes.
+        // A body would not be read, so the connection is closed.
         let closes = !request.body().is_end_stream();
         return refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ASKED, closes, place);
     }
@@ -177,19 +181,19 @@ async fn mark(
     };
     let response = next.run(request).await;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        // From here on it is no longer HTTP's: it lasts as long as both sides want it.
+        // The connection is no longer HTTP: it stays open as long as both sides want.
         place.working();
         return response;
     }
     answering(response, place)
 }
 
-/// A body with something that lives until it was handed over whole, or its client is gone.
+/// Attaches a value to a body; it is dropped once the body has been sent, or the client is gone.
 pub fn keep<T: Send + Unpin + 'static>(body: Body, kept: T) -> Body {
     Body::new(GuardedBody { body, _kept: kept })
 }
 
-/// See [`keep`].
+/// A body with an attached value, see [`keep`].
 struct GuardedBody<T> {
     body: Body,
     _kept: T,
@@ -215,7 +219,7 @@ impl<T: Unpin> HttpBody for GuardedBody<T> {
     }
 }
 
-/// Returns whether a request has at most one `Host`, and the host of an absolute-form target in it.
+/// Returns whether a request has at most one `Host`, which agrees with the host of an absolute-form target.
 fn names_one_host(request: &Request) -> bool {
     let uri = request.uri();
     let scheme = if uri.scheme_str() == Some("https") { Scheme::Https } else { Scheme::Http };
@@ -223,7 +227,7 @@ fn names_one_host(request: &Request) -> bool {
     url::names_one_host(absolute, request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes))
 }
 
-/// The answer to a request that no page sees.
+/// Builds the response to a request that is refused before any page handles it.
 fn refused(status: StatusCode, text: &'static str, closes: bool, place: ConnectionSlot) -> Response {
     place.working();
     let mut response = (status, text).into_response();
@@ -233,7 +237,7 @@ fn refused(status: StatusCode, text: &'static str, closes: bool, place: Connecti
     answering(response, place)
 }
 
-/// The answer's body, with a place that hears when it was handed over whole, or its client is gone.
+/// Attaches a guard to the response's body that tells the slot when it has been sent, or the client is gone.
 fn answering(response: Response, place: ConnectionSlot) -> Response {
     response.map(|body| {
         let bytes = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -241,11 +245,11 @@ fn answering(response: Response, place: ConnectionSlot) -> Response {
     })
 }
 
-/// A request's body on its way to its handler.
+/// A request's body, which reports its progress to the slot.
 struct RequestBody {
     body: Body,
     place: ConnectionSlot,
-    /// That have come.
+    /// Number of bytes received.
     bytes: usize,
 }
 
@@ -285,10 +289,10 @@ impl Drop for RequestBody {
     }
 }
 
-/// An answer that is under way.
+/// Guard of a response in progress.
 struct ResponseGuard {
     place: ConnectionSlot,
-    /// That it had in memory.
+    /// Size of the body in memory.
     bytes: usize,
 }
 

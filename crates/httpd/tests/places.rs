@@ -1,4 +1,5 @@
-//! Pages whose places strangers hold: a new honest request is answered, and nobody is cut off in an answer.
+//! Connection slots held by abusive clients: a new legitimate request is still answered, and no response is
+//! cut off.
 #![allow(clippy::expect_used, missing_docs, reason = "a test may fail")]
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
@@ -25,7 +26,7 @@ struct Site {
     lines: mpsc::Sender<Result<Bytes, Infallible>>,
 }
 
-/// A stream of what the test says, for one who asks.
+/// A response stream whose lines the test supplies.
 struct Lines(mpsc::Receiver<Result<Bytes, Infallible>>);
 
 impl http_body::Body for Lines {
@@ -93,7 +94,7 @@ async fn asked(address: SocketAddr, request: &str) -> String {
 
 const HONEST: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// RFC 9112 §3.2, §3.2.2: what stands before the pages may have read the other host.
+/// RFC 9112 §3.2, §3.2.2: a request that names two hosts is refused, as a proxy may have used the other one.
 #[tokio::test]
 async fn a_request_that_names_two_hosts_is_refused() {
     let site = start(4);
@@ -121,7 +122,7 @@ async fn a_request_that_names_two_hosts_is_refused() {
     }
 }
 
-/// The soft limit on open files is often 1,024; both ends are in this process.
+/// Raises the soft limit on open files, which is often 1,024; both ends are in this process.
 fn many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -147,7 +148,7 @@ async fn idle_dribbling_and_uploading_strangers_do_not_shut_the_pages() {
             assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("127.0.0.1"), "{said}: {answer}");
         }
         let now = site.counters.now();
-        // Besides those that stay: whoever was sent away and has not noticed yet.
+        // The count includes evicted connections that have not noticed their eviction yet.
         assert!(now.open <= 70, "{now:?}");
         assert!(now.idle_evicted + now.heads_evicted + now.bodies_evicted > 900, "{now:?}");
     }
@@ -165,7 +166,7 @@ async fn kept_alive_connections_that_idle_give_way() {
         idle.push(stream);
     }
     assert!(asked(site.address, HONEST).await.starts_with("HTTP/1.1 200 "));
-    // The first of them went, the last is still served.
+    // The first connection was closed, the last is still served.
     let mut end = [0];
     assert_eq!(idle[0].read(&mut end).await.unwrap_or(0), 0);
     idle[63].write_all(HONEST.as_bytes()).await.expect("it is there");
@@ -233,7 +234,7 @@ async fn behind_a_proxy_the_address_that_it_passes_on_counts() {
     for _ in 0..2 {
         held.push(connected(site.address, &ask("/held", "192.0.2.7")).await);
     }
-    // They may not be whole yet, and then the next is one of the two.
+    // The held requests may still be incomplete; the next one is then one of the two allowed.
     let refused = loop {
         let answer = asked(site.address, &ask("/who", "192.0.2.7")).await;
         if !answer.starts_with("HTTP/1.1 200 ") {
@@ -253,13 +254,13 @@ async fn behind_a_proxy_the_address_that_it_passes_on_counts() {
     }
     let answer = asked(site.address, &ask("/who", "192.0.2.7")).await;
     assert!(answer.ends_with("192.0.2.7"), "its places are free again: {answer}");
-    // Whoever is not listed says nothing about itself.
+    // A peer that is not listed as a proxy cannot name a client.
     let site = start_behind(&["10.0.0.0/8"], httpd::bounds(64, 2));
     let answer = asked(site.address, &ask("/who", "192.0.2.7")).await;
     assert!(answer.ends_with("127.0.0.1"), "{answer}");
 }
 
-/// hyper would keep 400 KiB of each.
+/// A long head gets 431 and its memory is bounded; hyper would buffer 400 KiB of each.
 #[tokio::test]
 async fn a_long_head_is_answered_431_and_kept_no_longer() {
     let site = start(4);
@@ -267,7 +268,7 @@ async fn a_long_head_is_answered_431_and_kept_no_longer() {
         let mut stream = TcpStream::connect(site.address).await.expect("it listens");
         let head =
             format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: {}\r\n\r\n", "x".repeat(bytes));
-        // It may end before all was sent.
+        // The connection may close before everything is sent.
         _ = stream.write_all(head.as_bytes()).await;
         let mut answer = Vec::new();
         _ = stream.read_to_end(&mut answer).await;
@@ -275,7 +276,7 @@ async fn a_long_head_is_answered_431_and_kept_no_longer() {
     };
     assert!(ask(httpd::HEAD_BYTES_MAX / 2).await.starts_with("HTTP/1.1 200 "));
     let refused = ask(httpd::HEAD_BYTES_MAX + 10).await;
-    // The words may be lost in a reset, because more of the head was on its way.
+    // The response may be lost in a reset, because more of the head was on its way.
     assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431 "), "{refused}");
     assert_eq!(site.counters.now().long_heads, 1);
 }

@@ -1,72 +1,72 @@
-//! Two records of the same measurement: what changed beyond noise (rows L7, L8).
+//! Comparison of two records of the same measurement: figures that changed beyond noise (rows L7, L8).
 //!
-//! A record is JSON of `nighttrain lab --json` or of a benchmark. Every list of numbers in it that has at least
-//! [`ROUNDS_MIN`] entries and stands at the same place in both is taken for the rounds of one figure. Its median
-//! changed if the 95% bootstrap interval of the ratio of medians does not contain 1 *and* the change is at least
-//! [`SMALLEST`]: with many figures some intervals miss 1 by chance.
+//! A record is JSON of `nighttrain lab --json` or of a benchmark. Every list of numbers that has at least
+//! [`ROUNDS_MIN`] entries and is at the same path in both records is taken as the rounds of one figure. Its
+//! median has changed if the 95% bootstrap interval of the ratio of medians does not contain 1 *and* the
+//! change is at least [`SMALLEST`]: with many figures some intervals miss 1 by chance.
 //!
-//! Verdicts that differ are named. A record from another machine is refused unless the reader insists: the ratio of
-//! two machines is not a change.
+//! Verdicts that differ are listed. Records from different machines are refused by default: the ratio of two
+//! machines is not a change.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::paired::spread::{Draws, RESAMPLES, ROUNDS_MIN, median};
 
-/// Changes below this share are not reported.
+/// Smallest relative change that is reported.
 pub const SMALLEST: f64 = 0.03;
 const SEED: u64 = 8;
-/// What of a record's machine must be the same.
+/// Properties of the machine that must be equal in both records.
 const MACHINE: [&str; 4] = ["cpu", "cores", "memory_mib", "kernel"];
-/// Deeper than any record; a file that goes deeper is none.
+/// Maximum nesting depth that is searched; no record is deeper.
 const DEPTH_MAX: usize = 32;
 
-/// One figure in both records.
+/// A figure that both records have.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// Where it stands, such as `big-o / lengths / 50 / ns / 0`.
+    /// Path in the record, such as `big-o / lengths / 50 / ns / 0`.
     pub place: String,
-    /// Medians, before and after.
+    /// Median in the first record.
     pub before: f64,
-    /// See `before`.
+    /// Median in the second record.
     pub after: f64,
-    /// After over before.
+    /// Ratio of the second median to the first.
     pub ratio: f64,
-    /// The ratio's 95% interval.
+    /// Lower end of the ratio's 95% interval.
     pub low: f64,
-    /// See `low`.
+    /// Upper end of the ratio's 95% interval.
     pub high: f64,
 }
 
-/// What differs.
+/// Differences between two records.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Figures that changed beyond noise, the greatest change first.
+    /// Figures that changed beyond noise, the largest change first.
     pub changed: Vec<Change>,
-    /// How many figures were compared.
+    /// Number of figures that were compared.
     pub compared: usize,
-    /// Figures that only one of the records has.
+    /// Number of figures that only one of the records has.
     pub unmatched: usize,
     /// Claims whose verdicts differ: claim, before, after.
     pub verdicts: Vec<(String, String, String)>,
 }
 
-/// Why records were not compared.
+/// Reason why two records were not compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// One has no machine, or not the same.
+    /// A record names no machine, or the machines differ.
     #[error(
         "the records are from different machines ({field}: {before} and {after}); --any-machine compares them all the same"
     )]
     Machines {
-        /// What differs.
+        /// Property that differs.
         field: &'static str,
-        /// There.
+        /// Value in the first record.
         before: String,
-        /// Here.
+        /// Value in the second record.
         after: String,
     },
-    /// Nothing stands in both.
+    /// The records have no figure in common.
     #[error("the records have no figure in common: are they of the same measurement?")]
     NothingInCommon,
 }
@@ -74,7 +74,8 @@ pub enum CompareError {
 /// Compares two records.
 ///
 /// # Errors
-/// See [`CompareError`].
+/// [`CompareError::Machines`] if the machines differ and `any_machine` is false;
+/// [`CompareError::NothingInCommon`] if no figure is in both records.
 pub fn compare(before: &Value, after: &Value, any_machine: bool) -> Result<Comparison, CompareError> {
     if !any_machine {
         for field in MACHINE {
@@ -115,7 +116,7 @@ pub fn compare(before: &Value, after: &Value, any_machine: bool) -> Result<Compa
     Ok(comparison)
 }
 
-/// Lists of numbers and where they stand.
+/// Collects the lists of numbers with their paths.
 fn figures(value: &Value, place: String, depth: usize, found: &mut Vec<(String, Vec<f64>)>) {
     if depth > DEPTH_MAX {
         return;
@@ -141,7 +142,8 @@ fn figures(value: &Value, place: String, depth: usize, found: &mut Vec<(String, 
     }
 }
 
-/// What an entry of a list is called: by its own name or size, so that a longer list still matches.
+/// Returns the name of a list's entry: its own name or size rather than its index, so that a longer list
+/// still matches.
 fn named(item: &Value, at: usize) -> String {
     for field in ["name", "scenario", "items", "rate", "offered", "order"] {
         match item.get(field) {
@@ -179,7 +181,7 @@ fn change(place: &str, before: &[f64], after: &[f64]) -> Option<Change> {
     })
 }
 
-/// Claims with their verdicts.
+/// Returns the claims with their verdicts.
 fn verdicts_of(record: &Value) -> Vec<(String, String)> {
     let experiments = record.get("experiments").and_then(Value::as_array).into_iter().flatten();
     experiments
@@ -229,11 +231,11 @@ mod tests {
         assert!((comparison.changed[0].ratio - 1.2).abs() < 0.01);
         assert_eq!(comparison.verdicts, [("C14".into(), "holds".into(), "does-not-hold-here".into())]);
 
-        // The same spread, drawn again: nothing to say.
+        // Another sample of the same distribution shows no change.
         let again = [10.1, 9.9, 10.0, 9.8, 10.1, 10.0, 10.2];
         let comparison = compare(&before, &record("k", &again, "holds"), false).unwrap();
         assert_eq!((comparison.changed.len(), comparison.compared), (0, 1));
-        // A fifth slower, but the rounds lie further apart than that.
+        // The median is a fifth higher, but the rounds scatter more than that.
         let wild = [5.0, 30.0, 12.0, 4.0, 25.0, 12.0, 9.0];
         assert!(compare(&before, &record("k", &wild, "holds"), false).unwrap().changed.is_empty());
     }

@@ -1,7 +1,8 @@
-//! How a program fares on one core, on two, on more: `nighttrain lab cores -- COMMAND` (claims C10, C22; row L9).
+//! Performance of a program on one core, on two, and on more: `nighttrain lab cores -- COMMAND` (claims C10,
+//! C22; row L9).
 //!
-//! "Test this yourself; you don't even have to change a line of code." The program is started afresh under each
-//! placement, in turns, so that what disturbs the machine disturbs all alike:
+//! "Test this yourself; you don't even have to change a line of code." The program is started afresh under
+//! each placement. The placements alternate, so that disturbances of the machine affect all of them equally:
 //!
 //! ```text
 //!  round 1:  free │ 1 core │ 2 cores │ 2 siblings │ …      the figure: seconds that it took,
@@ -25,7 +26,7 @@ use crate::{
     report::plot::{Axis, Plot, Series, Stroke},
 };
 
-/// How the report introduces itself.
+/// The experiment as the report describes it.
 pub const CORES: Experiment = Experiment {
     name: "cores",
     claims: &["C10", "C22"],
@@ -35,80 +36,81 @@ pub const CORES: Experiment = Experiment {
     run: |_| Err(Refusal::Usage("`nighttrain lab cores -- COMMAND` runs it".to_owned())),
 };
 
-/// Where the program may run.
+/// Set of cores on which the program may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Placement {
-    /// For people.
+    /// Name for people.
     pub name: String,
-    /// The cores.
+    /// Numbers of the cores.
     pub cores: Vec<usize>,
-    /// They share what one physical core has.
+    /// True if some of the cores are siblings that share a physical core.
     pub siblings: bool,
 }
 
-/// What is run.
+/// The program to measure, and how.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// The program with its arguments.
+    /// Program with its arguments.
     pub command: Vec<String>,
-    /// A shell command that loads it while it runs; the program is ended after it.
+    /// Shell command that puts load on the program; the program is ended after it.
     pub load: Option<String>,
-    /// The figure is the first number after this text in the output, instead of the seconds that it took.
+    /// Text after which the output has the figure, as its first number; without it the figure is the run time
+    /// in seconds.
     pub figure: Option<String>,
-    /// Times that each placement is tried.
+    /// Number of runs under each placement.
     pub rounds: usize,
-    /// How long the program is given before the load begins.
+    /// Wait before the load begins.
     pub settle: Duration,
 }
 
-/// One placement, over all rounds.
+/// Figures of one placement, over all rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlacementFigures {
-    /// Where.
+    /// Placement of the program.
     pub placement: Placement,
-    /// The figure, round by round.
+    /// Figures, one per round.
     pub figures: Vec<f64>,
 }
 
-/// Why there is no figure.
+/// Reason why a trial has no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// Nothing was to be run.
+    /// The command is empty.
     #[error("no command: nighttrain lab cores -- COMMAND ARGUMENT …")]
     NoCommand,
-    /// It could not be started.
+    /// The program could not be started.
     #[error("cannot start `{program}`: {error}")]
     Start {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// It ended while it was to be loaded.
+    /// The program ended before its load was over.
     #[error("`{0}` ended before its load was over")]
     Ended(String),
     /// A command failed.
     #[error("`{command}` failed ({status}): {said}")]
     Failed {
-        /// The command.
+        /// Command line.
         command: String,
-        /// Its status.
+        /// Exit status.
         status: String,
-        /// The last line that it printed.
+        /// Last line that the command printed.
         said: String,
     },
-    /// The text or the number is not there.
+    /// The output lacks the text, or a number after it.
     #[error("the output has no number after “{0}”")]
     NoFigure(String),
-    /// The system refuses something.
+    /// A system call failed.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
-/// The placements that this machine has.
+/// Returns the placements that this machine allows.
 ///
 /// # Errors
-/// What the system says of the cores.
+/// Returns the system's error if the allowed cores cannot be read.
 pub fn placements() -> io::Result<Vec<Placement>> {
     let cores = allowed()?;
     Ok(placements_of(&cores, &|core| {
@@ -118,7 +120,7 @@ pub fn placements() -> io::Result<Vec<Placement>> {
     }))
 }
 
-/// `0-1,4`
+/// Parses a list of cores such as `0-1,4`.
 fn cores_of(list: &str) -> Vec<usize> {
     list.split(',')
         .filter_map(|part| {
@@ -136,7 +138,8 @@ fn placements_of(cores: &[usize], siblings: &dyn Fn(usize) -> Vec<usize>) -> Vec
         cores: vec![*core],
         siblings: false,
     }));
-    // One of each physical core first, so that the first n are no siblings as long as that is possible.
+    // The first logical core of each physical core comes first, so that the first n are no siblings while
+    // that is possible.
     let mut spread: Vec<usize> = Vec::new();
     let mut rest: Vec<usize> = Vec::new();
     for core in cores {
@@ -161,10 +164,10 @@ fn placements_of(cores: &[usize], siblings: &dyn Fn(usize) -> Vec<usize>) -> Vec
     all
 }
 
-/// Runs the program under each placement, round by round; `told` is told of each run.
+/// Runs the program under each placement, round by round. `told` receives a message before each run.
 ///
 /// # Errors
-/// See [`TrialError`]. The program that was started is ended in any case.
+/// Returns [`TrialError`] if a run has no figure. The started program is ended in any case.
 pub fn run(
     trial: &Trial,
     placements: &[Placement],
@@ -228,7 +231,7 @@ fn once(trial: &Trial, placement: &Placement) -> Result<f64, TrialError> {
     }
 }
 
-/// A program that is ended when it is let go: asked to first, and killed if it does not listen.
+/// A child process that is ended when the guard is dropped: first with SIGTERM, later with SIGKILL.
 struct ChildGuard(Child);
 
 impl Drop for ChildGuard {
@@ -251,7 +254,7 @@ fn said(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The first number after a text; `12,345.6` and `1.2e3` are numbers.
+/// Returns the first number after a text; `12,345.6` and `1.2e3` are numbers.
 fn number_after(text: &str, after: &str) -> Option<f64> {
     let rest = &text[text.find(after)? + after.len()..];
     let begin = rest.find(|c: char| c.is_ascii_digit())?;
@@ -263,7 +266,7 @@ fn number_after(text: &str, after: &str) -> Option<f64> {
     word.trim_end_matches(['.', 'e', '+']).parse().ok()
 }
 
-/// The report of a trial.
+/// Builds the report of a trial.
 #[must_use]
 pub fn report(trial: &Trial, placed: &[PlacementFigures]) -> Report {
     let unit = trial.figure.as_deref().map_or("s", |_| "");
@@ -352,7 +355,7 @@ mod tests {
 
     #[test]
     fn placements_spread_over_physical_cores_first() {
-        // Four processors, two of each physical core: 0 and 2, 1 and 3.
+        // Four logical cores, two on each physical core: 0 and 2, 1 and 3.
         let siblings = |core: usize| if core.is_multiple_of(2) { vec![0, 2] } else { vec![1, 3] };
         let names: Vec<(String, Vec<usize>, bool)> = placements_of(&[0, 1, 2, 3], &siblings)
             .into_iter()
@@ -362,7 +365,7 @@ mod tests {
         assert_eq!(names[2], ("2 cores".into(), vec![0, 1], false));
         assert_eq!(names[3], ("4 cores".into(), vec![0, 1, 2, 3], true));
         assert_eq!(names[4], ("2 siblings".into(), vec![0, 2], true));
-        // Two processors of one core: nothing but siblings.
+        // Two logical cores on one physical core are always siblings.
         let one = placements_of(&[0, 1], &|_| vec![0, 1]);
         assert_eq!(one.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["free", "1 core", "2 cores"]);
         assert!(one[2].siblings);

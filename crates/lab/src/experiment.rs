@@ -1,8 +1,8 @@
-//! What an experiment is: a claim that somebody made, and a function that puts it to the test on this machine.
+//! Experiments: each is a published claim, and a function that tests it on this machine.
 //!
-//! An experiment returns a [`Report`], which says what was measured and what follows from it, or a [`Refusal`],
-//! which says what is missing here. It never prints: `nighttrain lab` renders reports as text, JSON or a page.
-//! A new one is a module below [`crate::experiments`] and one line in [`crate::experiments::all`].
+//! An experiment returns a [`Report`] with the measurements and the conclusions, or a [`Refusal`] that names
+//! what this machine lacks. It never prints: `nighttrain lab` renders reports as text, JSON or a page. A new
+//! experiment is a module below [`crate::experiments`] and one line in [`crate::experiments::all`].
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,43 +14,44 @@ pub use crate::report::{Column, Figure, Judgement, Report, Table, Verdict};
 /// A claim and its test.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
-    /// How it is asked for: `nighttrain lab NAME`.
+    /// Name on the command line: `nighttrain lab NAME`.
     pub name: &'static str,
-    /// The claims that it tests, as numbered in the project's list: `C3`.
+    /// Claims that the experiment tests, by their numbers in the project's list: `C3`.
     pub claims: &'static [&'static str],
-    /// What it is about, in a few words.
+    /// Subject in a few words.
     pub title: &'static str,
-    /// The claim in one sentence, with the figures that were published.
+    /// Claim in one sentence, with the published figures.
     pub statement: &'static str,
-    /// Who made the claim, and where.
+    /// Author and publication of the claim.
     pub source: &'static str,
-    /// Takes the measurement.
+    /// Function that takes the measurement.
     pub run: fn(&Options) -> Result<Report, Refusal>,
 }
 
-/// Is told what is being done, for whoever waits.
+/// Callback that receives progress messages for the user.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What the user asked of a run.
+/// Options of a run.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// At most 30 seconds an experiment, at the price of fewer rounds or smaller sets; the report says which.
+    /// True limits an experiment to 30 seconds, at the price of fewer rounds or smaller sets; the report says
+    /// which.
     pub quick: bool,
-    /// Goes through the experiment's parameters instead of taking the article's alone.
+    /// True makes the experiment vary its parameters instead of using only the article's.
     pub sweep: bool,
-    /// How many items, where the experiment has items and the user chose.
+    /// Number of items, if the experiment has items and the user chose one.
     pub items: Option<usize>,
-    /// Bytes in a page, where the experiment has pages and the user chose. A power of two.
+    /// Bytes of a page, if the experiment has pages and the user chose a size. A power of two.
     pub page_bytes: Option<usize>,
-    /// Bytes in an item, where the experiment has items and the user chose.
+    /// Bytes of an item, if the experiment has items and the user chose a size.
     pub item_bytes: Option<usize>,
-    /// What transfers and operations cost, for simulations.
+    /// Costs of transfers and operations, for simulations.
     pub costs: Costs,
-    /// Only this part of the experiment, where it has parts that stand alone.
+    /// Part of the experiment to run, if it has independent parts; `None` runs all.
     pub part: Option<String>,
-    /// A directory for large files of its own; the system's for temporary files if none is named.
+    /// Directory for large files; `None` is the system's directory for temporary files.
     pub directory: Option<PathBuf>,
-    /// Where [`Options::say`] goes.
+    /// Receiver of the messages of [`Options::say`].
     pub progress: Option<Progress>,
 }
 
@@ -70,7 +71,7 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// Tells whoever waits what is being done now.
+    /// Sends a progress message to the user.
     pub fn say(&self, what: &str) {
         if let Some(progress) = &self.progress {
             progress(what);
@@ -78,13 +79,13 @@ impl Options {
     }
 }
 
-/// Why there is no report.
+/// Reason why an experiment has no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// This machine lacks what the claim needs: says what, and how to provide it.
+    /// This machine lacks something that the claim needs; the text says what, and how to provide it.
     #[error("cannot be tested here: {0}")]
     Missing(String),
-    /// What was asked for makes no sense.
+    /// The options make no sense.
     #[error("{0}")]
     Usage(String),
     /// Something went wrong that should have worked.
@@ -92,19 +93,19 @@ pub enum Refusal {
     Failed(String),
 }
 
-/// An experiment with what came of it.
+/// An experiment with its result.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Which one.
+    /// Experiment that was run.
     pub experiment: &'static Experiment,
-    /// What it found.
+    /// Report, or the reason why there is none.
     pub result: Result<Report, Refusal>,
-    /// How long it took, in seconds.
+    /// Run time in seconds.
     pub seconds: f64,
 }
 
 impl Outcome {
-    /// Runs an experiment.
+    /// Runs an experiment and measures its time.
     #[must_use]
     pub fn of(experiment: &'static Experiment, options: &Options) -> Self {
         let start = std::time::Instant::now();

@@ -1,53 +1,55 @@
-//! Two network namespaces with a cable between them that carries so many megabits a second (claims C11, C23).
+//! Two network namespaces with a link of a given rate between them (claims C11, C23).
 //!
 //! ```text
 //!   near: the load              far: the server
 //!   10.77.0.1 ──┤veth ═ tbf RATE ═══ tbf RATE ═ veth├── 10.77.0.2
 //! ```
-//! The host's own network is not touched: both ends of the pair live in namespaces of our own (crate `namespaces`).
+//! The host's own network is not touched: both ends of the veth pair are in namespaces of our own (crate
+//! `namespaces`).
 //!
-//! *What the shaper counts.* An Ethernet frame costs 24 bytes beside what the interface sees: preamble, checksum, gap.
-//! They are added by `stab`; for a segment that the kernel hands over whole and would cut later, once instead of for
-//! each frame, which flatters the link by at most 1.6%.
+//! *Accuracy of the shaper.* An Ethernet frame costs 24 bytes more than the interface counts: preamble,
+//! checksum, gap. `stab` adds them. For a segment that the kernel passes on whole and would split later, they
+//! are added once instead of for each frame, which flatters the link by at most 1.6%.
 
 use std::{fs, net::Ipv4Addr};
 
 use namespaces::{Namespace, command};
 
-/// Where the load is.
+/// Address of the load.
 pub const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// Where the server is.
+/// Address of the server.
 pub const FAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// On the wire, a frame takes so much beside what the interface counts: preamble 8, checksum 4, gap 12.
+/// Bytes of a frame on the wire that the interface does not count: preamble 8, checksum 4, gap 12.
 pub const FRAME_OVERHEAD_BYTES: u32 = 24;
-/// What may leave at once: twice the largest segment that the kernel hands over whole, so that none is dropped.
+/// Burst size of the shaper: twice the largest segment that the kernel passes on whole, so that none is
+/// dropped.
 const BURST: &str = "128kb";
-/// What may wait in the shaper, as time; what comes then is dropped, as a switch would.
+/// Maximum queueing time in the shaper; packets beyond it are dropped, as by a switch.
 const QUEUE: &str = "20ms";
-/// The name of the interface, on both sides.
+/// Name of the interface, on both sides.
 const INTERFACE: &str = "cable";
 
-/// The two ends.
+/// The two namespaces of the link.
 #[derive(Debug)]
 pub struct Lan {
     near: Namespace,
     far: Namespace,
 }
 
-/// What an interface has carried.
+/// Traffic of an interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkTraffic {
     /// Bytes towards the server.
     pub out_bytes: u64,
-    /// Bytes from it.
+    /// Bytes from the server.
     pub back_bytes: u64,
 }
 
 impl Lan {
-    /// Lays the cable, unshaped.
+    /// Creates the namespaces and the link, unshaped.
     ///
     /// # Errors
-    /// Why there can be none here, in a sentence.
+    /// Returns a sentence that says why this machine cannot have them.
     pub fn laid() -> Result<Self, String> {
         let lan = Self { near: Namespace::new()?, far: Namespace::new()? };
         let far = lan.far.keeper().to_string();
@@ -59,14 +61,14 @@ impl Lan {
         Ok(lan)
     }
 
-    /// Lets so many megabits a second through in each direction; `None` as many as there are.
+    /// Limits each direction to `megabits` per second; `None` removes the limit.
     ///
     /// # Errors
-    /// The system has no such shaper.
+    /// Returns the message of `tc` if the system has no such shaper.
     pub fn shape(&self, megabits: Option<u32>) -> Result<(), String> {
         let shaped = || match megabits {
             None => {
-                // There may be none.
+                // An error is ignored: there may be no shaper to delete.
                 let _ = command("tc", &["qdisc", "del", "dev", INTERFACE, "root"]);
                 Ok(())
             }
@@ -99,26 +101,26 @@ impl Lan {
         self.far(shaped)?
     }
 
-    /// Does something on the load's side: sockets and programs that it makes are there.
+    /// Runs a closure on the load's side: the sockets and programs that it creates belong to that namespace.
     ///
     /// # Errors
-    /// The thread cannot be moved.
+    /// Returns a sentence if the thread cannot enter the namespace.
     pub fn near<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
         self.near.within(work)
     }
 
-    /// Does something on the server's side.
+    /// Runs a closure on the server's side.
     ///
     /// # Errors
-    /// The thread cannot be moved.
+    /// Returns a sentence if the thread cannot enter the namespace.
     pub fn far<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
         self.far.within(work)
     }
 
-    /// What the cable has carried until now.
+    /// Returns the traffic of the link so far.
     ///
     /// # Errors
-    /// The interface is gone.
+    /// Returns a sentence if the interface is gone.
     pub fn carried(&self) -> Result<LinkTraffic, String> {
         let text = self.near(|| fs::read_to_string("/proc/thread-self/net/dev"))?;
         carried(&text.map_err(|error| error.to_string())?).ok_or_else(|| "the cable is gone".to_owned())
@@ -134,7 +136,7 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
     command("ip", arguments)
 }
 
-/// proc(5), `net/dev`: received bytes are the first field, sent bytes the ninth.
+/// Parses `net/dev` of proc(5): received bytes are the first field, sent bytes the ninth.
 fn carried(text: &str) -> Option<LinkTraffic> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'))?;
     let fields: Vec<u64> = line.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
@@ -159,8 +161,8 @@ mod tests {
         assert_eq!(carried("lo: 1 2"), None);
     }
 
-    /// What is planted is found: two megabytes through ten megabits a second take at least their time, the burst taken
-    /// off, and the cable counts them. Where there can be no namespace, the reason is said.
+    /// A shaped link is as slow as its rate: two megabytes at ten megabits per second take at least their
+    /// time, less the burst, and the link counts them. If no namespace can be created, there is a reason.
     #[test]
     fn a_shaped_cable_carries_no_more_than_it_should() {
         let lan = match Lan::laid().and_then(|lan| lan.shape(Some(10)).map(|()| lan)) {
@@ -181,7 +183,7 @@ mod tests {
         let least = Duration::from_secs_f64((bytes - (128 << 10)) as f64 * 8.0 / 10e6);
         assert!(begun.elapsed() >= least, "{:?} of {least:?}", begun.elapsed());
         assert!(lan.carried().unwrap().out_bytes >= bytes as u64);
-        // The host's own network has no part in it.
+        // The host's own network has no such interface.
         assert!(!fs::read_to_string("/proc/net/dev").unwrap().contains("cable:"));
     }
 }

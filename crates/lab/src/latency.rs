@@ -1,16 +1,16 @@
-//! Latency, from when a request should have been sent and from when it was (claims C17–C19).
+//! Latency of requests, from the time when each was due and from the time when it was sent (claims C17–C19).
 //!
 //! A generator that waits for an answer before it sends the next request does not send those that were due in
-//! between, and so leaves out the very requests that would have waited: *coordinated omission*. [`Latencies`] keeps
-//! both times of each request side by side, so that a reader sees what the omission hides:
+//! between, and so omits the very requests that would have waited: *coordinated omission*. [`Latencies`]
+//! keeps both times of each request side by side, so that a reader sees what the omission hides:
 //!
 //! ```text
 //!   due ────────── sent ───────────── answered
 //!    │              └── uncorrected ────┤
 //!    └──────────────── corrected ────────┘
 //! ```
-//! *Memory:* two histograms with fixed bounds (1 ns to [`HIGHEST_NS`], three digits), made before the run: recording
-//! neither allocates nor locks. What lies beyond the bound is counted as the bound and said.
+//! *Memory:* two histograms with fixed bounds (1 ns to [`HIGHEST_NS`], three digits), made before the run:
+//! recording neither allocates nor locks. Values beyond the bound are recorded as the bound, and counted.
 //!
 //! Source: *The Effect of Coordinated Omission*, 2 July 2015; the histograms are G. Tene's HdrHistogram.
 
@@ -22,11 +22,11 @@ use hdrhistogram::{
 };
 use serde::Serialize;
 
-/// The longest latency that is told apart from longer ones: one hour.
+/// Highest latency that the histograms can record: one hour.
 pub const HIGHEST_NS: u64 = 3_600_000_000_000;
 /// Decimal digits that a recorded value keeps.
 const DIGITS: u8 = 3;
-/// What the articles' tables show, as fractions; the worst stands beside them.
+/// Quantiles of the articles' tables, as fractions; the maximum is shown in addition.
 pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
 /// The latencies of a run.
@@ -37,44 +37,44 @@ pub struct Latencies {
     clipped: u64,
 }
 
-/// Which of the two.
+/// Start of a latency measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyOrigin {
-    /// LatencyOrigin when it should have been sent.
+    /// Time when the request was due.
     Due,
-    /// LatencyOrigin when it was sent.
+    /// Time when the request was sent.
     Sent,
 }
 
 /// The usual percentiles, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// Half are not above this.
+    /// 50th percentile.
     pub p50: u64,
-    /// 90%.
+    /// 90th percentile.
     pub p90: u64,
-    /// 99%.
+    /// 99th percentile.
     pub p99: u64,
-    /// 99.9%.
+    /// 99.9th percentile.
     pub p99_9: u64,
-    /// 99.99%.
+    /// 99.99th percentile.
     pub p99_99: u64,
-    /// 99.999%.
+    /// 99.999th percentile.
     pub p99_999: u64,
-    /// The worst.
+    /// Maximum.
     pub worst: u64,
 }
 
 impl Percentiles {
-    /// In the order of the articles' tables.
+    /// Returns the values in the order of the articles' tables.
     #[must_use]
     pub const fn row(&self) -> [u64; 7] {
         [self.p50, self.p90, self.p99, self.p99_9, self.p99_99, self.p99_999, self.worst]
     }
 }
 
-/// A file for other tools could not be written.
+/// Error of writing a file for other tools.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the histogram: {0}")]
 pub struct HistogramWriteFault(String);
@@ -91,13 +91,14 @@ fn histogram() -> Histogram<u64> {
 }
 
 impl Latencies {
-    /// An empty record.
+    /// Creates an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self { corrected: histogram(), uncorrected: histogram(), clipped: 0 }
     }
 
-    /// One request. All three on one clock, in nanoseconds; a time before the one that it follows counts as equal.
+    /// Records a request. All three times are nanoseconds on the same clock; a time before its predecessor
+    /// counts as equal to it.
     pub fn record(&mut self, due_ns: u64, sent_ns: u64, answered_ns: u64) {
         let corrected = answered_ns.saturating_sub(due_ns);
         self.clipped += u64::from(corrected > HIGHEST_NS);
@@ -105,15 +106,15 @@ impl Latencies {
         self.uncorrected.saturating_record(answered_ns.saturating_sub(sent_ns));
     }
 
-    /// Records a request that was due and never sent, with what it has waited until `now_ns`. An unsent request has no
-    /// latency from sending, and none is made up.
+    /// Records a request that was due and never sent, with its wait until `now_ns`. An unsent request has no
+    /// latency from sending, so none is recorded.
     pub fn record_unsent(&mut self, due_ns: u64, now_ns: u64) {
         let waited = now_ns.saturating_sub(due_ns);
         self.clipped += u64::from(waited > HIGHEST_NS);
         self.corrected.saturating_record(waited);
     }
 
-    /// Adds what another thread or round recorded.
+    /// Adds the latencies of another thread or round.
     pub fn add(&mut self, other: &Self) {
         #[expect(clippy::expect_used, reason = "both were made by `histogram`")]
         for (ours, theirs) in
@@ -124,44 +125,44 @@ impl Latencies {
         self.clipped += other.clipped;
     }
 
-    /// Forgets all, as at the end of a warm-up.
+    /// Removes all latencies, as at the end of a warm-up.
     pub fn clear(&mut self) {
         self.corrected.reset();
         self.uncorrected.reset();
         self.clipped = 0;
     }
 
-    /// Counts the recorded requests, the unsent ones among them.
+    /// Returns the number of recorded requests, including those never sent.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.corrected.len()
     }
 
-    /// Counts the recorded requests that were sent.
+    /// Returns the number of recorded requests that were sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.uncorrected.len()
     }
 
-    /// How many took longer than [`HIGHEST_NS`] and are counted as that.
+    /// Returns how many requests took longer than [`HIGHEST_NS`] and were recorded as that.
     #[must_use]
     pub const fn clipped(&self) -> u64 {
         self.clipped
     }
 
-    /// The value of a quantile (0 to 1), in nanoseconds: the highest of those that the histogram does not tell apart.
+    /// Returns the value of a quantile (0 to 1) in nanoseconds: the highest value of its bucket.
     #[must_use]
     pub fn quantile(&self, from: LatencyOrigin, quantile: f64) -> u64 {
         self.of(from).value_at_quantile(quantile)
     }
 
-    /// The mean, in nanoseconds.
+    /// Returns the mean, in nanoseconds.
     #[must_use]
     pub fn mean(&self, from: LatencyOrigin) -> f64 {
         self.of(from).mean()
     }
 
-    /// The usual percentiles; all zero when nothing was recorded.
+    /// Returns the usual percentiles; all zero if nothing was recorded.
     #[must_use]
     pub fn percentiles(&self, from: LatencyOrigin) -> Percentiles {
         let [p50, p90, p99, p99_9, p99_99, p99_999] = QUANTILES.map(|quantile| self.quantile(from, quantile));
@@ -169,7 +170,8 @@ impl Latencies {
         Percentiles { p50, p90, p99, p99_9, p99_99, p99_999, worst }
     }
 
-    /// The curve of a percentile plot: "one in how many" and the value in nanoseconds, denser towards the tail.
+    /// Returns the curve of a percentile plot: "one in how many" and the value in nanoseconds, denser towards
+    /// the tail.
     #[must_use]
     pub fn curve(&self, from: LatencyOrigin) -> Vec<(f64, u64)> {
         let count = self.of(from).len();
@@ -186,7 +188,7 @@ impl Latencies {
         points
     }
 
-    /// The distribution as text that HdrHistogram's plotter reads (`.hgrm`), in microseconds.
+    /// Returns the distribution as text that HdrHistogram's plotter reads (`.hgrm`), in microseconds.
     #[must_use]
     pub fn hgrm(&self, from: LatencyOrigin) -> String {
         let histogram = self.of(from);
@@ -221,11 +223,11 @@ impl Latencies {
         text
     }
 
-    /// Both histograms as a log that HdrHistogram's tools read (`.hlog`), tagged `corrected` and `uncorrected`, in
-    /// nanoseconds.
+    /// Writes both histograms as a log that HdrHistogram's tools read (`.hlog`), tagged `corrected` and
+    /// `uncorrected`, in nanoseconds.
     ///
     /// # Errors
-    /// What the library or the writer says.
+    /// Returns [`HistogramWriteFault`] if the library or the writer fails.
     pub fn write_hlog(&self, into: &mut impl Write, duration: Duration) -> Result<(), HistogramWriteFault> {
         let mut serializer = V2DeflateSerializer::new();
         let mut log = IntervalLogWriterBuilder::new()
@@ -249,7 +251,7 @@ impl Latencies {
     }
 }
 
-/// Nanoseconds for people: three digits and a unit.
+/// Formats nanoseconds for people: three digits and a unit.
 #[must_use]
 pub fn readable(ns: u64) -> String {
     let (value, unit) = match ns {
@@ -274,7 +276,7 @@ mod tests {
     use super::*;
     use crate::paired::spread::Draws;
 
-    /// The value below which the share lies, from the sorted samples themselves.
+    /// Returns a quantile of the sorted samples themselves.
     fn exact(sorted: &[u64], quantile: f64) -> u64 {
         let rank = (quantile * sorted.len() as f64).ceil().max(1.0) as usize;
         sorted[rank.min(sorted.len()) - 1]
@@ -287,7 +289,7 @@ mod tests {
         let (mut corrected, mut uncorrected) = (Vec::new(), Vec::new());
         for at in 0..200_000_u64 {
             let due = at * 10_000;
-            // Heavy-tailed, as latencies are.
+            // The samples are heavy-tailed, as latencies are.
             let wait = (1_000.0 / (draws.unit() + 1e-6)) as u64;
             let service = 2_000 + draws.below(9_000) as u64;
             latencies.record(due, due + wait, due + wait + service);
@@ -307,7 +309,8 @@ mod tests {
 
     #[test]
     fn a_stall_is_in_the_corrected_ones_and_hidden_in_the_others() {
-        // 1,000 requests a second for a second; at 0.5 s the server stops for 100 ms, one at a time.
+        // 1,000 requests per second for a second; at 0.5 s the server stops for 100 ms, and it handles one
+        // request at a time.
         let ms = 1_000_000;
         let mut latencies = Latencies::new();
         let mut free = 0;
@@ -323,14 +326,15 @@ mod tests {
         assert_eq!(latencies.percentiles(LatencyOrigin::Sent).worst / ms, 100);
     }
 
-    /// wrk2's arithmetic: the answer number n of a connection is held against `start + n / rate`, whenever it was sent.
-    /// HdrHistogram's: a value longer than the interval stands for those that were not sent meanwhile.
+    /// Three methods find the same planted stall. wrk2 compares the n-th answer of a connection with `start +
+    /// n / rate`, whenever the request was sent. HdrHistogram fills in the requests that a value longer than
+    /// the interval has suppressed.
     #[test]
     fn wrk2s_method_and_hdrhistograms_find_the_same_planted_stall() {
         let (ms, interval) = (1_000_000_u64, 1_000_000_u64);
         let mut ours = Latencies::new();
         let (mut wrk2, mut filled_in) = (histogram(), histogram());
-        // Ours is an open schedule.
+        // Our generator has an open schedule.
         let mut free = 0;
         for at in 0..10_000_u64 {
             let due = at * interval;
@@ -338,7 +342,7 @@ mod tests {
             free = sent + if at == 5_000 { 100 * ms } else { ms / 10 };
             ours.record(due, sent, free);
         }
-        // wrk2's is a closed loop that sends at once while it is behind.
+        // wrk2 has a closed loop that sends at once while it is behind.
         let (mut now, mut complete) = (0_u64, 0_u64);
         while complete < 10_000 {
             let expected = complete * interval;
@@ -346,7 +350,8 @@ mod tests {
             wrk2.record(now - expected).unwrap();
             complete += 1;
         }
-        // A loop that waits and then goes on at its rate leaves out what was due during the stall: 99 requests.
+        // A closed loop that then continues at its rate omits the requests that were due during the stall: 99
+        // of them.
         for at in 0..(10_000 - 99) {
             let value = if at == 5_000 { 100 * ms } else { ms / 10 };
             filled_in.record_correct(value, interval).unwrap();
@@ -354,8 +359,9 @@ mod tests {
         for quantile in [0.5, 0.9, 0.99, 0.995, 0.999, 1.0] {
             let value = ours.quantile(LatencyOrigin::Due, quantile);
             assert_eq!(value, wrk2.value_at_quantile(quantile), "wrk2 at {quantile}");
-            // What is filled in takes the queue for gone when the stall is over; working it off takes a ninth longer.
-            // At 99% that is the difference between the last that waited and the first that did not.
+            // HdrHistogram's correction assumes that the queue is gone when the stall ends; working it off
+            // takes a ninth longer. At 99% this is the difference between the last request that waited and
+            // the first that did not.
             let filled = filled_in.value_at_quantile(quantile);
             let near = (value as f64 - filled as f64).abs() <= 0.15 * value as f64;
             assert!(near || quantile == 0.99, "filled in at {quantile}: {filled} against {value}");
@@ -374,7 +380,7 @@ mod tests {
             latencies.record_unsent(due, 1_000_000);
         }
         assert_eq!((latencies.count(), latencies.sent()), (100, 1));
-        // The median was 0 ns while unsent requests counted as sent at the end.
+        // Regression: the median was 0 ns when unsent requests counted as sent at the end.
         assert_eq!(latencies.quantile(LatencyOrigin::Sent, 0.5), 2_000);
         assert!(latencies.quantile(LatencyOrigin::Due, 0.5) > 990_000);
         let never = {
@@ -393,7 +399,7 @@ mod tests {
         assert!(all.curve(LatencyOrigin::Due).is_empty());
         let mut one = Latencies::new();
         one.record(0, 0, 5_000);
-        // Later than due, and longer than an hour.
+        // A request that was sent before it was due and took longer than an hour.
         one.record(10, 5, 10 + HIGHEST_NS + 7);
         all.add(&one);
         all.add(&one);

@@ -1,16 +1,16 @@
-//! The instruments, and the experiments that they serve.
+//! Instruments for measurements, and the experiments that use them.
 //!
-//! Nothing here is on anybody's request path: this crate may block, sleep, read clocks and start processes. In
-//! exchange it says what a figure is worth: on which thread it was counted, against what it was paired, how far
-//! the rounds lie apart, and when that is too far to say anything.
+//! No code here is on a server's request path: this crate may block, sleep, read clocks and start processes.
+//! In return it states the quality of each figure: the thread on which it was counted, the figure it was
+//! paired with, the spread of the rounds, and when that spread is too wide for a conclusion.
 //!
-//! - [`paired`]: servers compared by CPU time a unit of work, in interleaved rounds, with an interval and a verdict.
-//! - [`lan`]: a cable of a known speed between two network namespaces.
-//! - [`peers`]: the servers that are compared, and what loads them.
+//! - [`paired`]: servers compared by CPU time per request, in interleaved rounds, with an interval and a verdict.
+//! - [`lan`]: a link of a known rate between two network namespaces.
+//! - [`peers`]: the servers that are compared, and the programs that load them.
 //! - [`secured`]: TLS from the client's side.
-//! - [`pressure`]: objects and requests that are more than memory, for stores.
-//! - [`experiment`], [`report`]: what an experiment is, and how what it found is read.
-//! - [`experiments`]: all of them.
+//! - [`pressure`]: objects and requests that exceed memory, for stores.
+//! - [`experiment`], [`report`]: the form of an experiment, and of its findings.
+//! - [`experiments`]: all experiments.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

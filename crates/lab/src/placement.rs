@@ -1,22 +1,22 @@
-//! On which cores a thread, or a program that it starts, may run (claims C10, C22; sched_setaffinity(2)).
+//! CPU affinity of a thread and of the programs that it starts (claims C10, C22; sched_setaffinity(2)).
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The cores that the calling thread may use, in ascending order.
+/// Returns the cores that the calling thread may use, in ascending order.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the system's error.
 pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// Ties the calling thread to these cores; threads and processes that it starts inherit them.
+/// Restricts the calling thread to these cores; threads and processes that it starts inherit them.
 ///
 /// # Errors
-/// What the system says: none of them may be used.
+/// Returns the system's error, for instance if none of the cores may be used.
 pub fn restrict(cores: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for core in cores {
@@ -28,10 +28,10 @@ pub fn restrict(cores: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Does something on these cores, on the calling thread, and lets it roam as before afterwards.
+/// Runs a closure on these cores, on the calling thread, and restores the previous affinity afterwards.
 ///
 /// # Errors
-/// What the system says of the cores.
+/// Returns the system's error if the affinity cannot be set.
 pub fn within<T>(cores: &[usize], work: impl FnOnce() -> T) -> io::Result<T> {
     let before = allowed()?;
     restrict(cores)?;

@@ -1,4 +1,4 @@
-//! TLS from the client's side, for what loads servers and for what asks them.
+//! TLS from the client's side, for load generators and other clients.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Whose certificates are taken.
+/// Certificates that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that lead to one of the system's.
+    /// Certificates that chain to one of the system's roots.
     Roots,
-    /// NoVerification's.
+    /// Any certificate.
     Anyone,
 }
 
-/// What everybody in a benchmark speaks, and nothing else: a cipher and a group that all of them have.
+/// Returns the one cipher and the one group that all programs in a benchmark support, and nothing else.
 #[must_use]
 pub fn pinned() -> Arc<CryptoProvider> {
     let mut pinned = CryptoProvider::clone(&engine::tls::provider());
@@ -27,10 +27,10 @@ pub fn pinned() -> Arc<CryptoProvider> {
     Arc::new(pinned)
 }
 
-/// A client that offers these protocols, by ALPN, and those versions of TLS that its cipher suites are for.
+/// Builds a client that offers these protocols by ALPN, and the TLS versions of the provider's cipher suites.
 ///
 /// # Errors
-/// There are none.
+/// Returns `rustls::Error` if no TLS version fits.
 pub fn client(
     provider: Arc<CryptoProvider>,
     trust: Trust,
@@ -58,7 +58,8 @@ pub fn client(
     Ok(config)
 }
 
-/// Takes any certificate: what is measured here is time, and test servers sign for themselves.
+/// Verifier that accepts any certificate: benchmarks measure time, and test servers have self-signed
+/// certificates.
 #[derive(Debug)]
 struct NoVerification(Arc<CryptoProvider>);
 

@@ -15,7 +15,7 @@ fn recording_a_latency_allocates_nothing() -> Outcome {
     let mut latencies = Latencies::new();
     let mut allocations = Allocations::new()?;
     allocations.mark()?;
-    // Over all magnitudes, below the first bucket and beyond the last.
+    // Values of all magnitudes are recorded, including below the first bucket and beyond the last.
     for magnitude in 0..64 {
         latencies.record(0, 1 << (magnitude / 2), 1 << magnitude);
     }

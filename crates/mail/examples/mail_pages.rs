@@ -1,4 +1,5 @@
-//! The pages over mail in memory, to look at them while working on them: no SMTP, mail comes by the API.
+//! Example that serves the pages over mail in memory, to look at while working on them: no SMTP, mail is
+//! submitted by the API.
 //!
 //! `cargo run -p mail --example mail_pages -- 127.0.0.1:8025` fills `ann@night.test` with the samples.
 
@@ -31,7 +32,7 @@ fn main() -> io::Result<()> {
     };
     let web = serve(TcpListener::bind(address)?, twin, config)?;
     writeln!(io::stdout(), "http://{}/inbox/ann@night.test", web.address())?;
-    // Until its standard input ends.
+    // Runs until standard input ends.
     io::copy(&mut io::stdin(), &mut io::sink())?;
     web.stop();
     Ok(())

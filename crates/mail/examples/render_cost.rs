@@ -1,7 +1,7 @@
-//! What a mail's HTML costs to make safe: processor time of this thread, of one mail over and over.
+//! Cost of sanitizing a mail's HTML: processor time of this thread, with the same mail many times.
 //!
-//! `cargo run --release -p mail --example render_cost -- newsletter.html` takes HTML from a file; without one it makes a
-//! newsletter of about 60 KiB, half of it style.
+//! `cargo run --release -p mail --example render_cost -- newsletter.html` takes HTML from a file; without a
+//! file it makes a newsletter of about 60 KiB, half of it style.
 
 use std::{
     env, fs,

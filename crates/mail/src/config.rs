@@ -1,4 +1,4 @@
-//! What can be set, with its default and its bound.
+//! Configuration of the mail service, with defaults and limits.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -6,62 +6,64 @@ use engine::{share::ClientBudget, tls::CertificateSource};
 
 use crate::abuse::{Lists, Rates};
 
-/// Where mails are kept.
+/// Storage of mails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Store {
-    /// In memory alone: gone with the process.
+    /// Memory only: mails are gone with the process.
     Anonymous,
-    /// In this file.
+    /// A file.
     File(PathBuf),
 }
 
-/// What a mail has survived when its 250 is said.
+/// Durability of a mail when its 250 is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Whatever ends the process (kill -9 included): it has been handed to the system.
+    /// The mail survives any end of the process (kill -9 included): it has been written to the page cache.
     #[default]
     Process,
-    /// A loss of power too: the file was synced, once for all mails that wait.
+    /// The mail also survives a loss of power: the file was synced, once for all waiting mails.
     Power,
 }
 
-/// Kinds of memory that mail takes of [`Config::client_budget`]: connections of SMTP, mails that are being received,
-/// connections to the pages, what requests there hold.
+/// Kinds of memory that the mail service takes of [`Config::client_budget`]: SMTP connections, mails being
+/// received, connections to the pages, and the requests there.
 pub const BUDGET_KINDS: usize = 4;
 
-/// Bounds on what one peer may take. Each has a counter for when it is hit.
+/// Limits on what one peer may take. Each has a counter of how often it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one mail, as SIZE says; at most 256 MiB, and a quarter of the store. More is answered 552.
+    /// Bytes of one mail, announced by SIZE; at most 256 MiB, and a quarter of the store. A larger mail gets
+    /// 552.
     pub mail_bytes_max: u64,
-    /// Recipients of one mail (RFC 5321, 4.5.3.1.8 asks for 100 at least). More are answered 452, of which clients try
-    /// the rest in another mail.
+    /// Recipients of one mail (RFC 5321, 4.5.3.1.8 requires at least 100). Further ones get 452, and clients
+    /// send them another mail.
     pub recipients_max: usize,
-    /// Connections per core; more are answered 421 and closed.
+    /// Connections per core; further ones get 421 and are closed.
     pub connections_max: usize,
-    /// Connections of one address (of IPv6: one /64) over all cores; more are answered 421 and closed. 0: no limit;
-    /// none: a sixteenth of what one core takes. Loopback counts as any other: a proxy says whom it speaks for.
+    /// Connections of one address (IPv6: one /64) over all cores; further ones get 421 and are closed. 0: no
+    /// limit; `None`: a sixteenth of the connections of one core. Loopback is limited like any other address:
+    /// a proxy tells the client's address.
     pub connections_per_address_max: Option<usize>,
-    /// Memory of mails that are being received, over all cores; beyond, a mail is answered 452. One address has half.
+    /// Memory of mails being received, over all cores; beyond, a mail gets 452. One address may take half.
     pub receiving_bytes_max: usize,
-    /// Time from a reply to the end of the next command, however many bytes of it come one at a time (RFC 5321,
+    /// Time from a reply to the end of the next command, even if its bytes come one at a time (RFC 5321,
     /// 4.5.3.2.7 asks for 5 minutes).
     pub command_time_max: Duration,
-    /// Time that a session may be silent within a mail (RFC 5321, 4.5.3.2.5: 3 minutes).
+    /// Longest silence of a session within a mail (RFC 5321, 4.5.3.2.5: 3 minutes).
     pub data_time_max: Duration,
-    /// Time for a whole mail, however little of it comes at a time: one of 25 MiB at 350 kbit/s.
+    /// Time for a whole mail, even if it comes in small pieces: enough for 25 MiB at 350 kbit/s.
     pub mail_time_max: Duration,
-    /// Time that a session may last in all; no mail is cut for it.
+    /// Longest duration of a session; a mail being received may still complete.
     pub session_time_max: Duration,
-    /// Commands of a session in all.
+    /// Most commands of a session.
     pub session_commands_max: usize,
-    /// Bytes that a session may bring in all; no mail is cut for it.
+    /// Most bytes of a session; a mail being received may still complete.
     pub session_bytes_max: usize,
-    /// Time that a reply may wait for its reader.
+    /// Time that a reply may wait for the peer to read it.
     pub reply_time_max: Duration,
     /// Time for a TLS handshake.
     pub handshake_time_max: Duration,
-    /// Time that a mail waits for room in the store before it is answered 452.
+    /// Time that a mail waits for room in the store before it gets 452.
     pub room_time_max: Duration,
 }
 
@@ -86,22 +88,22 @@ impl Default for Limits {
     }
 }
 
-/// The part of a core's connections that one address may have, and the fewest that are a part.
+/// One address may have 1/`ADDRESS_SHARE` of a core's connections by default, but at least `ADDRESS_MIN`.
 const ADDRESS_SHARE: usize = 16;
 const ADDRESS_MIN: usize = 16;
 
 impl Limits {
-    /// Connections of one address, 0 for no limit.
+    /// Connections of one address; 0 for no limit.
     #[must_use]
     pub fn address_connections_max(&self) -> usize {
         self.connections_per_address_max.unwrap_or((self.connections_max / ADDRESS_SHARE).max(ADDRESS_MIN))
     }
 }
 
-/// What is kept, and for how long.
+/// Retention of stored mails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// A mail is forgotten so long after its arrival.
+    /// Time from a mail's arrival to its expiry.
     pub age: Duration,
     /// Mails in one inbox; one more drops the oldest there.
     pub per_inbox_max: u32,
@@ -113,63 +115,66 @@ impl Default for Retention {
     }
 }
 
-/// Everything that can be set.
+/// Configuration of the mail service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Where SMTP is spoken.
+    /// Listening address of SMTP.
     pub smtp: SocketAddr,
-    /// Where SMTP is spoken under TLS from the first byte.
+    /// Listening address of SMTP under TLS from the first byte.
     pub smtps: Option<SocketAddr>,
-    /// Where LMTP is spoken (RFC 2033).
+    /// Listening address of LMTP (RFC 2033).
     pub lmtp: Option<SocketAddr>,
-    /// For STARTTLS, and for `smtps`.
+    /// Certificate for STARTTLS and `smtps`.
     pub tls: Option<CertificateSource>,
-    /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
-    /// then claim any address: listen where only the proxy reaches.
+    /// Expects a PROXY protocol header, version 1 or 2, at the beginning of connections to `smtp` and `lmtp`.
+    /// Any peer that can connect can then claim any address: listen where only the proxy can connect.
     pub proxy_protocol: bool,
-    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
+    /// Memory budget for clients, shared by all servers of the process; `None`: each limit applies by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Processors, one loop each; empty: all that the process may use.
+    /// Processors, with one loop each; empty: all that the process may use.
     pub cores: Vec<usize>,
-    /// Where mails are kept.
+    /// Storage of mails.
     pub store: Store,
-    /// Bytes of the store: beyond, the oldest mails go. At least [`STORE_BYTES_MIN`].
+    /// Size of the store; beyond, the oldest mails are dropped. At least [`STORE_BYTES_MIN`].
     pub store_bytes: u64,
-    /// Memory for the index of mails and inboxes, of all cores together, in bytes; beyond it the oldest mails go. 0 is
-    /// a twenty-second part of the store, within [`INDEX_BYTES_MIN`] and [`INDEX_BYTES_DEFAULT_MAX`].
+    /// Memory for the index of mails and inboxes, of all cores together, in bytes; beyond, the oldest mails
+    /// are dropped. 0 stands for 1/22 of the store, clamped to [`INDEX_BYTES_MIN`] and
+    /// [`INDEX_BYTES_DEFAULT_MAX`].
     pub index_bytes_max: u64,
-    /// What 250 promises.
+    /// Durability that a 250 promises.
     pub durability: Durability,
-    /// For how long.
+    /// Retention of stored mails.
     pub retention: Retention,
-    /// A body that many mails have in common is stored once (once a segment of the store); heads always are in each.
+    /// Stores a body that many mails have in common only once a segment of the store; each mail keeps its own
+    /// head.
     pub share_bodies: bool,
-    /// This server's name in greetings and Received.
+    /// Name of this server in greetings and Received fields.
     pub name: String,
-    /// The domain of names without one, in lower case.
+    /// Domain of addresses without one, in lower case.
     pub default_domain: String,
-    /// Domains whose mail is taken, in lower case; empty: all.
+    /// Domains for which mail is accepted, in lower case; empty: all.
     pub domains: Vec<String>,
-    /// Bounds.
+    /// Limits on what one peer may take.
     pub limits: Limits,
-    /// Rates beyond which a peer is slowed or refused.
+    /// Rates beyond which a peer is delayed or refused.
     pub rates: Rates,
-    /// Who and what is banned.
+    /// Banned addresses, senders and words.
     pub lists: Lists,
 }
 
-/// The smallest memory of an index, in bytes.
+/// Smallest memory of the index, in bytes.
 pub const INDEX_BYTES_MIN: u64 = 16 << 20;
-/// The largest default memory of an index: enough for two and a half million mails.
+/// Largest default memory of the index: enough for two and a half million mails.
 pub const INDEX_BYTES_DEFAULT_MAX: u64 = 256 << 20;
-/// The default memory of an index is the store's size divided by this: of mails of two kilobytes all that there is room for.
+/// The default memory of the index is the store's size divided by this: enough for a store full of mails of
+/// two kilobytes.
 const INDEX_SHARE: u64 = 22;
 
-/// The smallest store: a few segments of 16 MiB.
+/// Smallest store: a few segments of 16 MiB.
 pub const STORE_BYTES_MIN: u64 = 128 << 20;
 
 impl Config {
-    /// Bytes of memory that the index may take, of all cores together.
+    /// Memory that the index may take, of all cores together.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
         match self.index_bytes_max {

@@ -1,11 +1,11 @@
-//! Disposable mail: SMTP in, a page and an API out.
+//! Disposable mail: SMTP in, pages and APIs out.
 //!
 //! ```text
 //!  peers ──SMTP, LMTP──▶ smtp: session ──▶ core: log (one record a mail) ──▶ 250 once it is kept
 //!                                            │ index of inboxes (owner: a core, by the inbox's hash)
 //!  pages, APIs ──questions──▶ mailstore ─────┘ events (arrived, deleted) ──▶ listeners
 //! ```
-//! A core owns the inboxes that hash to it, and its own way into the log. Nothing on a mail's way takes a lock.
+//! A core owns the inboxes that hash to it, and its own log writer. No mail waits for a lock.
 
 mod abuse;
 mod api;

@@ -1,7 +1,8 @@
-//! A realistic set of mails, so that a newcomer sees at once what an inbox looks like.
+//! A realistic set of sample mails, so that a newcomer sees at once what an inbox looks like.
 //!
-//! Each shows something that mail programs get wrong: a newsletter with remote and inline images, a one-time code, an
-//! attachment, Japanese in its old charset, right-to-left text, an invitation, and a mail that breaks the rules.
+//! Each sample shows something that mail programs get wrong: a newsletter with remote and inline images, a
+//! one-time code, an attachment, Japanese in its old charset, right-to-left text, an invitation, and a mail
+//! that breaks the rules.
 
 use mail_builder::{
     MessageBuilder,
@@ -9,18 +10,18 @@ use mail_builder::{
     mime::{BodyPart, MimePart},
 };
 
-/// One mail of the set.
+/// One sample mail.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// What it is, in a word: `newsletter`, `code`, `attachment`, `japanese`, `rtl`, `invitation`, `broken`.
+    /// Kind of the sample: `newsletter`, `code`, `attachment`, `japanese`, `rtl`, `invitation`, `broken`.
     pub name: &'static str,
-    /// For MAIL FROM.
+    /// Sender for MAIL FROM.
     pub envelope_from: &'static str,
-    /// The whole mail.
+    /// Bytes of the whole mail.
     pub raw: Vec<u8>,
 }
 
-/// The set, addressed to `to`, dated `now_s` seconds after 1970, oldest first.
+/// Returns the samples, addressed to `to` and dated up to `now_s` seconds after 1970, oldest first.
 #[must_use]
 pub fn set(to: &str, now_s: i64) -> Vec<Sample> {
     vec![
@@ -42,11 +43,12 @@ fn letter<'x>(to: &'x str, now_s: i64, name: &'static str) -> MessageBuilder<'x>
 }
 
 fn built(name: &'static str, envelope_from: &'static str, builder: MessageBuilder<'_>) -> Sample {
-    // Writing into memory does not fail.
+    // Writing into memory cannot fail.
     Sample { name, envelope_from, raw: builder.write_to_vec().unwrap_or_default() }
 }
 
-/// A picture that is made here: a sleeping car at night, 2 bits a pixel, as a BMP that every browser shows.
+/// Draws a picture: a sleeping car at night, as an uncompressed BMP, 24 bits a pixel, that every browser
+/// shows.
 fn picture() -> Vec<u8> {
     const WIDTH: u32 = 240;
     const HEIGHT: u32 = 60;
@@ -60,7 +62,7 @@ fn picture() -> Vec<u8> {
     for field in [0, pixel_bytes, 2835, 2835, 0, 0] {
         bmp.extend_from_slice(&field.to_le_bytes());
     }
-    // Rows go from the bottom up.
+    // BMP rows go from the bottom up.
     for y in (0..HEIGHT).rev() {
         for x in 0..WIDTH {
             let in_car = (12..48).contains(&y) && (8..WIDTH - 8).contains(&x);
@@ -134,7 +136,7 @@ fn attachment(to: &str, now_s: i64) -> Sample {
     built("attachment", "billing@sleepingcars.test", builder)
 }
 
-/// As mail from Japan still comes: ISO-2022-JP, seven bits, escape sequences, in the subject too.
+/// A mail as it still comes from Japan: ISO-2022-JP with escape sequences in seven bits, in the subject, too.
 fn japanese(to: &str, now_s: i64) -> Sample {
     let head = format!(
         "From: =?ISO-2022-JP?B?GyRCTGs5VE5zPFYbKEI=?= <info@yakou.test>\r\nTo: {to}\r\n\
@@ -195,8 +197,8 @@ fn invitation(to: &str, now_s: i64) -> Sample {
     built("invitation", "ann@friends.test", builder)
 }
 
-/// What really arrives: a charset that is not the one named, a boundary that never closes, half an encoded word, bytes
-/// above 127 in the head, an encoding that is none.
+/// A mail as it really arrives: a wrong charset label, a boundary that never closes, half an encoded word,
+/// bytes above 127 in the body, an unknown transfer encoding.
 fn broken(to: &str, now_s: i64) -> Sample {
     let head = format!(
         "From: \"Old Machine\" <old@machine.test>\r\nTo: {to}\r\nSubject: =?utf-8?Q?Broken_=E2=80=93?= =?utf-8?B?bm90IGNsb3NlZA\r\n\
@@ -204,7 +206,7 @@ fn broken(to: &str, now_s: i64) -> Sample {
          --never-closed\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8-bit-ish\r\n\r\n"
     );
     let mut raw = head.into_bytes();
-    // Windows-1252 said to be UTF-8.
+    // Windows-1252 labelled as UTF-8.
     raw.extend_from_slice(b"This mail says that it is UTF-8, and is not: caf\xe9, na\xefve, 5 \x80.\r\n");
     raw.extend_from_slice(b"--never-closed\r\nContent-Type: image/png; name=\"half.png\"\r\nContent-Transfer-Encoding: base64\r\n\r\niVBORw0KGgo@@@@");
     Sample { name: "broken", envelope_from: "old@machine.test", raw }

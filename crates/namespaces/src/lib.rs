@@ -1,7 +1,8 @@
-//! Network namespaces of our own: what tests and instruments do in one does not touch the host's network.
+//! Private network namespaces: tests and instruments that run in one do not touch the host's network.
 //!
-//! Each is kept by a process that ends when we do (its standard input closes), and the kernel takes interfaces and shapers
-//! away with it. A thread that is moved into a namespace makes its sockets, and starts its programs, there (setns(2)).
+//! Each is held by a process that ends when ours does (its standard input closes); the kernel then removes
+//! its interfaces and shapers. A thread that is moved into a namespace creates its sockets, and starts its
+//! programs, there (setns(2)).
 
 use std::{
     fs::File,
@@ -13,7 +14,7 @@ use std::{
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A namespace that lives as long as this. Its loopback is up, and it has no other interface.
+/// A namespace that exists until this is dropped. Its loopback is up, and it has no other interface.
 #[derive(Debug)]
 pub struct Namespace {
     keeper: Child,
@@ -21,10 +22,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one.
+    /// Creates a namespace.
     ///
     /// # Errors
-    /// Why there can be none here, in a sentence.
+    /// Returns the reason as a sentence if none can be created here.
     pub fn new() -> Result<Self, String> {
         let mut keeper = Command::new("unshare")
             .args(["--net", "--", "sh", "-ec", "ip link set lo up; echo ready; exec cat"])
@@ -35,7 +36,7 @@ impl Namespace {
             .map_err(|error| format!("unshare: {error} (on Debian: apt-get install util-linux)"))?;
         let mut word = String::new();
         if let Some(out) = keeper.stdout.take() {
-            // No word is said below.
+            // A missing line is reported below.
             let _ = BufReader::new(out).read_line(&mut word);
         }
         if word.trim() != "ready" {
@@ -57,16 +58,17 @@ impl Namespace {
         }
     }
 
-    /// The process that keeps it: by its number `ip link … netns NUMBER` knows the namespace.
+    /// Returns the id of the process that holds the namespace, which `ip link … netns NUMBER` accepts.
     #[must_use]
     pub fn keeper(&self) -> u32 {
         self.keeper.id()
     }
 
-    /// Does something within it, in a thread of its own: sockets, threads and programs that it makes are there.
+    /// Runs a closure within the namespace, on a thread of its own: its sockets, threads and programs are
+    /// created there.
     ///
     /// # Errors
-    /// The thread cannot be moved, or has panicked.
+    /// Returns a text if the thread cannot be moved or has panicked.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
         thread::scope(|scope| {
             let moved = scope.spawn(|| {
@@ -77,10 +79,10 @@ impl Namespace {
         })
     }
 
-    /// Moves the thread that calls it, for good.
+    /// Moves the calling thread into the namespace, for good.
     ///
     /// # Errors
-    /// It cannot be moved.
+    /// Returns a text if the thread cannot be moved.
     pub fn enter(&self) -> Result<(), String> {
         move_into_link_name_space(self.entrance.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|errno| format!("cannot enter a network namespace: {errno}"))
@@ -89,7 +91,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // It ends when its input does.
+        // The process ends when its input is closed.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
@@ -98,7 +100,7 @@ impl Drop for Namespace {
 /// Runs a program of iproute2: `command("ip", &["link", "add", …])`.
 ///
 /// # Errors
-/// It is not installed, or what it says.
+/// Returns a text if the program is not installed, or its error output if it fails.
 pub fn command(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program)
         .args(arguments)

@@ -1,6 +1,7 @@
 //! `nighttrain check`: finds everything that a start would refuse, or would warn of.
 //!
-//! Files that a configuration names are read as a start reads them; nothing is written, bound or asked for.
+//! Files that a configuration names are read as a start reads them; nothing is written or bound, and no
+//! server is queried.
 
 use std::{
     path::Path,
@@ -24,10 +25,10 @@ use crate::{
     },
 };
 
-/// Checks a configuration of ours; the text that says what it comes to.
+/// Checks one of our own configuration files and returns a report.
 ///
 /// # Errors
-/// Everything that is wrong in it, and in the files that it names.
+/// Returns every fault in the file, and in the files that it names.
 pub(crate) fn check(path: &Path) -> Result<String, Failure> {
     let mut in_force =
         precedence::in_force(Some(path), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
@@ -41,16 +42,16 @@ pub(crate) fn check(path: &Path) -> Result<String, Failure> {
     in_sum(lines, in_force, ServerSet::ALL)
 }
 
-/// Checks a configuration of nats-server's (`*.conf`); the text that says what it comes to.
+/// Checks a configuration file of nats-server (`*.conf`) and returns a report.
 ///
 /// # Errors
-/// Everything that is wrong in it, and in the files that it names.
+/// Returns every fault in the file, and in the files that it names.
 pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
     let (lines, in_force) = nats_file::check(path).map_err(Failure::Configuration)?;
     in_sum(lines, in_force, ServerSet::FEED)
 }
 
-/// Looks at what a start of these servers reads, and adds to the lines what it would warn of and the sum of its memory.
+/// Checks everything that a start of these servers reads. Adds the warnings and the memory sum to the lines.
 fn in_sum(
     mut lines: Vec<String>,
     ActiveSettings { settings, .. }: ActiveSettings,
@@ -65,7 +66,7 @@ fn in_sum(
     if let Some(limit_bytes) = settings.cache.memory_limit_bytes.or_else(memory_limit) {
         match sum.within(limit_bytes) {
             Ok(warning) => warnings.extend(warning),
-            // The file may be for one server alone, and for another machine.
+            // Only a warning: the file may be meant for one server alone, or for another machine.
             Err(error) => warnings.push(format!("with all three servers: {error}")),
         }
     }
@@ -91,11 +92,10 @@ fn faults_of(settings: &Settings, servers: ServerSet, warnings: &mut Vec<String>
     }
     let shared = certificates.as_ref().map(|certificates| &certificates.tls.certificates);
     if settings.admin_tls && shared.is_none() {
-        faults
-            .push(fault("admin-tls", "needs certificates to show: tls-cert and tls-key, or acme-directory"));
+        faults.push(fault("admin-tls", "needs certificates: set tls-cert and tls-key, or acme-directory"));
     }
     if servers.cache {
-        // `serve` has an origin of its own where none is said.
+        // `serve` has a default origin if none is configured.
         let origin = settings.origin.clone().unwrap_or_else(|| Origin::http("localhost", 80));
         match settings.accelerator(Some(origin)) {
             Ok(config) => faults.extend(check_authorities(&config).err()),
@@ -109,14 +109,14 @@ fn faults_of(settings: &Settings, servers: ServerSet, warnings: &mut Vec<String>
     }
     if servers.mail {
         let mut mail = settings.mail.clone();
-        // Where none is said it is in the state directory, which a start makes.
+        // The default store is in the state directory, which a start creates.
         mail.store.get_or_insert(Store::Anonymous);
         match mail.config(None, shared) {
             Ok(config) => check_shown("[mail] tls-cert", config.tls, &mut faults, warnings),
             Err(fault) => faults.push(fault),
         }
     }
-    // Several servers may meet the same mistake.
+    // Several servers may report the same fault; duplicates are removed.
     let mut told: Vec<Fault> = Vec::new();
     for fault in faults {
         if !told.contains(&fault) {
@@ -135,7 +135,7 @@ fn check_admin(settings: &Settings, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Files that a start makes need their directories.
+/// Checks that the directories exist for the files that a start creates.
 fn check_places(settings: &Settings, servers: ServerSet, faults: &mut Vec<Fault>) {
     let of_mail = match &settings.mail.store {
         Some(Store::File(path)) if servers.mail => Some(path),
@@ -151,17 +151,17 @@ fn check_places(settings: &Settings, servers: ServerSet, faults: &mut Vec<Fault>
         let Some(path) = path else { continue };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if path.is_dir() {
-            faults.push(fault(key, &format!("{} is a directory; a file is wanted", path.display())));
+            faults.push(fault(key, &format!("{} is a directory; a file is needed", path.display())));
         } else if let Some(directory) = directory
             && !directory.is_dir()
         {
-            let message = format!("{}: there is no directory {}", path.display(), directory.display());
+            let message = format!("{}: the directory {} does not exist", path.display(), directory.display());
             faults.push(fault(key, &message));
         }
     }
 }
 
-/// Reads what a server would show under TLS.
+/// Reads the certificate that a server would present under TLS.
 fn check_shown(
     place: &str,
     shown: Option<CertificateSource>,
@@ -177,7 +177,7 @@ fn check_shown(
     }
 }
 
-/// The warning about a certificate that clients refuse.
+/// Returns a warning if the certificate has expired; clients would refuse it.
 fn expired(what: &str, until_s: i64) -> Option<String> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
     (until_s < now_s).then(|| {

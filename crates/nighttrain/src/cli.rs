@@ -1,5 +1,5 @@
-//! The command line. Commands by clap's derive; the flags that are settings come from the table in
-//! [`crate::settings`], so that none can be forgotten in the file or the environment.
+//! The command line. clap derives the commands; flags that are settings come from the table in
+//! [`crate::settings`], so that every flag also exists in the file and in the environment.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -24,45 +24,47 @@ use crate::{
     name = "nighttrain",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 configuration.\n\
-                  Every setting is a flag, an environment variable and a key of the configuration file;\n\
-                  the first of them that says something wins. `nighttrain config --print` shows the outcome."
+    after_help = "Exit codes: 0 success, 1 failure, 2 usage, 3 configuration.\nEvery setting is a flag, an environment \
+                  variable and a key of the configuration file;\nthey win in this order. `nighttrain config --print` \
+                  shows the result."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub command: Task,
 }
 
-/// What can be asked for.
+/// A command of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Runs everything in one process: accelerator, feed and mail, with defaults where no file says otherwise
+    /// Runs everything in one process: accelerator, feed and mail, with defaults for everything that no file
+    /// sets
     Serve(ServeTask),
     /// Runs the accelerator in front of a web server
     Cache(CacheTask),
-    /// Runs the message feed, which speaks the NATS protocol; or talks to one
+    /// Runs the message feed, which speaks the NATS protocol; or acts as a client of one
     Feed(Box<FeedTask>),
-    /// Runs the disposable mail service: takes mail for any address, and shows it on pages and by an API
+    /// Runs the disposable mail service: takes mail for any address, and shows it on pages and through an API
     Mail(Box<MailTask>),
-    /// Shows what a running server has done and how it is
+    /// Shows the counters and the state of a running server
     Stat(StatTask),
-    /// Shows what a running server does now, again and again
+    /// Shows the current numbers of a running server, refreshed every few seconds
     Top(TopTask),
-    /// Shows what a running server says of each request, mail and slow consumer, live and filtered
+    /// Shows a running server's log of requests, mails and slow consumers, live and filtered
     Log(LogTask),
     /// Purges a URL, tags or everything from the store of a running accelerator
     Purge(PurgeTask),
-    /// Says why a request is, or is not, answered from the store of a running accelerator
+    /// Explains why a running accelerator answers a request from its store, or does not
     Explain(ExplainTask),
-    /// Lists what a running accelerator has stored in memory, or searches it
+    /// Lists the objects that a running accelerator has in memory, or searches them
     Objects(ObjectsTask),
-    /// Shows how the servers of a running accelerator's origins are, or takes one out
+    /// Shows the state of the servers of a running accelerator's origins, or takes one out of rotation
     Origins(OriginsTask),
     /// Shows the effective configuration, and where each value comes from
     Config(ConfigTask),
-    /// Says what is wrong in a configuration file, with the line and what would be right; or in a store's file
+    /// Checks a configuration file and reports each fault with its line and a correction; or checks a store's
+    /// file
     Check(CheckTask),
-    /// Puts claims about servers and queues to the test on this machine: the program nighttrain-lab
+    /// Tests claims about servers and queues on this machine, with the program nighttrain-lab
     #[command(disable_help_flag = true)]
     Lab(LabTask),
     /// Prints a script that completes this command line in a shell
@@ -77,7 +79,7 @@ pub(crate) enum Task {
     after_help = "Each server's own settings are in the file's [cache], [feed] and [mail], and in the environment."
 )]
 pub(crate) struct ServeTask {
-    /// Sends sample mails to demo@localhost, one every few seconds, to see mail arrive
+    /// Sends a sample mail to demo@localhost every few seconds, so that arriving mail can be watched
     #[arg(long)]
     pub demo: bool,
     #[command(flatten)]
@@ -89,7 +91,7 @@ pub(crate) struct ServeTask {
 /// `nighttrain cache`
 #[derive(Debug, Args)]
 pub(crate) struct CacheTask {
-    /// Runs in front of a small slow site that is part of the program, to see what an accelerator does
+    /// Runs in front of a small slow site that is part of the program, to demonstrate an accelerator
     #[arg(long, conflicts_with = "origin")]
     pub demo: bool,
     #[command(flatten)]
@@ -102,7 +104,7 @@ pub(crate) struct CacheTask {
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Users, permissions and accounts come from a file in NATS's own format: -c FILE, --nats-config FILE."
+    after_help = "Users, permissions and accounts come from a nats-server configuration file: -c FILE, --nats-config FILE."
 )]
 pub(crate) struct FeedTask {
     #[command(subcommand)]
@@ -130,13 +132,13 @@ pub(crate) struct MailTask {
 /// `nighttrain stat`
 #[derive(Debug, Args)]
 pub(crate) struct StatTask {
-    /// Prints JSON, whose names stay
+    /// Prints JSON with stable names
     #[arg(long)]
     pub json: bool,
-    /// Shows what a store's file holds instead, while no server uses it
+    /// Shows the contents of a store's file instead; no server may be using it
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
-    /// Shows instead how much of a store's file is in the page cache, also while a server uses it
+    /// Shows instead how much of a store's file is in the page cache, even while a server uses it
     #[arg(long, value_name = "FILE", conflicts_with = "store")]
     pub residency: Option<PathBuf>,
     #[command(flatten)]
@@ -148,10 +150,10 @@ pub(crate) struct StatTask {
 /// `nighttrain top`
 #[derive(Debug, Args)]
 pub(crate) struct TopTask {
-    /// Time from one look to the next
+    /// Time between two frames
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
     pub interval: Duration,
-    /// Ends after so many looks; without it, when the server is gone
+    /// Ends after this many frames; by default when the server is gone
     #[arg(long, value_name = "COUNT")]
     pub frames: Option<u64>,
     #[command(flatten)]
@@ -163,22 +165,24 @@ pub(crate) struct TopTask {
 /// `nighttrain log`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Filters: status >= 500 and url ~ \"^/api\"   time.first_byte > 0.5   kind == mail   cache != hit\n\
-                  Ends with Ctrl-C, or with the server; then it says how many records it has lost."
+    after_help = "Filters: status >= 500 and url ~ \"^/api\"   time.first_byte > 0.5   kind == mail   cache != \
+                  hit\nEnds with Ctrl-C, or with the server, and then prints how many records were lost."
 )]
 pub(crate) struct LogTask {
-    /// Which: an expression in the language of bans, such as 'status >= 500 and url ~ "^/api"'; all without
+    /// Shows records that match an expression in the language of bans, such as 'status >= 500 and url ~
+    /// "^/api"'; default: all
     pub filter: Option<String>,
-    /// Prints JSON, an object a line, whose names stay
+    /// Prints JSON with stable names, one object per line
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// How lines look: common, combined, or a template such as '{status} {time.done} {url}'
+    /// Format of a line: common, combined, or a template such as '{status} {time.done} {url}'
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Shows what origins were asked for a request with that request; all of it where the filter holds of any
+    /// Shows each request together with its fetches from origins; the group is shown if the filter matches
+    /// any of its records
     #[arg(long)]
     pub group: bool,
-    /// Ends after so many
+    /// Ends after this many records
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<u64>,
     #[command(flatten)]
@@ -187,7 +191,8 @@ pub(crate) struct LogTask {
     pub settings: AdminFlags,
 }
 
-/// Below a tenth of a second one would see the asking; above an hour nobody looks.
+/// Parses the interval: shorter than a tenth of a second the polling itself would show in the numbers, and an
+/// hour is long enough.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = parse_duration(text)?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
@@ -198,7 +203,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Args)]
 pub(crate) struct PurgeTask {
     #[arg(
-        help = "The URL as visitors ask for it, such as http://www.example.org/news",
+        help = "URL as visitors request it, such as http://www.example.org/news",
         required_unless_present_any = ["tags", "ban", "all", "list"],
         conflicts_with_all = ["tags", "ban", "all", "list"]
     )]
@@ -207,28 +212,31 @@ pub(crate) struct PurgeTask {
         long,
         value_name = "EXPRESSION",
         conflicts_with_all = ["tags", "all", "list"],
-        help = "What this holds of, such as 'req.http.host == example.org && req.url ~ ^/news'"
+        help = "Condition on objects to purge, such as 'req.http.host == example.org && req.url ~ ^/news'"
     )]
     pub ban: Option<String>,
-    #[arg(long, conflicts_with_all = ["tags", "all", "soft"], help = "Purges nothing, and shows the bans that are kept")]
+    #[arg(long, conflicts_with_all = ["tags", "all", "soft"], help = "Lists the bans, and purges nothing")]
     pub list: bool,
-    #[arg(long = "tag", value_name = "TAG", help = "What the origin has given this tag; may be said again")]
+    #[arg(long = "tag", value_name = "TAG", help = "Tag from the origin's answer; may be repeated")]
     pub tags: Vec<String>,
     #[arg(long, conflicts_with = "tags", help = "Everything")]
     pub all: bool,
     #[arg(
         long,
         conflicts_with_all = ["local", "list"],
-        help = "Waits until no accelerator of the cluster shows it any more, and says so of each"
+        help = "Waits until every accelerator of the cluster has applied the purge, and prints the state of each"
     )]
     pub everywhere: bool,
     #[arg(
         long,
         conflicts_with = "list",
-        help = "Here alone: the other accelerators of the cluster are not told"
+        help = "Purges on this accelerator only, not on others of the cluster"
     )]
     pub local: bool,
-    #[arg(long, help = "Softly: it is stale and stays, to be shown while it is fetched anew, or validated")]
+    #[arg(
+        long,
+        help = "Soft purge: objects become stale and stay, to be served while they are refreshed, or revalidated"
+    )]
     pub soft: bool,
     #[command(flatten)]
     pub config: ConfigFile,
@@ -239,15 +247,15 @@ pub(crate) struct PurgeTask {
 /// `nighttrain explain`
 #[derive(Debug, Args)]
 pub(crate) struct ExplainTask {
-    /// The URL as visitors ask for it, with its scheme
+    /// The URL as visitors request it, with its scheme
     pub url: String,
-    /// A header of the request, as curl takes it; may be said again
+    /// A header of the request, as curl takes it; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
     /// The method of the request
     #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "GET")]
     pub method: String,
-    /// Prints JSON, whose names stay
+    /// Prints JSON with stable names
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -259,12 +267,13 @@ pub(crate) struct ExplainTask {
 /// `nighttrain objects`
 #[derive(Debug, Args)]
 pub(crate) struct ObjectsTask {
-    /// Which: an expression as of a ban, such as 'req.url ~ ^/news && obj.status == 200'; all without
+    /// Lists objects that match an expression as in a ban, such as 'req.url ~ ^/news && obj.status == 200';
+    /// default: all
     pub expression: Option<String>,
-    /// How many at most
+    /// Maximum number of rows
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub limit: usize,
-    /// Prints JSON, whose names stay
+    /// Prints JSON with stable names
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -276,13 +285,13 @@ pub(crate) struct ObjectsTask {
 /// `nighttrain origins`
 #[derive(Debug, Args)]
 pub(crate) struct OriginsTask {
-    /// A server as it was configured, such as http://10.0.0.1:3000
+    /// A server as it is configured, such as http://10.0.0.1:3000
     #[arg(requires = "set")]
     pub server: Option<String>,
-    /// drain: only visitors who stay with it; down: nobody; auto: as it fares
+    /// drain: only visitors bound to it by their cookie; down: no requests; auto: decided by its health
     #[arg(long, value_name = "STATE", value_parser = ["drain", "down", "auto"], requires = "server")]
     pub set: Option<String>,
-    /// Prints JSON, whose names stay
+    /// Prints JSON with stable names
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -294,7 +303,7 @@ pub(crate) struct OriginsTask {
 /// `nighttrain config`
 #[derive(Debug, Args)]
 pub(crate) struct ConfigTask {
-    /// Prints it as a configuration file
+    /// Prints the configuration as a file
     #[arg(long, required = true)]
     pub print: bool,
     #[command(flatten)]
@@ -306,21 +315,21 @@ pub(crate) struct ConfigTask {
 /// `nighttrain check`
 #[derive(Debug, Args)]
 pub(crate) struct CheckTask {
-    /// The configuration to check: nighttrain's, or one of nats-server's (*.conf)
+    /// The configuration to check: one of nighttrain's, or one of nats-server's (*.conf)
     #[arg(value_name = "FILE", required_unless_present_any = ["store", "config"], conflicts_with_all = ["store", "config"])]
     pub file: Option<PathBuf>,
-    /// A configuration of nighttrain's, whatever its name ends in
+    /// A configuration of nighttrain's, whatever its extension
     #[arg(long, value_name = "FILE", conflicts_with = "store")]
     pub config: Option<PathBuf>,
-    /// A store's file to check, every byte of it, while no server uses it
+    /// A store's file to check, every byte of it; no server may be using it
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
 }
 
-/// `nighttrain lab`: everything after it goes to the program `nighttrain-lab` as it stands.
+/// `nighttrain lab`: all further arguments go to the program `nighttrain-lab` unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct LabTask {
-    /// `list` shows the experiments, `all` runs them, names run those; `--help` says more
+    /// `list` shows the experiments, `all` runs them, names run those experiments; `--help` explains more
     #[arg(value_name = "list | all | NAME | --help", trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }
@@ -335,7 +344,7 @@ pub(crate) struct CompletionsTask {
 /// `nighttrain manual`
 #[derive(Debug, Args)]
 pub(crate) struct ManualTask {
-    /// Where they go: a directory that is there, such as share/man/man1
+    /// Directory for the pages; must exist, such as share/man/man1
     pub directory: PathBuf,
 }
 
@@ -348,29 +357,29 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file that was named by the flag or by the environment.
+    /// Returns the file that the flag or the environment names.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         self.config.clone().or_else(|| std::env::var_os("NIGHTTRAIN_CONFIG").map(PathBuf::from))
     }
 }
 
-/// The settings that `cache` takes: all.
+/// Settings that `cache` takes as flags.
 #[derive(Debug)]
 pub(crate) struct CacheFlags(pub Flags);
 
-/// The settings that `feed` takes.
+/// Settings that `feed` takes as flags.
 #[derive(Debug)]
 pub(crate) struct FeedFlags(pub Flags);
 
-/// The settings that `mail` takes.
+/// Settings that `mail` takes as flags.
 #[derive(Debug)]
 pub(crate) struct MailFlags(pub Flags);
 
-/// The settings that a command takes which talks to the admin server.
+/// Settings of commands that talk to the admin server.
 #[derive(Debug)]
 pub(crate) struct AdminFlags(pub Flags);
 
-/// The settings that `serve` takes as flags: those that its servers share.
+/// Settings that `serve` takes as flags: those that its servers share.
 #[derive(Debug)]
 pub(crate) struct ServeFlags(pub Flags);
 

@@ -1,26 +1,27 @@
-//! How the program ends when it could not do what it was asked: what it says, and its exit code.
+//! Failure of a command: its message, and its exit code.
 
 use std::{fmt, process::ExitCode};
 
-/// Why a command ended, in words that say what to do.
+/// Reason why a command failed, with a message that says what to do.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It could not be done (exit code 1).
+    /// The command could not do its task (exit code 1).
     Failed(String),
-    /// It was asked for wrongly (exit code 2, as clap's own).
+    /// The arguments are wrong (exit code 2, as clap's own).
     Usage(String),
-    /// What was configured is wrong (exit code 3): one entry for each fault.
+    /// The configuration is wrong (exit code 3): one entry for each fault.
     Configuration(Vec<Fault>),
-    /// It could not be done, and who called expects a code of another convention (`sysexits.h`).
+    /// The command could not do its task, and its caller expects an exit code of another convention
+    /// (`sysexits.h`).
     As(u8, String),
 }
 
-/// One thing that is wrong in what was configured.
+/// A fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Where: `nighttrain.toml:3:10`, or the name of an environment variable or a flag.
+    /// Place of the fault: `nighttrain.toml:3:10`, or the name of an environment variable or a flag.
     pub place: String,
-    /// What is wrong and what would be right.
+    /// Description of the fault and of a correct value.
     pub message: String,
 }
 
@@ -31,7 +32,7 @@ impl fmt::Display for Fault {
 }
 
 impl Failure {
-    /// As one thing that is wrong with a configuration.
+    /// Converts the failure into one fault of the configuration.
     pub(crate) fn into_fault(self) -> Fault {
         match self {
             Self::Configuration(mut faults) if !faults.is_empty() => faults.swap_remove(0),
@@ -39,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// The exit code that the command line promises.
+    /// Returns the exit code that the command line documents.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Failed(_) => 1,
@@ -51,7 +52,7 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// One line for each thing that is wrong.
+    /// Writes one line for each fault.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(message) | Self::Usage(message) => write!(f, "nighttrain: {message}"),

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match perform(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // If stderr is gone, the exit code still tells.
+            // An error is ignored: if stderr is gone, the exit code still reports the failure.
             _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit_code()
         }
@@ -116,7 +116,7 @@ fn perform(task: Task) -> Result<(), Failure> {
             print(&String::from_utf8_lossy(&script))
         }
         Task::Manual(task) => clap_mangen::generate_to(Cli::command(), &task.directory)
-            .map_err(|why| Failure::Failed(format!("cannot write into {}: {why}", task.directory.display()))),
+            .map_err(|why| Failure::Failed(format!("cannot write to {}: {why}", task.directory.display()))),
     }
 }
 

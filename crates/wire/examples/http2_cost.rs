@@ -1,4 +1,4 @@
-//! What a request over HTTP/2 costs, in instructions:
+//! Measures the cost of a request over HTTP/2, in instructions:
 //!
 //! ```text
 //! cargo build --release -p wire --example http2_cost
@@ -6,12 +6,13 @@
 //!     valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/http2_cost browser $n
 //! done
 //! ```
-//! The difference of the two counts, divided by 1,000, is the cost of one. The kinds are `first` (a browser's first field
-//! block, 13 fields by Huffman's code, a new table each time), `browser` (its later ones: twelve fields from the table, a
-//! path by Huffman's code), `load` (h2load's: six fields of which all are in the tables), each decoded alone; the same with
-//! `-request` (read as a request, and rendered as a head of HTTP/1); `frames` (`browser` through the connection: HEADERS,
-//! the request, a response of HEADERS and one DATA, two WINDOW_UPDATE); `loona-first` and so on (the crate loona-hpack
-//! alone, for comparison); `table` (only a new table).
+//! The difference of the two counts, divided by 1,000, is the cost of one request. These kinds decode a field
+//! block alone: `first` (a browser's first field block: 13 Huffman-coded fields, with a new table each time),
+//! `browser` (its later blocks: twelve fields from the table, and a Huffman-coded path), `load` (h2load's
+//! block: six fields, all from the tables). With `-request` appended, the block is also read as a request and
+//! rendered as an HTTP/1 head. `frames` runs `browser` through a connection: HEADERS, the request, a response
+//! of HEADERS and one DATA frame, two WINDOW_UPDATE frames. `loona-first` and so on measure the crate
+//! loona-hpack alone, for comparison. `table` only creates a table.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an instrument that prints its result")]
 
 use std::hint::black_box;
@@ -46,14 +47,14 @@ const BROWSER: [(&str, &str); 17] = [
 
 const TERMS: Terms = Terms { end_stream: true, extended_connect: false };
 
-/// A block whose fields are all entered in the table, by Huffman's code.
+/// Returns a field block whose fields are Huffman-coded and all enter the dynamic table.
 fn first() -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in BROWSER {
         let mut literal = Vec::new();
         wire::http2::hpack::field(&mut literal, name.as_bytes(), value.as_bytes(), Strings::Shorter);
-        // The same field with the bits of "with incremental indexing": the prefix is longer by two bits, so a name of the
-        // static table has one byte.
+        // Turns the field into a "literal with incremental indexing": its prefix is two bits longer, so the
+        // index of a static table name takes one byte.
         match literal[0] {
             0x0f => literal.splice(0..2, [0x40 | (literal[1] + 15)]).for_each(drop),
             small => literal[0] = 0x40 | small,
@@ -63,7 +64,7 @@ fn first() -> Vec<u8> {
     block
 }
 
-/// The block after [`first`]: all from the table but the path.
+/// Returns the block that follows [`first`]: every field but the path comes from the table.
 fn later() -> Vec<u8> {
     let mut block = Vec::new();
     for (number, (name, _)) in BROWSER.into_iter().enumerate() {
@@ -77,7 +78,7 @@ fn later() -> Vec<u8> {
     block
 }
 
-/// h2load's second block: everything from the tables.
+/// Returns h2load's second block: every field comes from the tables.
 fn load() -> Vec<u8> {
     vec![0x82, 0x84, 0x87, 0x80 | (62 + 15), 0x80 | (62 + 8)]
 }
@@ -102,7 +103,7 @@ impl Instrument {
     }
 }
 
-/// Requests through a connection, each answered by 1 KiB.
+/// Runs requests through a connection; each is answered with 1 KiB.
 fn frames(times: u32) {
     let mut section = FieldSection::new(32 << 10, 128);
     let mut connection = Connection::new(Limits::default(), 0);

@@ -1,4 +1,4 @@
-//! What it costs to parse a request's head and to find its framing, in instructions:
+//! Measures the cost of parsing a request's head and finding its framing, in instructions:
 //!
 //! ```text
 //! cargo build --release -p wire --example parse_cost
@@ -6,9 +6,10 @@
 //!     valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/parse_cost short $n
 //! done
 //! ```
-//! The difference of the two counts, divided by 1,000, is the cost of one. The kinds are `short` (wrk's request),
-//! `browser` (about 600 bytes, 14 headers), `zeroing` (only the room for the headers), `httparse-short` and
-//! `httparse-browser` (that library alone, for comparison), `chunked` (a body of 16 chunks of 64 bytes).
+//! The difference of the two counts, divided by 1,000, is the cost of one head. The kinds are `short` (wrk's
+//! request), `browser` (about 600 bytes, 14 headers), `zeroing` (only the zeroing of the header slots),
+//! `httparse-short` and `httparse-browser` (the httparse library alone, for comparison), `chunked` (a body of
+//! 16 chunks of 64 bytes).
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an instrument that prints its result")]
 
 use std::hint::black_box;

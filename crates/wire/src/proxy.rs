@@ -1,45 +1,47 @@
-//! The PROXY protocol's header: who the peer is behind a proxy. Version 1 and 2, read by `ppp`.
+//! The PROXY protocol's header, which names the client behind a proxy. Versions 1 and 2, parsed by `ppp`.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ppp::{HeaderResult, PartialResult, v1, v2};
 
-/// The longest header taken: version 1 has 107 bytes at most; of version 2's extensions nobody sends more.
+/// The longest header accepted: version 1 has at most 107 bytes; no proxy sends longer extensions of version
+/// 2.
 pub const HEADER_BYTES_MAX: usize = 2048;
 
-/// What the first bytes of a connection are.
+/// Result of parsing the first bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// A header of so many bytes; the address is none where the proxy speaks for itself.
+    /// A complete header.
     Whole {
-        /// What belongs to it, from the first.
+        /// Length of the header, from the first byte.
         bytes: usize,
-        /// Who the peer is.
+        /// Address of the client; `None` if the proxy connects on its own behalf.
         peer: Option<SocketAddr>,
-        /// The peer came under TLS, which ended at the proxy (version 2's extension `PP2_TYPE_SSL`).
+        /// True if the client used TLS, which ended at the proxy (version 2's extension `PP2_TYPE_SSL`).
         is_secured: bool,
     },
-    /// It goes on; all that came so far belongs to it.
+    /// The header is incomplete; all bytes so far belong to it.
     NeedMore,
-    /// It is none.
+    /// The bytes are not a valid header.
     Wrong,
 }
 
-/// How a header of version 1 begins.
+/// Prefix of a version 1 header.
 const V1_BEGIN: &[u8] = b"PROXY ";
-/// And one of version 2.
+/// Prefix of a version 2 header.
 const V2_BEGIN: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// The extension of version 2 that says how TLS stands between peer and proxy, and the bit in it that says that it does.
+/// Extension of version 2 that describes TLS between client and proxy; `PP2_CLIENT_SSL` is its bit for a
+/// client on TLS.
 const PP2_TYPE_SSL: u8 = 0x20;
 const PP2_CLIENT_SSL: u8 = 0x01;
 
-/// Reads the header.
+/// Parses the header at the front of `bytes`.
 #[must_use]
 pub fn header(bytes: &[u8]) -> Header {
-    // The library takes some beginnings of a version 1 line for broken ones, and whatever follows the first CR for the
-    // end of one: its end is looked for here.
-    // What begins neither way is wrong at once: to some of that the library would listen on.
+    // The library rejects some incomplete version 1 lines and accepts any byte after the first CR as the
+    // line's end, so the end is searched for here. Bytes that begin neither way are rejected at once: for
+    // some of them the library would wait for more.
     let begins = |with: &[u8]| bytes.starts_with(with) || with.starts_with(bytes);
     let text = begins(V1_BEGIN);
     if !text && !begins(V2_BEGIN) {
@@ -68,7 +70,7 @@ pub fn header(bytes: &[u8]) -> Header {
             };
             Header::Whole { bytes: header.header.len(), peer: peer.map(SocketAddr::from), is_secured: false }
         }
-        // Whether one that is too long came in one piece makes no difference.
+        // An overlong header is rejected even if it arrives in one piece.
         HeaderResult::V2(Ok(header)) if header.len() <= HEADER_BYTES_MAX => {
             let peer = match (header.command, header.addresses) {
                 (v2::Command::Local, _) => None,
@@ -76,7 +78,7 @@ pub fn header(bytes: &[u8]) -> Header {
                 (_, v2::Addresses::IPv6(of)) => Some((IpAddr::V6(of.source_address), of.source_port)),
                 _ => None,
             };
-            // One that is damaged says nothing, and so do those behind it.
+            // A damaged extension ends the list.
             let mut extensions = header.tlvs().map_while(Result::ok);
             let is_secured = extensions.any(|extension| {
                 extension.kind == PP2_TYPE_SSL
@@ -88,7 +90,8 @@ pub fn header(bytes: &[u8]) -> Header {
     }
 }
 
-/// Whether the ports of a line of version 1 are decimal digits and nothing else: the library takes `+80`, too.
+/// Returns whether the ports of a version 1 line are decimal digits and nothing else: the library also
+/// accepts `+80`.
 fn has_plain_ports(bytes: &[u8]) -> bool {
     let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
     let is_number = |port: &[u8]| {
@@ -129,12 +132,12 @@ mod tests {
     fn an_extension_says_whether_the_peer_came_under_tls() {
         for (extensions, said) in [
             (&b"\x20\0\x05\x01\0\0\0\0"[..], true),
-            // The name that was asked for, and then TLS.
+            // The authority extension (the requested host name), and then TLS.
             (b"\x02\0\x01a\x20\0\x05\x03\0\0\0\0", true),
             (b"\x20\0\x05\x02\0\0\0\0", false),
             (b"\x20\0\0", false),
             (b"\x04\0\x01\x01", false),
-            // Longer than it is.
+            // The stated length exceeds the extension's bytes.
             (b"\x20\0\x09\x01", false),
         ] {
             let mut bytes = v2();

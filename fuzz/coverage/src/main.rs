@@ -1,8 +1,9 @@
-//! Which lines of each parser the seeds of its fuzz target reach: a table row a target, for `fuzz/coverage.sh`.
+//! Prints which lines of each parser the seeds of its fuzz target reach: one table row a target, for
+//! `fuzz/coverage.sh`.
 //!
-//! `coverage ROOT BINARIES PROFILES [--lines]`: in `BINARIES` is a program a target, in `PROFILES` what it counted
-//! (`TARGET.profraw`), in `ROOT/fuzz/parsers.txt` which files it is about. With `--lines` each line that no seed reaches is
-//! printed, too.
+//! `coverage ROOT BINARIES PROFILES [--lines]`: `BINARIES` has one program a target, `PROFILES` its counts
+//! (`TARGET.profraw`), and `ROOT/fuzz/parsers.txt` the files of each target. With `--lines` each line that no
+//! seed reaches is printed, too.
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +15,14 @@ use std::{
 
 use llvm_profparser::{CoverageMapping, instrumentation_profile::types::InstrumentationProfile, parse};
 
-/// The part of its parser's lines that a target's seeds must reach, in percent.
+/// Share of its parser's lines that a target's seeds must reach, in percent.
 const REACHED_MIN: usize = 90;
 
-/// A parser's file.
+/// A source file of a parser.
 struct Source {
-    /// From the root.
+    /// Path relative to the root.
     path: String,
-    /// Functions in it that are none of the target's.
+    /// Functions in the file that do not belong to the target.
     without: Vec<String>,
 }
 
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether each target that was run reaches enough.
+/// Returns whether each target that was run reaches enough lines.
 fn table(root: &Path, binaries: &Path, profiles: &Path, with_lines: bool) -> Result<bool, Failure> {
     let mut is_enough = true;
     for (target, sources) in parsers(&fs::read_to_string(root.join("fuzz/parsers.txt"))?)? {
@@ -75,7 +76,7 @@ fn table(root: &Path, binaries: &Path, profiles: &Path, with_lines: bool) -> Res
     Ok(is_enough)
 }
 
-/// `TARGET PATH [-FUNCTION ...]`, a line a file; `#` begins a comment.
+/// Parses `parsers.txt`: `TARGET PATH [-FUNCTION ...]`, one file a line; `#` begins a comment.
 fn parsers(text: &str) -> Result<BTreeMap<String, Vec<Source>>, Failure> {
     let mut parsers: BTreeMap<String, Vec<Source>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
@@ -89,14 +90,14 @@ fn parsers(text: &str) -> Result<BTreeMap<String, Vec<Source>>, Failure> {
     Ok(parsers)
 }
 
-/// The lines of each source that have code, and whether they were reached.
+/// Lines with code in each source, and whether they were reached.
 fn lines_of(
     root: &Path,
     binary: &Path,
     profile: &Path,
     sources: &[Source],
 ) -> Result<BTreeMap<String, BTreeMap<usize, bool>>, Failure> {
-    // A function that was inlined in several crates was counted in each: merging adds the counts up.
+    // A function inlined in several crates was counted in each: merging adds the counts.
     let mut counted = InstrumentationProfile::default();
     counted.merge(&parse(profile)?);
     let objects = [binary.to_owned()];
@@ -124,7 +125,7 @@ fn lines_of(
     Ok(found)
 }
 
-/// What is known of a line: what the smallest piece of code around it says, and of several as small any.
+/// Coverage of a line: that of the smallest region around it, or of any of several equally small ones.
 #[derive(Default)]
 struct Line {
     smallest: Option<usize>,
@@ -141,7 +142,7 @@ impl Line {
     }
 }
 
-/// Where the named functions are, from `fn` to the bracket that stands below it, as rustfmt has it.
+/// Line ranges of the named functions, from `fn` to the closing bracket below it in rustfmt's layout.
 fn functions(text: &str, names: &[String]) -> Result<Vec<RangeInclusive<usize>>, Failure> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();

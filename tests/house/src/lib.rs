@@ -1,5 +1,5 @@
-//! What the house demands of every crate and the compiler does not check: the tests of this package say it. A package
-//! of its own, so that asking takes seconds and builds no server.
+//! House rules for every crate that the compiler does not check; the tests of this package check them. The
+//! package stands alone so that the checks run in seconds and build no server.
 
 pub mod modules;
 
@@ -22,24 +22,25 @@ pub fn root() -> PathBuf {
         .unwrap_or_else(|| panic!("{} is not two levels deep", here.display()))
 }
 
-/// What cargo says of the workspace's own crates.
+/// Returns the output of `cargo metadata` for the workspace's own crates.
 ///
 /// # Panics
-/// If cargo does not answer.
+/// If cargo fails.
 #[must_use]
 pub fn metadata() -> serde_json::Value {
     let text = cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("cargo metadata: {error}"))
 }
 
-/// Every library that anything here is built from, with all features: its name and its licence expression.
+/// Returns the name and the licence expression of every library that the workspace is built from, with all
+/// features.
 ///
 /// # Panics
-/// If cargo does not answer.
+/// If cargo fails.
 #[must_use]
 pub fn licences() -> Vec<(String, String)> {
-    // Of `tree` and not of `metadata`, which also lists what no chosen feature brings. Not `--offline`: on a clean machine
-    // only what this test is built from has been fetched by now.
+    // `cargo tree`, because `cargo metadata` also lists packages that no chosen feature enables. Not
+    // `--offline`: on a clean machine only the dependencies of this test have been fetched by now.
     let tree = ["tree", "--workspace", "--all-features", "--locked", "--prefix", "none", "--no-dedupe"];
     let text = cargo(&[&tree[..], &["--edges", "normal,build,dev", "--format", "{p}|{l}"]].concat());
     let lines = text.lines().filter_map(|line| line.split_once('|'));
@@ -58,10 +59,10 @@ fn cargo(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// All files below `directory` whose name ends so, sorted; what was built is left out.
+/// Returns all files below `directory` whose name has this ending, sorted, without the `target` directories.
 ///
 /// # Panics
-/// If it cannot be read.
+/// If a directory cannot be read.
 #[must_use]
 pub fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -81,10 +82,10 @@ pub fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Files of our crates and tests, by their path from the root, with their text.
+/// Returns the files of our crates and tests with this ending: the path from the root, and the text.
 ///
 /// # Panics
-/// If one cannot be read.
+/// If a file cannot be read.
 #[must_use]
 pub fn sources(ending: &str) -> Vec<(String, String)> {
     let root = root();

@@ -1,14 +1,15 @@
-//! Which files of a crate need which others, read as the compiler resolves names.
+//! Finds which files of a crate need which other files; names are resolved as the compiler resolves them.
 //!
 //! ```text
 //! files ─ syn ─▶ of each: items, names it imports, paths it writes out
 //!       ─ follow each path through imports and re-exports ─▶ the file that defines the item
 //! ```
-//! A path that is written out (`peers::resume(…)`, in a macro's arguments too) counts as one in a `use`; `self`, `super`
-//! and `crate` are what they are to the compiler. A re-export is followed to the file that defines the item, so that a
-//! folder's `mod.rs` hides nothing. Tests stay out: modules below `#[cfg(test)]`, and the files that they name.
+//! A path that is written out (`peers::resume(…)`, in a macro's arguments too) counts like one in a `use`;
+//! `self`, `super` and `crate` mean what they mean to the compiler. A re-export is followed to the file that
+//! defines the item, so that a folder's `mod.rs` hides nothing. Tests are left out: modules below
+//! `#[cfg(test)]`, and the files that they name.
 //!
-//! *Not seen:* what a method call or a trait needs beyond the names in the text.
+//! *Not seen:* items that a method call or a trait needs beyond the names in the text.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,34 +23,33 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The root's name among modules.
+/// Name of the crate root among the modules.
 pub const ROOT: &str = "lib";
 
 /// The files that each file of a crate needs, by module paths (`client::http1`, [`ROOT`] for the root).
 pub type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Segments of a path that is followed.
+/// Longest path, in segments, that is followed.
 const PATH_MAX: usize = 32;
 
 type Segments = Vec<String>;
 
-/// A file.
 #[derive(Default)]
 struct Module {
-    /// Names of what is defined here, in modules within the file too.
+    /// Names of the items that are defined in this file, in its inline modules too.
     items: BTreeSet<String>,
-    /// Names that `use` brings, and the paths that they stand for.
+    /// Names that a `use` brings into scope, and the paths that they stand for.
     imports: HashMap<String, Segments>,
-    /// Modules of which everything is imported.
+    /// Modules that are imported with a glob.
     globs: Vec<Segments>,
-    /// Paths that the file's own text needs: not what it only hands on.
+    /// Paths that the file's own text uses; names that it only re-exports are not among them.
     needs: Vec<Segments>,
 }
 
 /// Reads a crate's sources.
 ///
 /// # Panics
-/// If a file cannot be read or is no Rust.
+/// If a file cannot be read or is not valid Rust.
 #[must_use]
 pub fn uses(crate_root: &Path) -> Uses {
     let source = crate_root.join("src");
@@ -80,7 +80,6 @@ fn text_of(name: &Segments) -> String {
     if name.is_empty() { ROOT.to_owned() } else { name.join("::") }
 }
 
-/// All files of a crate.
 struct Crate {
     modules: BTreeMap<Segments, Module>,
 }
@@ -92,14 +91,15 @@ impl Crate {
         files.filter(|file| file != name).map(|file| text_of(&file)).collect()
     }
 
-    /// The file that defines what a path in a file leads to; none of this crate's for a path into another one.
+    /// Returns the file of this crate that defines the item a path leads to; `None` if the path leads to
+    /// another crate.
     fn resolve(
         &self,
         from: &Segments,
         path: &[String],
         seen: &mut BTreeSet<(Segments, Segments)>,
     ) -> Option<Segments> {
-        // `use rand::rand;` of another crate would become ever longer.
+        // `use rand::rand;` of another crate would be expanded to an ever longer path.
         if path.len() > PATH_MAX || !seen.insert((from.clone(), path.to_vec())) {
             return None;
         }
@@ -112,7 +112,7 @@ impl Crate {
         }
     }
 
-    /// The same for a path that begins in a module.
+    /// Resolves a path that begins in the module `at`.
     fn within(
         &self,
         at: &Segments,
@@ -138,12 +138,12 @@ impl Crate {
     }
 }
 
-/// Reads one file.
+/// Visitor that reads one file.
 struct Reader {
     module: Module,
-    /// Modules in files of their own.
+    /// Child modules that have files of their own.
     children: Vec<String>,
-    /// How many modules within the file the text is in that is being read.
+    /// Nesting depth of inline modules at the text that is being read.
     depth: usize,
 }
 
@@ -171,7 +171,7 @@ impl Reader {
         if is_needed {
             self.module.needs.push(path.clone());
         }
-        // `use x;` of another crate, or of a module beside, is no other name for anything.
+        // `use x;` of another crate, or of a sibling module, introduces no alias.
         if path.len() > 1 {
             self.module.imports.extend(known_as.map(|known_as| (known_as, path)));
         }
@@ -196,7 +196,7 @@ impl Reader {
         self.module.items.insert(name.to_string());
     }
 
-    /// The paths among the tokens of a macro's arguments.
+    /// Collects the paths among the tokens of a macro's arguments.
     fn take_tokens(&mut self, tokens: TokenStream) {
         let mut path = Segments::new();
         let mut colons = 0;
@@ -221,7 +221,7 @@ impl Reader {
     }
 
     fn take_path(&mut self, path: &Segments) {
-        // From within a module of the file, its parent is the file.
+        // Inside an inline module, `super` means this file.
         let is_of_file = self.depth > 0 && path.first().is_some_and(|first| first == "super");
         if path.len() > 1 && !is_of_file {
             self.module.needs.push(path.clone());
@@ -281,7 +281,8 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns whether an item is there for tests or fuzzing alone: `#[cfg(test)]`, `all(test, …)`, `any(test, fuzzing)`.
+/// Returns whether an item exists only for tests or fuzzing: `#[cfg(test)]`, `all(test, …)`, `any(test,
+/// fuzzing)`.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     let of_tests = |word: &str| matches!(word, "test" | "fuzzing");
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
@@ -298,7 +299,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Each set of files that can be reached from one another.
+/// Returns each set of files that can all be reached from one another.
 #[must_use]
 pub fn circles(uses: &Uses) -> BTreeSet<BTreeSet<String>> {
     let reached = |from: &String| {

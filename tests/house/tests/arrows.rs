@@ -1,14 +1,15 @@
-//! The arrows between the crates are those of the design, and no others.
+//! The dependencies between the crates are those of the design, and no others.
 //!
 //! ```text
 //! nighttrain ──▶ cache, feed, mail ──▶ engine, wire ──▶ (engine only) bheap          lab ──▶ any of these but the first
 //!      ├──▶ httpd ◀── mail      httpd ──▶ engine, wire
 //!      └──▶ acme, cluster ──▶ engine, wire
 //! ```
-//! `engine` and `wire` do not know each other, so that protocols stay pure and the engine stays free of meaning. The
-//! servers do not know each other: they meet over their public protocols. `lab` is a program beside `nighttrain`: it
-//! may look at everything but that, and nothing depends on it, tests included, so that no server waits for its build or
-//! carries it. What tests need of it, the counting of allocations, is a crate of its own without dependencies.
+//! `engine` and `wire` do not depend on each other: protocols stay pure, and the engine knows no protocol.
+//! The servers do not depend on each other: they talk over their public protocols. `lab` is a program beside
+//! `nighttrain`: it may use every crate but that, and nothing depends on it, tests included, so that no
+//! server's build waits for it or contains it. The counting of allocations, which tests need too, is a crate
+//! of its own without dependencies.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -39,9 +40,9 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("tests", &["namespaces", "bheap", "wire", "engine", "cluster", "cache", "feed", "mail", "nighttrain"]),
 ];
 
-/// What tests of any crate may use.
+/// Crates that the tests of any crate may use.
 const FOR_TESTS: [&str; 2] = ["allocations", "unify"];
-/// What nothing may use, tests included.
+/// Crate that no other may use, tests included.
 const LAST: &str = "lab";
 
 /// A dependency of one crate of the workspace on another.
@@ -52,7 +53,7 @@ struct Arrow {
     for_tests: bool,
 }
 
-/// What is wrong about an arrow.
+/// Returns why an arrow is not allowed; `None` if it is.
 fn objection(arrow: &Arrow) -> Option<String> {
     let Arrow { from, to, for_tests } = arrow;
     let Some((_, may)) = ARROWS.iter().find(|(name, _)| name == from) else {
@@ -62,7 +63,7 @@ fn objection(arrow: &Arrow) -> Option<String> {
     (!allowed).then(|| format!("{from} must not depend on {to}"))
 }
 
-/// Every crate of the workspace, and the arrows between them.
+/// Returns every crate of the workspace, and the arrows between them.
 fn workspace() -> (BTreeSet<String>, BTreeSet<Arrow>) {
     let metadata = metadata();
     let packages = metadata["packages"].as_array().expect("packages");
@@ -73,7 +74,7 @@ fn workspace() -> (BTreeSet<String>, BTreeSet<Arrow>) {
         let from = text(&package["name"]).expect("a name");
         for dependency in package["dependencies"].as_array().expect("dependencies") {
             let to = text(&dependency["name"]).expect("a name");
-            // A crate of ours is one that comes from a path; the registry has crates of the same names.
+            // Our crates come from a path; the registry has crates of the same names.
             if names.contains(&to) && dependency["path"].is_string() {
                 arrows.insert(Arrow { from: from.clone(), to, for_tests: dependency["kind"] == "dev" });
             }
@@ -92,7 +93,8 @@ fn the_crates_depend_on_each_other_as_designed() {
     assert!(objections.is_empty(), "{}", objections.join("; "));
 }
 
-/// Were the reading of cargo's output wrong, no arrow would be found and none be refused.
+/// The parser of cargo's output finds arrows that are known to exist. If it found none, the other tests would
+/// pass for nothing.
 #[test]
 fn the_reading_finds_the_arrows_that_are_there() {
     let (names, arrows) = workspace();
@@ -138,7 +140,7 @@ fn the_rules_refuse_what_they_should() {
     assert!(objection(&arrow("engine", "bheap", false)).is_none());
 }
 
-/// The rules themselves have no circle, and the servers none between them.
+/// The rules contain no circle, and the servers do not depend on each other.
 #[test]
 fn the_rules_run_one_way() {
     let rules: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
@@ -150,8 +152,8 @@ fn the_rules_run_one_way() {
     }
 }
 
-/// Circles of more than two files that stand, by their sizes, the largest first. They may shrink only; whoever shrinks one
-/// writes it here.
+/// Sizes of the circles of more than two files that each crate has today, the largest first. They may only
+/// shrink; a change that shrinks a circle updates its number here.
 const CIRCLES: [(&str, &[usize]); 12] = [
     ("acme", &[]),
     ("bheap", &[3]),
@@ -195,7 +197,7 @@ fn circles_of_files_may_only_shrink() {
     );
 }
 
-/// The states know neither each other nor the socket.
+/// The request states depend neither on each other nor on the socket's code.
 #[test]
 fn the_accelerators_states_know_no_socket() {
     let uses = uses_of("cache");
@@ -206,7 +208,7 @@ fn the_accelerators_states_know_no_socket() {
     }
 }
 
-/// Were the reading wrong, no circle would be found.
+/// The parser finds needs that are known to exist. If it found none, the other tests would find no circle.
 #[test]
 fn the_reading_finds_what_files_need() {
     let cache = uses_of("cache");
@@ -220,8 +222,8 @@ fn the_reading_finds_what_files_need() {
     }
 }
 
-/// A crate of a few files: paths that are written out, in macros too, `self`, `super`, re-exports and globs are followed to the
-/// definition; tests, other crates and what is only handed on are no needs.
+/// Written-out paths, in macros too, `self`, `super`, re-exports and globs are followed to the definition.
+/// Tests, other crates and mere re-exports do not count as needs. Shown on a crate of a few files.
 #[test]
 fn paths_are_followed_to_definitions() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,7 +1,7 @@
-//! Which libraries may come in: `deny.toml` says it, `Cargo.lock` is held to it.
+//! `deny.toml` says which libraries are allowed, and `Cargo.lock` is checked against it.
 //!
-//! `cargo deny` reads the same file and knows more (advisories, texts of licences), but building it takes longer than
-//! building the servers: `make deny` runs it, and this is asked each time.
+//! `cargo deny` reads the same file and checks more (advisories, texts of licences), but building it takes
+//! longer than building the servers: `make deny` runs it, while these tests run each time.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -24,13 +24,13 @@ fn text<'v>(package: &'v Value, key: &str) -> &'v str {
     package[key].as_str().unwrap_or_default()
 }
 
-/// Whether a licence expression can be met with licences of this list.
+/// Returns whether a licence expression can be met with licences of this list.
 fn is_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
-    // `A/B` is how older packages write `A OR B`.
+    // Older packages write `A/B` for `A OR B`.
     let expression = Expression::parse(&expression.replace('/', " OR "));
     expression.is_ok_and(|expression| {
         expression.evaluate(|asked: &LicenseReq| {
-            // An exception only allows more.
+            // A licence exception (`WITH …`) only grants more rights, so it is ignored.
             asked.license.id().is_some_and(|id| allowed.contains(id.name))
         })
     })
@@ -65,7 +65,7 @@ fn licence_expressions_are_read_as_they_are_meant() {
     }
 }
 
-/// From the registry, with its checksum in the lock file: from no other place.
+/// Every library comes from the registry, with a checksum in the lock file, and from nowhere else.
 #[test]
 fn every_library_is_from_the_registry_and_none_is_banned() {
     let rules = rules();
@@ -81,7 +81,7 @@ fn every_library_is_from_the_registry_and_none_is_banned() {
     }) {
         let name = package["name"].as_str().expect("a name");
         assert!(!banned.contains(name), "{name} is banned by deny.toml");
-        // Ours come from a path, and have no source.
+        // Our own crates come from a path and have no source.
         if let Some(source) = package.get("source").and_then(toml::Value::as_str) {
             let pinned = source.starts_with("registry+") && package.get("checksum").is_some();
             assert!(pinned, "{name} comes from {source}");
@@ -89,7 +89,7 @@ fn every_library_is_from_the_registry_and_none_is_banned() {
     }
 }
 
-/// What a crate declares and does not name is built, audited and waited for in vain.
+/// A dependency that a crate declares but does not use is built, audited and waited for in vain.
 #[test]
 fn every_declared_dependency_is_used() {
     // Packages whose library has another name.
@@ -110,10 +110,11 @@ fn every_declared_dependency_is_used() {
                 .map_or(&*declared, |(_, library)| library);
             let for_tests = dependency["kind"] == "dev";
             let is_named = sources.iter().any(|(file, source)| {
-                // What a crate is made of is named in its sources; what its tests need may be named there, too.
+                // Normal dependencies are named in the crate's sources; dependencies of its tests may be
+                // named anywhere in it.
                 (inside(file, "src") || (for_tests && inside(file, ""))) && names(source, name)
             });
-            // That one is there for the features of its dependencies.
+            // `unify` exists only for the features of its dependencies.
             let is_unify = name == "unify" || text(package, "name") == "unify";
             if !is_named && !is_unify {
                 unused.push(format!("{} declares {name}", text(package, "name")));
@@ -123,7 +124,7 @@ fn every_declared_dependency_is_used() {
     assert!(unused.is_empty(), "{unused:?}, and no source of it says so");
 }
 
-/// Whether a source names a crate as a path (`name::`), an import or a macro, as a word of its own.
+/// Returns whether a source names a crate as a whole word: in a path (`name::`), an import or a macro.
 fn names(source: &str, name: &str) -> bool {
     source.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
         line.match_indices(name).any(|(at, _)| {

@@ -1,5 +1,5 @@
-//! What the documents promise and can be checked without running anything: links lead somewhere, the make targets that
-//! they name exist, pictures are legible by day and by night, lines are no longer than an editor shows.
+//! Checks the documents without running anything: links resolve, the make targets that are named exist,
+//! pictures are legible in light and dark mode, and lines are no longer than an editor shows.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -11,7 +11,7 @@ use std::{
 
 use house::root;
 
-/// Every Markdown file that people read, but for records, which are as they were written.
+/// Returns every Markdown file that people read, except records, which stay as they were written.
 fn documents() -> Vec<PathBuf> {
     let root = root();
     let mut found: Vec<PathBuf> = Vec::new();
@@ -32,20 +32,20 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// Text outside of code blocks, and outside of code within a line.
+/// Returns the text outside of code fences and inline code.
 fn prose(text: &str) -> String {
     let outside: Vec<&str> = text.split("```").step_by(2).collect();
     outside.join("\n").split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// Where `[…](…)` and `![…](…)` lead.
+/// Returns the targets of `[…](…)` and `![…](…)`.
 fn links(text: &str) -> Vec<String> {
     let prose = prose(text);
     let ends = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     ends.map(|(link, _)| link.split_whitespace().next().unwrap_or_default().to_owned()).collect()
 }
 
-/// The anchors of a document's headings, as forges make them.
+/// Returns the anchors of a document's headings, as code forges make them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings =
         text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
@@ -106,7 +106,7 @@ fn every_make_target_that_is_named_exists() {
         let text = fs::read_to_string(root.join(name)).expect("text");
         let named = text.split("make ").skip(1).filter_map(|rest| {
             let name: &str = rest.split(|c: char| !c.is_ascii_lowercase() && c != '-').next()?;
-            // In code, not in a sentence: `make it so`.
+            // Only in code, because a sentence may say "make it so".
             let is_code = text.contains(&format!("`make {name}")) || text.contains(&format!("\nmake {name}"));
             (is_code && !name.is_empty()).then_some(name)
         });
@@ -119,7 +119,8 @@ fn every_make_target_that_is_named_exists() {
     }
 }
 
-/// The charts stand alone, and can be told apart from their ground by day and by night (WCAG 2: 4.5 to 1 for text).
+/// The charts need no other file, and their text contrasts with the ground in light and dark mode (WCAG 2:
+/// 4.5 to 1).
 #[test]
 fn the_pictures_of_the_readme_are_legible_by_day_and_by_night() {
     let readme = fs::read_to_string(root().join("README.md")).expect("the README");
@@ -142,7 +143,7 @@ fn the_pictures_of_the_readme_are_legible_by_day_and_by_night() {
     }
 }
 
-/// The `fill` of the rule whose selectors have this name.
+/// Returns the `fill` of the CSS rule that has this selector.
 fn fill(rules: &str, name: &str) -> Option<String> {
     let rule = rules.split('}').find(|rule| {
         let selectors = rule.rsplit_once('{').map_or("", |(selectors, _)| selectors);
@@ -163,14 +164,14 @@ fn contrast(a: &str, b: &str) -> f64 {
     (a.max(b) + 0.05) / (a.min(b) + 0.05)
 }
 
-/// A path that leads nowhere is a map of another town.
+/// Every source file that a document names exists.
 #[test]
 fn every_source_that_a_document_names_is_there() {
     let root = root();
     let mut missing = Vec::new();
     for document in documents() {
         let text = fs::read_to_string(&document).expect("text");
-        // What was is told in these two as it was.
+        // The changelog and the lab's records describe the past, so they may name files that are gone.
         if document.ends_with("CHANGELOG.md") || document.starts_with(root.join("docs/lab")) {
             continue;
         }

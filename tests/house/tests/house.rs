@@ -1,4 +1,4 @@
-//! What the house demands of every crate and the compiler does not check. Why: docs/decisions/001-house.md.
+//! House rules for every crate that the compiler does not check. The reasons: docs/decisions/001-house.md.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -6,7 +6,7 @@ use std::fs;
 
 use house::{root, sources};
 
-/// Where `unsafe` may be, from the root of the repository, and why.
+/// Paths, from the root of the repository, that may contain `unsafe`, and why.
 const UNSAFE_ALLOWED: [(&str, &str); 4] = [
     ("crates/engine/src/sys/", "mappings, affinity, what the kernel is handed"),
     ("crates/bheap/src/", "layout of the rows in pages"),
@@ -14,10 +14,10 @@ const UNSAFE_ALLOWED: [(&str, &str); 4] = [
     ("crates/allocations/tests/counted.rs", "its test calls the allocator as a collection would"),
 ];
 
-/// The compiler denies `unsafe` unless a file allows it; here is who may.
+/// The compiler denies `unsafe` unless a file allows it; only the listed files may.
 #[test]
 fn unsafe_is_allowed_where_the_house_says_and_nowhere_else() {
-    // Put together, so that this file is not found itself.
+    // Joined from two words, so that the search does not find this file itself.
     let lint = ["unsafe", "code"].join("_");
     let sources = sources(".rs");
     assert!(sources.len() > 20, "only {} files were found", sources.len());
@@ -25,7 +25,7 @@ fn unsafe_is_allowed_where_the_house_says_and_nowhere_else() {
         .iter()
         .filter(|(_, text)| {
             let text: String = text.split_whitespace().collect();
-            // `allow(…)` and `expect(…)` with the lint among others.
+            // `allow(…)` and `expect(…)` that name the lint, perhaps among several.
             ["allow(", "expect("].iter().any(|word| {
                 text.match_indices(word)
                     .any(|(at, _)| text[at..].split(')').next().is_some_and(|inside| inside.contains(&lint)))
@@ -53,7 +53,7 @@ fn every_crate_takes_the_lints_of_the_workspace() {
     }
 }
 
-/// A library without a reason is one that nobody decided for.
+/// Every dependency has a reason in docs/decisions/002-dependencies.md.
 #[test]
 fn every_dependency_has_its_reason() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("text");

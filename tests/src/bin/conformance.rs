@@ -1,4 +1,5 @@
-//! The public suite for RFC 9111 against the accelerator: `conformance PAGE` writes the page about it.
+//! Runs the public test suite for RFC 9111 against the accelerator: `conformance PAGE` writes the page with
+//! the results.
 #![allow(
     clippy::expect_used,
     clippy::print_stderr,

@@ -1,5 +1,5 @@
-//! What a crawl of thousands of addresses costs the visitors of a site whose origin does twenty requests a second:
-//! `crawl [--addresses 5000] [--seconds 30] [--pairs 9]`.
+//! Measures what a crawl of thousands of addresses costs the visitors of a site whose origin answers twenty
+//! requests a second: `crawl [--addresses 5000] [--seconds 30] [--pairs 9]`.
 #![allow(
     clippy::expect_used,
     clippy::print_stderr,
@@ -11,12 +11,13 @@ use std::{process::ExitCode, time::Duration};
 
 use tests::crawl::{Spell, quantile_us, spell};
 
-/// Which times of a spell.
+/// Selects one kind of times of a [`Spell`].
 type Of = fn(&Spell) -> &[u64];
 
-/// How many times as long a stored page may take beside the crawl: as long, but for what a machine's noise is.
+/// Largest ratio of a stored page's time beside the crawl to its time alone; the excess over 1 is the
+/// machine's noise.
 const STORED_TIMES_MAX: f64 = 1.25;
-/// … and a new one.
+/// Largest such ratio for a page that is not stored yet.
 const NEW_TIMES_MAX: f64 = 2.0;
 
 fn main() -> ExitCode {
@@ -38,7 +39,8 @@ fn main() -> ExitCode {
     println!(
         "pair  crawled  a page  origin  stored p50, p99 µs: beside it / alone   new p50, p99 ms: beside it / alone"
     );
-    // Of stored and of new pages, p50 and p99: how many times as long beside the crawl, in each pair.
+    // Ratios of times beside the crawl to times alone, one per pair: p50 and p99 of stored pages, then of new
+    // pages.
     let mut ratios: [Vec<f64>; 4] = Default::default();
     let mut failed = 0;
     for pair in 1..=pairs {

@@ -1,4 +1,4 @@
-//! Attackers of every port, and honest clients beside them: `siege run`, `siege attack --feed HOST:PORT …`.
+//! Attacks every port while honest clients work: `siege run`, `siege attack --feed HOST:PORT …`.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -43,26 +43,26 @@ siege: attackers of every port at once, and honest clients beside them
   siege list                                             what they do
 ";
 
-/// Time that work for a client may go on after the client has left: the 2 s of a render on a processor that others
-/// share, with several of them queued.
+/// Time that work for a client may continue after the client has left: a render takes up to 2 s on a shared
+/// processor, and several may be queued.
 const LEFT: Duration = Duration::from_secs(10);
-/// Time that threads are watched for after `LEFT`.
+/// Time for which threads are watched after `LEFT`.
 const BUSY_LOOK: Duration = Duration::from_secs(2);
-/// Threads that work for clients alone.
+/// Threads that work only on behalf of clients.
 const AT_ONES_WISH: [&str; 3] = ["mail-help", "mail-search", "mail-web"];
-/// Between two looks at its memory.
+/// Interval between two samples of the server's memory.
 const LOOK: Duration = Duration::from_millis(100);
 
 struct Arguments {
     seconds: u64,
     pairs: usize,
-    /// Rounds beside peers.
+    /// Rounds against peers, the servers that ours is compared with.
     peers: usize,
     only: Vec<String>,
     target: Target,
-    /// The server that `against` is about.
+    /// Process id of the server that `against` attacks.
     pid: u32,
-    /// Processor seconds a second that `burn` takes.
+    /// Processor seconds per second that `burn` uses.
     load: f64,
 }
 
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Crowds of attackers and the origin's connections need them.
+    // Needed for the crowds of attackers and for the origin's connections.
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).expect("up to the hard limit");
@@ -155,7 +155,7 @@ fn attack(all: &Arguments) {
     }
 }
 
-/// Takes of the processors what the attackers took, and attacks nobody.
+/// Uses as much processor time as the attackers did, and attacks nothing: the control of the experiment.
 fn burn(all: &Arguments) {
     let until = Until::after(Duration::from_secs(all.seconds));
     let threads = all.load.ceil().max(1.0);
@@ -175,7 +175,7 @@ fn burn(all: &Arguments) {
     });
 }
 
-/// This program again, as one that attacks or burns.
+/// Starts this program again, to attack or to burn.
 fn other(command: &str, all: &Arguments, target: Option<&Target>, load: f64) -> Child {
     let mut other = Command::new(std::env::current_exe().expect("a process knows its own file"));
     other.arg(command).args(["--seconds", &all.seconds.to_string(), "--load", &load.to_string()]);
@@ -193,26 +193,26 @@ fn other(command: &str, all: &Arguments, target: Option<&Target>, load: f64) -> 
     other.stdout(Stdio::piped()).spawn().expect("this program can be started")
 }
 
-/// What each kind of honest client met with.
+/// Results of each kind of honest client.
 type AllMet = [(&'static str, Met); KINDS.len()];
 
-/// One spell: honest clients beside another process.
+/// Results of one spell: honest clients beside another process.
 struct Spell {
     met: AllMet,
     memory_bytes: u64,
-    /// The sum of bounds that the program promises.
+    /// Sum of the memory bounds that the program promises.
     promised_bytes: u64,
-    /// Event streams that the origin still has to keep open although nobody listens.
+    /// Event streams that the origin still has open although no client listens.
     open_streams: usize,
     hit: Vec<(String, f64)>,
     said: String,
     load: f64,
-    /// Threads of renders and searches that still work although no client waits.
+    /// Render and search threads that still work although no client waits.
     busy: Vec<String>,
 }
 
-/// What honest clients met with beside another process, the most memory that was seen meanwhile, and what that process
-/// said.
+/// Runs honest clients beside another process. Returns the clients' results, the highest memory use sampled
+/// meanwhile, and the other process's output.
 fn beside_honest(
     all: &Arguments,
     beside: &str,
@@ -241,7 +241,7 @@ fn beside_honest(
     Ok((met, memory_bytes, said))
 }
 
-/// A server that somebody else started; whether it still runs.
+/// Attacks a server that was started elsewhere, and returns whether it still runs.
 fn against(all: &Arguments) -> Result<bool, String> {
     let memory = || server::memory_bytes(all.pid);
     let (met, memory_bytes, said) = beside_honest(all, "attack", &all.target, 0.0, memory)?;
@@ -259,7 +259,7 @@ fn spell(all: &Arguments, origin: &Origin, beside: &str, load: f64) -> Result<Sp
     let target = server.target;
     let (met, memory_bytes, said) = beside_honest(all, beside, &target, load, || server.memory_bytes())?;
     let load = (children_cpu() - cpu_before) / all.seconds as f64;
-    // All clients have left. Work that was begun for them has its time, and then it ends.
+    // All clients have left. Work begun for them may continue for `LEFT`, and must have ended then.
     thread::sleep(LEFT);
     let busy = server.busy_threads(BUSY_LOOK);
     let busy = busy.into_iter().filter(|thread| AT_ONES_WISH.iter().any(|name| thread.starts_with(name)));
@@ -287,24 +287,24 @@ fn spell(all: &Arguments, origin: &Origin, beside: &str, load: f64) -> Result<Sp
     Ok(Spell { met, memory_bytes, promised_bytes, open_streams, hit, said, load, busy })
 }
 
-/// Processor seconds of the children that were waited for.
+/// Returns the processor seconds of the child processes that have been waited for.
 fn children_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let ticks = |at: usize| {
         let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').nth(at);
         fields.and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0)
     };
-    // cutime and cstime, of proc(5), in hundredths.
+    // cutime and cstime of proc(5), in hundredths of a second.
     (ticks(13) + ticks(14)) / 100.0
 }
 
-/// The table's head.
+/// Returns the table's head.
 fn head() -> String {
     let kinds: String = KINDS.iter().map(|kind| format!(" {kind:>20}")).collect();
     format!("pair  memory MiB  burned{kinds}\n")
 }
 
-/// A pair's row of the table.
+/// Returns a pair's row of the table.
 fn row(pair: usize, under_siege: &Spell, beside_burner: &Spell) -> String {
     let ms = |met: &Met| met.quantile_us(0.99) as f64 / 1000.0;
     let mut row = format!("{pair:>4} {:>11} {:>7.2}", under_siege.memory_bytes >> 20, under_siege.load);
@@ -314,7 +314,7 @@ fn row(pair: usize, under_siege: &Spell, beside_burner: &Spell) -> String {
     row + "\n"
 }
 
-/// What each of a part's honest clients waited, at one server: alone, and beside the attackers of the part.
+/// Waits of a part's honest clients at one server: alone, and beside the attackers of that part.
 struct Beside {
     name: &'static str,
     alone: AllMet,
@@ -322,7 +322,8 @@ struct Beside {
     memory_bytes: u64,
 }
 
-/// Ours and its peer under the attacks of a part, in turn; `None`: the peer is not there.
+/// Measures our server and its peer, one after the other, under the attacks of a part. `None`: the peer is
+/// not installed.
 fn beside_peer(all: &Arguments, origin: &Origin, part: Part) -> Result<Option<[Beside; 2]>, String> {
     let peer = match Peer::start(part, origin) {
         Ok(peer) => peer,
@@ -349,8 +350,8 @@ fn beside_peer(all: &Arguments, origin: &Origin, part: Part) -> Result<Option<[B
     Ok(Some([Beside { name: "nighttrain", alone, attacked, memory_bytes }, theirs]))
 }
 
-/// Holds each part against its peer, and says where the peer's honest clients waited less. That is no failure: how long
-/// they wait depends on the machine, and the peer may have ended the attackers that ours waits for.
+/// Compares each part with its peer, and says where the peer's honest clients waited less. That is no
+/// failure: waits depend on the machine, and the peer may have disconnected attackers that ours still serves.
 fn beside_peers(all: &Arguments, origin: &Origin) -> Result<(), String> {
     for (part, kinds) in [(Part::Feed, ["messages", "flow"]), (Part::Cache, ["pages", "passes"])] {
         let mut p99: [[Vec<u64>; 2]; 2] = Default::default();
@@ -373,7 +374,7 @@ fn beside_peers(all: &Arguments, origin: &Origin) -> Result<(), String> {
                         server.name,
                         server.memory_bytes >> 20
                     );
-                    // A server that answers nobody in time is no quick one.
+                    // A server that answers no client in time counts as the slowest.
                     p99.push(if in_time > 0 { us } else { u64::MAX });
                 }
             }
@@ -397,7 +398,7 @@ fn beside_peers(all: &Arguments, origin: &Origin) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether all held that was to hold.
+/// Runs all pairs, and returns whether every bound held.
 fn run(all: &Arguments) -> Result<bool, String> {
     let origin = Origin::start();
     let mut ratios: [Vec<f64>; KINDS.len()] = Default::default();
@@ -464,7 +465,7 @@ fn run(all: &Arguments) -> Result<bool, String> {
             println!(
                 "{kind}: p99 under siege {median:.2} times as long, {to_echoes:.2} times an echo's; medians of {pairs} pairs"
             );
-            // Echoes are nobody's we could answer for.
+            // Echoes do not pass through our server, so we promise nothing for them.
             if median > 2.0 && kind != "echoes" {
                 failed.push(format!("{kind}: p99 {median:.2} times as long"));
             }

@@ -1,4 +1,5 @@
-//! The tables of ambiguous messages against the accelerator: `smuggling` writes the data and the page that counts it.
+//! Runs the tables of ambiguous messages against the accelerator: `smuggling` writes the data and the page
+//! with the counts.
 #![allow(
     clippy::expect_used,
     clippy::print_stderr,

@@ -1,33 +1,33 @@
-//! What the results of the suite come to, counted as the suite's own page counts them (its `determineTestResult`).
+//! Verdicts on the suite's results, counted as the suite's own page counts them (its `determineTestResult`).
 //!
-//! A test has passed when its result is `true` **and** each test that it depends on has passed; a check that another
-//! test depends on has passed when its answer is yes. So what nobody can know does not count: that a stale answer is
-//! not served where it may not be says nothing of a cache that never serves one.
+//! A test has passed when its result is `true` **and** each test that it depends on has passed; a check that
+//! another test depends on has passed when its answer is yes. So a result that proves nothing does not count:
+//! a cache that never serves stale answers does not pass the test that forbids a stale answer in some case.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The group that is listed and not counted: Surrogate-Control is a note of the W3C of 2001, which the suite's authors
-/// have since replaced by RFC 9213's CDN-Cache-Control.
+/// The group that is listed but not counted: Surrogate-Control is a W3C note of 2001, which the suite's
+/// authors have since replaced by RFC 9213's CDN-Cache-Control.
 pub const NOT_COUNTED: &str = "surrogate-control";
 
-/// How much a test means.
+/// Importance of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The RFC demands it.
+    /// The RFC requires the behaviour.
     Required,
-    /// It saves requests to the origin.
+    /// The behaviour saves requests to the origin.
     Optimal,
-    /// A question, to which no answer is wrong.
+    /// The test asks what a cache does; no answer is wrong.
     Check,
 }
 
 impl Kind {
-    /// All of them, in the order in which they are shown.
+    /// All kinds, in the order in which they are shown.
     pub const ALL: [Kind; 3] = [Kind::Required, Kind::Optimal, Kind::Check];
 
-    /// The suite's word for it.
+    /// Returns the suite's word for the kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,14 +43,14 @@ impl Kind {
     }
 }
 
-/// What the suite's client said of a test.
+/// Result of a test, from the suite's client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// `true`.
+    /// The result is `true`.
     Passed,
-    /// What was to be tested is not so, in the suite's words.
+    /// The tested behaviour is not there; the text is the suite's.
     Failed(String),
-    /// It did not come to what was to be tested, in the suite's words.
+    /// The test failed before it reached its point; the text is the suite's.
     SetupFailed(String),
 }
 
@@ -62,54 +62,54 @@ pub type Results = BTreeMap<String, Said>;
 pub struct Group {
     /// The suite's id for it.
     pub id: String,
-    /// Its heading.
+    /// Heading of the group.
     pub name: String,
-    /// Its tests, in the suite's order.
+    /// Tests of the group, in the suite's order.
     pub tests: Vec<Test>,
 }
 
 /// A test, as the suite describes it.
 #[derive(Debug, Clone)]
 pub struct Test {
-    /// Its id, unique in the suite.
+    /// Id, unique in the suite.
     pub id: String,
-    /// What it tests; Markdown.
+    /// Description of the test, in Markdown.
     pub name: String,
-    /// How much it means.
+    /// Importance of the test.
     pub kind: Kind,
-    /// The tests that must have passed before this one says anything.
+    /// Ids of the tests that must pass before this one proves anything.
     pub depends_on: Vec<String>,
 }
 
-/// What a test came to.
+/// Verdict on a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Passed; of a check: yes.
+    /// Passed; for a check: yes.
     Passed,
-    /// Failed; of a check: no. With what the suite said.
+    /// Failed, with the suite's text; for a check: no.
     Failed(String),
-    /// Failed before the point; with what the suite said.
+    /// Failed in its setup, with the suite's text.
     SetupFailed(String),
-    /// It says nothing, because these have not passed; and what it would have been.
+    /// The result proves nothing, because these tests have not passed; the second field is the result itself.
     Undecided(Vec<String>, Said),
-    /// The client has no result.
+    /// The suite's client reported no result.
     NotRun,
 }
 
-/// All tests and what they came to.
+/// All tests and the verdicts on them.
 #[derive(Debug)]
 pub struct Judgement {
-    /// The tests.
+    /// Groups of tests, in the suite's order.
     pub groups: Vec<Group>,
     verdicts: BTreeMap<String, Verdict>,
 }
 
-/// How many of one kind passed.
+/// Number of tests of one kind that passed, and their total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Passed.
+    /// Tests that passed.
     pub passed: usize,
-    /// Of so many.
+    /// All tests of the kind.
     pub all: usize,
 }
 
@@ -123,13 +123,13 @@ impl Judgement {
         Self { groups, verdicts }
     }
 
-    /// What a test came to.
+    /// Returns the verdict on a test.
     #[must_use]
     pub fn of(&self, id: &str) -> &Verdict {
         self.verdicts.get(id).unwrap_or(&Verdict::NotRun)
     }
 
-    /// How many tests of a kind passed, in the groups that are counted, or in the one that is not.
+    /// Counts the passed tests of a kind, in the groups that are counted or in the one that is not.
     #[must_use]
     pub fn count(&self, kind: Kind, counted: bool) -> Count {
         let mut count = Count::default();
@@ -140,20 +140,20 @@ impl Judgement {
         count
     }
 
-    /// The tests that count and have not passed; checks have nothing to pass.
+    /// Iterates over the counted tests that have not passed; checks cannot fail.
     pub fn failed(&self) -> impl Iterator<Item = &Test> {
         let counted = self.tests().filter(|(group, test)| group.is_counted() && test.kind != Kind::Check);
         counted.map(|(_, test)| test).filter(|test| *self.of(&test.id) != Verdict::Passed)
     }
 
-    /// All tests with their groups.
+    /// Iterates over all tests with their groups.
     pub fn tests(&self) -> impl Iterator<Item = (&Group, &Test)> {
         self.groups.iter().flat_map(|group| group.tests.iter().map(move |test| (group, test)))
     }
 }
 
 impl Group {
-    /// Whether its tests are in the figures.
+    /// Returns whether the group's tests are counted in the figures.
     #[must_use]
     pub fn is_counted(&self) -> bool {
         self.id != NOT_COUNTED
@@ -174,16 +174,16 @@ fn verdict(test: &Test, tests: &BTreeMap<&str, &Test>, results: &Results) -> Ver
     }
 }
 
-/// The suite has no circles: its own page would not come to an end either.
+/// Recursion ends because the suite's dependencies have no circles; its own page relies on that, too.
 fn has_passed(id: &str, tests: &BTreeMap<&str, &Test>, results: &Results) -> bool {
     let depends_on = tests.get(id).map_or(&[][..], |test| &test.depends_on);
     results.get(id) == Some(&Said::Passed) && depends_on.iter().all(|id| has_passed(id, tests, results))
 }
 
-/// The tests, from `list.mjs`.
+/// Parses the tests from the output of `list.mjs`.
 ///
 /// # Panics
-/// If it is not what that prints.
+/// If the text is not the output of `list.mjs`.
 #[must_use]
 pub fn groups(list: &str) -> Vec<Group> {
     let list: Value = serde_json::from_str(list).unwrap_or_else(|error| panic!("list.mjs: {error}: {list}"));
@@ -203,10 +203,10 @@ pub fn groups(list: &str) -> Vec<Group> {
     array(&list).iter().map(group).collect()
 }
 
-/// The results, from the suite's client: `true`, or the error's name and its words.
+/// Parses the results that the suite's client prints: `true`, or the error's name and message.
 ///
 /// # Panics
-/// If it is not what that prints.
+/// If the text is not the client's output.
 #[must_use]
 pub fn results(printed: &str) -> Results {
     let results: Value = serde_json::from_str(printed)
@@ -222,7 +222,7 @@ pub fn results(printed: &str) -> Results {
     results.iter().map(|(id, result)| (id.clone(), said(result))).collect()
 }
 
-/// What the suite's client says of a test that it runs alone: below a heading a sign and the words.
+/// Parses the client's output for a single test: a sign and a message below a heading.
 ///
 /// # Panics
 /// If there is no such heading.
@@ -240,16 +240,16 @@ pub fn single(printed: &str) -> Said {
     }
 }
 
-/// The suite's words without what differs from run to run.
+/// Removes from the suite's message all that differs from run to run.
 fn plain(words: &str) -> String {
-    // A body is the test's random id, or an error page with the request's.
+    // The body is the test's random id, or an error page with the request's id.
     if words.contains(" body is ") {
         return "The body is another".to_owned();
     }
     let words: Vec<&str> = words.split_whitespace().collect();
     let is_url = |word: &str| word.contains("http://");
     let words: Vec<&str> = words.into_iter().map(|word| if is_url(word) { "…" } else { word }).collect();
-    // A date is six words, of which the last is GMT.
+    // A date has six words, and the last is GMT.
     let mut plain: Vec<&str> = Vec::new();
     for word in words {
         let is_date = word.starts_with("GMT") && plain.len() >= 5 && plain[plain.len() - 1].contains(':');

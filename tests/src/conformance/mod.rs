@@ -1,4 +1,4 @@
-//! The public suite for RFC 9111 against the accelerator.
+//! Runs the public test suite for RFC 9111 against the accelerator.
 //!
 //! ```text
 //!   the suite's client ──▶ nighttrain cache --cookies rfc ──▶ the suite's origin server
@@ -6,9 +6,10 @@
 //!                                   ▲ reasons.txt: why what fails fails
 //! ```
 //!
-//! The page is the record, too: a test whose row would change is run once more by itself, because the suite counts
-//! seconds and a busy machine loses some; what it says then counts. [`suite`] runs things, [`judgement`] decides what
-//! has passed, [`reasons`] knows why not, [`page`] writes.
+//! The page is also the record. A test whose row would change is run once more alone, and that second result
+//! counts: the suite counts seconds, and a busy machine loses some. [`suite`] runs the programs,
+//! [`judgement`] decides which tests have passed, [`reasons`] knows why a test fails, [`page`] writes the
+//! page.
 
 pub mod judgement;
 pub mod page;
@@ -20,27 +21,28 @@ use std::collections::BTreeMap;
 pub use judgement::{Judgement, Kind};
 pub use reasons::Reasons;
 
-/// The record, from the top of the source tree.
+/// Path of the page from the top of the source tree.
 pub const PAGE: &str = "docs/conformance/http-cache-tests.md";
 
-/// Tests that are run once more by themselves when they differ from the record. A group of twenty runs at once and has
-/// two seconds, so one stall of the machine may spoil it all; more are no accident.
+/// Largest number of tests that are run again alone when they differ from the record. A group of twenty runs
+/// at once and has two seconds, so one stall of the machine may spoil all of it; more changed rows than this
+/// are no accident.
 const RERUNS_MAX: usize = 32;
 
-/// What a run found.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What each test came to.
+    /// Verdicts on the tests.
     pub judgement: Judgement,
-    /// The page about it.
+    /// Text of the page about the run.
     pub page: String,
-    /// The rows of the record that are not the page's any more, as `was` and `is`, by test.
+    /// Rows that differ between the record and the new page, as `was` and `is`, by test.
     pub changed: BTreeMap<String, (String, String)>,
-    /// Reasons without a failure and failures without a reason, in words.
+    /// Reasons without a failure, and failures without a reason, as sentences.
     pub unexplained: Vec<String>,
 }
 
-/// Runs the suite and compares with `record`, an older page.
+/// Runs the suite and compares the results with `record`, an older page.
 ///
 /// # Panics
 /// When the suite cannot be installed or run.
@@ -57,7 +59,7 @@ pub fn run(record: &str) -> Outcome {
     };
     let (mut rows, mut judgement, mut page) = judge(&results);
     if !record.is_empty() && (1..=RERUNS_MAX).contains(&rows.len()) {
-        // The record may know tests that another version of the suite has.
+        // The record may contain tests of another version of the suite.
         let known: Vec<String> = rows.keys().filter(|id| results.contains_key(*id)).cloned().collect();
         results.extend(suite.again(&known));
         (rows, judgement, page) = judge(&results);

@@ -1,4 +1,4 @@
-//! The page about a run: the same bytes for the same results, wherever and whenever it ran.
+//! Writer of the page about a run: the same results give the same bytes, wherever and whenever the suite ran.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use super::{
     reasons::Reasons,
 };
 
-/// The package and its version, of which this page is the record; `tests/clients/conformance/package.json` installs it.
+/// Package and version that the page is about; `tests/clients/conformance/package.json` installs it.
 const SUITE: &str = "http-cache-tests 0.4.5";
 
 const HEAD: &str = "\
@@ -29,7 +29,7 @@ depends on a test that did not pass. Tests for browsers alone are left out. Surr
 which newer versions of the suite have replaced by RFC 9213's CDN-Cache-Control) is listed below and not counted.
 ";
 
-/// The page.
+/// Writes the page.
 #[must_use]
 pub fn write(judgement: &Judgement, reasons: &Reasons, flags: &str) -> String {
     let mut page = HEAD.to_owned();
@@ -58,7 +58,7 @@ pub fn write(judgement: &Judgement, reasons: &Reasons, flags: &str) -> String {
     page
 }
 
-/// So many of so many.
+/// Formats a count as "3 of 5".
 #[must_use]
 pub fn of(count: Count) -> String {
     format!("{} of {}", count.passed, count.all)
@@ -78,7 +78,7 @@ fn write_failures(page: &mut String, judgement: &Judgement, reasons: &Reasons) {
 
 fn row(test: &Test, verdict: &Verdict, reasons: &Reasons) -> String {
     let mut result = words(test.kind, verdict);
-    // Why a required or optimal one fails is said above the tables.
+    // The reasons of failed required and optimal tests stand above the tables.
     if let (Kind::Check, Some(reason)) = (test.kind, reasons.of(&test.id)) {
         result += &format!(" — {reason}");
     }
@@ -86,7 +86,7 @@ fn row(test: &Test, verdict: &Verdict, reasons: &Reasons) -> String {
     format!("| `{}` | {} | {} | {} |\n", test.id, cell(&test.name), test.kind.name(), cell(&result))
 }
 
-/// The verdict in words.
+/// Returns the verdict in words.
 #[must_use]
 pub fn words(kind: Kind, verdict: &Verdict) -> String {
     let (passed, failed) = if kind == Kind::Check { ("yes", "no") } else { ("passed", "failed") };
@@ -109,7 +109,8 @@ pub fn words(kind: Kind, verdict: &Verdict) -> String {
     }
 }
 
-/// The tests whose rows differ between two pages, as `was` and `is`; empty where there is no such row.
+/// Returns the tests whose rows differ between two pages, as `was` and `is`; a missing row is an empty
+/// string.
 #[must_use]
 pub fn changed(was: &str, is: &str) -> BTreeMap<String, (String, String)> {
     let (was, is) = (rows(was), rows(is));
@@ -152,7 +153,7 @@ mod tests {
         let changed = changed(&fails, &passes);
         assert_eq!(changed.keys().collect::<Vec<_>>(), ["one", "two"]);
         assert!(changed["one"].1.ends_with("passed |"), "{changed:?}");
-        // A test that the record does not know, or that is gone, is a change, too.
+        // A test that only one of the two pages has is a change, too.
         assert_eq!(super::changed("", &passes).len(), 2);
         assert_eq!(super::changed(&passes, "").len(), 2);
     }

@@ -1,7 +1,7 @@
-//! Why a test of the suite fails, and why the accelerator does what it does where the suite only asks.
+//! Reasons why a test of the suite fails, or why the accelerator answers a check as it does.
 //!
-//! `reasons.txt` is read by people first: lines that begin at the margin are a reason, indented ones the tests that it
-//! is for, `#` begins a comment. So one sentence stands once, however many tests it is for.
+//! `reasons.txt` is written for people: a line at the margin is part of a reason, an indented line names
+//! tests that the reason is for, `#` begins a comment. One sentence can thus serve many tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ pub struct Reasons {
 }
 
 impl Reasons {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// In words, with the line.
+    /// A sentence that names the line at fault.
     pub fn parse(file: &str) -> Result<Self, String> {
         let mut reasons = Self::default();
         let mut in_text = false;
@@ -46,18 +46,18 @@ impl Reasons {
         Ok(reasons)
     }
 
-    /// All tests that have one.
+    /// Iterates over all tests that have a reason.
     pub fn tests(&self) -> impl Iterator<Item = &str> {
         self.by_test.keys().map(String::as_str)
     }
 
-    /// The reason for a test.
+    /// Returns the reason for a test.
     #[must_use]
     pub fn of(&self, test: &str) -> Option<&str> {
         self.by_test.get(test).map(|&text| self.texts[text].as_str())
     }
 
-    /// The reasons in the file's order, each with the tests among these that it is for.
+    /// Iterates over the reasons in the file's order, each with those of `tests` that it is for.
     pub fn grouped<'a>(&'a self, tests: &BTreeSet<&'a str>) -> impl Iterator<Item = (&'a str, Vec<&'a str>)> {
         let of = |text: usize| {
             let has = |id: &&str| self.by_test.get(*id) == Some(&text);
@@ -67,7 +67,7 @@ impl Reasons {
         all.into_iter().filter(|(_, tests)| !tests.is_empty())
     }
 
-    /// What does not fit: a failure without a reason, and a reason for what passes or is no test.
+    /// Returns what does not fit: failures without a reason, and reasons for tests that pass or do not exist.
     #[must_use]
     pub fn compare(&self, judgement: &Judgement) -> Vec<String> {
         let without = judgement

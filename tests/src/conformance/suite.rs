@@ -1,4 +1,4 @@
-//! The suite's own programs: installed, started, listened to.
+//! Installs and runs the suite's own programs.
 
 use std::{
     fs::{self, File},
@@ -12,42 +12,43 @@ use std::{
 use super::judgement::{self, Group, Results};
 use crate::{Accelerator, node, program};
 
-/// How long the suite's client may take for all tests. It takes a quarter of a minute; it knows no time limit itself,
-/// and a request that is never answered would hold it for ever.
+/// Longest time that the suite's client may take for all tests. Usually it takes a quarter of a minute; it
+/// has no timeout of its own, so a request without an answer would hold it for ever.
 const CLIENT_TIME_MAX: Duration = Duration::from_secs(180);
 
-/// Clients beside each other when single tests are run again: they wait most of the time.
+/// Clients that run side by side when single tests are run again: they wait most of the time.
 const CLIENTS: usize = 4;
 
-/// The flag that makes a cache obey what clients ask of it, where the program has it: the suite asks whether it does.
+/// Flag that makes the cache obey the client's `Cache-Control`, set if the program has it: the suite tests
+/// this.
 const OBEY: (&str, &str) = ("--client-cache-control", "obey");
 
-/// The suite's origin with the accelerator in front of it. Both end when it is dropped.
+/// The suite's origin with the accelerator in front of it. Both are ended on drop.
 #[derive(Debug)]
 pub struct Suite {
-    /// What the accelerator was told besides its addresses.
+    /// Flags of the accelerator, besides its addresses.
     pub flags: String,
     directory: PathBuf,
     accelerator: Accelerator,
     _origin: Origin,
 }
 
-/// A process of our own, killed when dropped.
+/// A child process, killed on drop.
 #[derive(Debug)]
 struct Origin(Child);
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        // It may have ended, which its user has noticed then.
+        // The process may have ended already; the tests that use it have noticed that.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The reasons as they stand in the source tree.
+/// Returns the text of `reasons.txt` in the source tree.
 ///
 /// # Panics
-/// If they cannot be read.
+/// If the file cannot be read.
 #[must_use]
 pub fn reasons() -> String {
     fs::read_to_string(own_file("reasons.txt")).expect("the reasons are in the source tree")
@@ -58,10 +59,10 @@ fn own_file(name: &str) -> PathBuf {
 }
 
 impl Suite {
-    /// Installs what is not there, and starts the two servers on free ports.
+    /// Installs the suite if necessary, and starts the two servers on free ports.
     ///
     /// # Panics
-    /// If that does not succeed.
+    /// If the installation or the start fails.
     #[must_use]
     pub fn start() -> Self {
         let directory = node::cache_tests();
@@ -74,7 +75,7 @@ impl Suite {
         Self { flags, directory, accelerator: setup.start(), _origin: origin }
     }
 
-    /// Its tests.
+    /// Returns the suite's tests.
     ///
     /// # Panics
     /// If they cannot be listed.
@@ -85,19 +86,19 @@ impl Suite {
         ))
     }
 
-    /// Runs all of it.
+    /// Runs all tests.
     ///
     /// # Panics
-    /// If the suite's client cannot be run, or says nothing.
+    /// If the suite's client cannot be run or prints nothing.
     #[must_use]
     pub fn results(&self) -> Results {
         judgement::results(&self.client(""))
     }
 
-    /// Runs these tests, each by a client of its own, a few beside each other.
+    /// Runs these tests, each with a client of its own, a few side by side.
     ///
     /// # Panics
-    /// As [`Suite::results`].
+    /// See [`Suite::results`].
     #[must_use]
     pub fn again<'a>(&self, tests: &'a [String]) -> Results {
         let mut results = Results::new();
@@ -112,12 +113,12 @@ impl Suite {
         results
     }
 
-    /// What the suite's client prints for one test, or for all when `test` is empty.
+    /// Runs the suite's client for one test, or for all when `test` is empty. Returns its output.
     fn client(&self, test: &str) -> String {
         let printed = tempfile::NamedTempFile::new().expect("a temporary file");
         let output = |file: &tempfile::NamedTempFile| Stdio::from(file.reopen().expect("a file of our own"));
         let errors = tempfile::NamedTempFile::new().expect("a temporary file");
-        // The names that npm would give what stands behind `npm run cli --base=… --id=…`.
+        // Environment variables that npm would set for `npm run cli --base=… --id=…`.
         let mut client = Command::new("node")
             .args(["--no-warnings", "cli.mjs"])
             .current_dir(&self.directory)
@@ -147,7 +148,7 @@ impl Suite {
     }
 }
 
-/// The suite's origin server, and its URL.
+/// Starts the suite's origin server. Returns it with its URL.
 fn start_origin(directory: &PathBuf) -> (Origin, String) {
     let mut child = Command::new("node")
         .args(["--no-warnings", "--require"])
@@ -156,7 +157,7 @@ fn start_origin(directory: &PathBuf) -> (Origin, String) {
         .current_dir(directory)
         .env("npm_config_protocol", "http")
         .env("npm_config_port", "0")
-        // It writes its number into a file, which nobody reads.
+        // The server writes its process id into a file, which is not needed.
         .env("npm_config_pidfile", "/dev/null")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -167,12 +168,12 @@ fn start_origin(directory: &PathBuf) -> (Origin, String) {
     let origin = Origin(child);
     let address = lines.find_map(|line| line.strip_prefix("Listening on ").map(str::to_owned));
     let address = address.expect("the suite's origin says where it listens");
-    // What it says of each odd request must be taken, or it would stop.
+    // The server logs each odd request; its output must be read, or the full pipe would block it.
     thread::spawn(move || lines.for_each(drop));
     (origin, address.trim_end_matches('/').to_owned())
 }
 
-/// Whether the program has this flag.
+/// Returns whether the program has this flag.
 fn knows(flag: &str) -> bool {
     let help = program::command().args(["cache", "--help"]).output().expect("the program runs");
     String::from_utf8_lossy(&help.stdout).split_whitespace().any(|word| word == flag)

@@ -1,6 +1,7 @@
-//! The results as data: `docs/conformance/smuggling.tsv` has a line a case, with tabs between the cells.
+//! The results as data: `docs/conformance/smuggling.tsv` has one line per case, with tabs between the cells.
 //!
-//! Bytes are shown with `⏎` for CRLF and escapes for control characters, so no cell contains a tab or a line end.
+//! Bytes are shown with `⏎` for CRLF and escapes for control characters, so no cell contains a tab or a line
+//! end.
 
 use super::{
     CaseResult, Table,
@@ -8,7 +9,7 @@ use super::{
     table::{Row, unescaped},
 };
 
-/// Characters of a message that are shown.
+/// Largest number of characters of a message that are shown.
 const SHOWN_MAX: usize = 330;
 
 /// Titles of the columns before those of the other origins.
@@ -27,35 +28,36 @@ const COLUMNS: [&str; 9] = [
 /// Title of the last column.
 const REMARK: &str = "remark";
 
-/// A row of a table with its result. A cell that its table does not have is empty.
+/// A row of a table with its result. A cell that the table does not have is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// The table.
+    /// Table of the row.
     pub table: Table,
-    /// The class of attack: the row's section.
+    /// Class of attack: the row's section.
     pub attack: String,
     /// The row's name.
     pub name: String,
-    /// The text that decides, as `RFC 9112 §6.3`.
+    /// The deciding text, such as `RFC 9112 §6.3`.
     pub rule: String,
-    /// Bytes of the client; in poisoning, of the attacker.
+    /// Bytes that the client sends; in poisoning, the attacker.
     pub client_sends: String,
-    /// Bytes of the origin; in poisoning, the fields that it adds to its answer.
+    /// Bytes that the origin sends; in poisoning, the fields that it adds to its answer.
     pub origin_sends: String,
-    /// The client's statuses; in poisoning, the second client's answer.
+    /// Statuses that the client gets; in poisoning, the second client's answer.
     pub answer: String,
-    /// The client's connection afterwards.
+    /// State of the client's connection afterwards.
     pub connection: String,
     /// Requests that the origin gets, or `stored` and `not stored`.
     pub effect: String,
-    /// Each other origin's reading, in the order of [`Kind::ALL`]; empty where it is ours.
+    /// Each other origin's reading, in the order of [`Kind::ALL`]; empty where it equals that of the scripted
+    /// origin.
     pub others: [String; Kind::ALL.len()],
-    /// Remarks of the table.
+    /// Remarks in the table.
     pub remark: String,
 }
 
 impl Case {
-    /// The case that a row and its result make.
+    /// Makes the case of a row and its results.
     pub(super) fn of(table: Table, row: &Row, ours: &CaseResult, others: &[Option<&CaseResult>]) -> Self {
         let mut case = Self {
             table,
@@ -76,7 +78,8 @@ impl Case {
                 if ours.effect.is_empty() {
                     case.effect = if is_part { "only the beginning" } else { "nothing" }.to_owned();
                 }
-                // The time at which the fault arrives decides if another origin reads the beginning.
+                // With a fault in the middle of a message, timing decides whether another origin reads its
+                // beginning; so its reading is not recorded.
                 if !is_part {
                     for (cell, (kind, theirs)) in case.others.iter_mut().zip(Kind::ALL.iter().zip(others)) {
                         *cell = theirs.map_or_else(String::new, |theirs| difference(ours, *kind, theirs));
@@ -91,12 +94,12 @@ impl Case {
         case
     }
 
-    /// The case without the other origins' readings.
+    /// Returns the case without the other origins' readings.
     fn without_others(&self) -> Self {
         Self { others: Kind::ALL.map(|_| String::new()), ..self.clone() }
     }
 
-    /// The line of the data file, without its end.
+    /// Returns the line of the data file, without its line end.
     fn line(&self) -> String {
         let own = [
             self.table.name(),
@@ -113,7 +116,7 @@ impl Case {
         own.into_iter().chain(others).chain([self.remark.as_str()]).collect::<Vec<_>>().join("\t")
     }
 
-    /// The case of a line.
+    /// Parses a line of the data file.
     fn parse(line: &str) -> Result<Self, String> {
         let mut cells = line.split('\t');
         let mut cell = || cells.next().map(str::to_owned).ok_or_else(|| format!("too few cells: {line}"));
@@ -136,7 +139,7 @@ impl Case {
     }
 }
 
-/// The data file.
+/// Content of the data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Names and versions of the other origins, in the order of [`Kind::ALL`].
@@ -146,16 +149,16 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a run with the origins that are installed.
+    /// Makes the record of a run, with the versions of the origins that are installed.
     #[must_use]
     pub fn new(cases: Vec<Case>) -> Self {
         Self { origins: Kind::ALL.map(Kind::title), cases }
     }
 
-    /// The record in a file's text.
+    /// Parses the data file.
     ///
     /// # Errors
-    /// The first line that is not as [`Self::text`] writes it.
+    /// The first line that differs from the format of [`Self::text`].
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
         let titles: Vec<&str> = lines.next().unwrap_or_default().split('\t').collect();
@@ -168,7 +171,7 @@ impl Record {
         Ok(Self { origins, cases })
     }
 
-    /// The file's text.
+    /// Returns the text of the data file.
     #[must_use]
     pub fn text(&self) -> String {
         let origins = self.origins.iter().map(String::as_str);
@@ -180,8 +183,8 @@ impl Record {
         text
     }
 
-    /// Lines of a table that a run would add (`+`) or remove (`-`). The other origins' readings count only where the
-    /// versions installed are those of the record.
+    /// Returns the lines of a table that a run would add (`+`) or remove (`-`). The other origins' readings
+    /// count only if their installed versions are those of the record.
     #[must_use]
     pub fn changes(&self, table: Table, cases: &[Case]) -> Vec<String> {
         let are_same_origins = self.origins == Kind::ALL.map(Kind::title);
@@ -194,7 +197,7 @@ impl Record {
     }
 }
 
-/// The origin's bytes, with the request where it is not a plain GET.
+/// Returns the origin's bytes as a cell shows them, with later bytes and the end of the connection.
 fn origin_sends(row: &Row) -> String {
     let later = match shown(&row.wire('%')) {
         later if later.is_empty() => later,
@@ -208,7 +211,8 @@ fn origin_sends(row: &Row) -> String {
     format!("{}{later}{then}", shown(&row.wire('<')))
 }
 
-/// Another origin's requests with the client's status, where they are not ours.
+/// Returns another origin's requests and the client's status where they differ from the scripted origin's;
+/// else nothing.
 fn difference(ours: &CaseResult, kind: Kind, theirs: &CaseResult) -> String {
     let counted = |line: &String| {
         let words: Vec<&str> = line.splitn(4, ' ').collect();
@@ -227,20 +231,20 @@ fn difference(ours: &CaseResult, kind: Kind, theirs: &CaseResult) -> String {
     format!("{asked} ({})", theirs.answer)
 }
 
-/// nginx does not log the length of a chunked body.
+/// Compares two readings. nginx does not log the length of a chunked body, so for it the length is ignored.
 fn are_same(kind: Kind, is: &str, want: &str) -> bool {
     let without_length = |line: &str| line.rsplit_once(' ').map(|(rest, _)| rest.to_owned());
     is == want || kind == Kind::Nginx && without_length(is) == without_length(want)
 }
 
-/// Bytes as a cell shows them.
+/// Returns bytes as a cell shows them.
 fn shown(bytes: &[u8]) -> String {
     let text =
         bytes.escape_ascii().to_string().replace("\\r\\n", "⏎").replace("\\'", "'").replace("\\\"", "\"");
     shortened(&text)
 }
 
-/// Text without its middle, where it is long.
+/// Cuts the middle out of a long text.
 pub(super) fn shortened(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     if characters.len() <= SHOWN_MAX {

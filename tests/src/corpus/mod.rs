@@ -1,14 +1,15 @@
-//! Ambiguous requests, ambiguous answers and cache poisoning: three tables (`tests/corpus/`), run against the accelerator
-//! in front of strict and lax origins.
+//! Ambiguous requests, ambiguous answers and cache poisoning: three tables (`tests/corpus/`), run against the
+//! accelerator in front of strict and lax origins.
 //!
 //! ```text
 //!   requests.txt ──▶ accelerator ──▶ ScriptedOrigin · nginx · Node · Node, lax · Python · Go
-//!   responses.txt ─▶ accelerator ──▶ ScriptedOrigin, which says what stands there
-//!   poisoning.txt ─▶ accelerator ──▶ ScriptedOrigin, which says all that it hears
+//!   responses.txt ─▶ accelerator ──▶ ScriptedOrigin, which sends the bytes of the row
+//!   poisoning.txt ─▶ accelerator ──▶ ScriptedOrigin, which echoes all that it receives
 //!          └ Case, one a row ─▶ Record ─▶ docs/conformance/smuggling.tsv ─▶ smuggling.md, which counts them
 //! ```
 //!
-//! [`table`] reads the tables, [`cases`] writes the data, [`page`] the summary; the others run a table each.
+//! [`table`] reads the tables, [`cases`] writes the data, [`page`] the summary; the other modules run a table
+//! each.
 
 pub mod cases;
 pub mod origins;
@@ -25,19 +26,19 @@ use cases::Case;
 use origins::Kind;
 use table::Row;
 
-/// The summary, from the top of the source tree.
+/// Path of the summary from the top of the source tree.
 pub const PAGE: &str = "docs/conformance/smuggling.md";
-/// The data, from the top of the source tree.
+/// Path of the data from the top of the source tree.
 pub const DATA: &str = "docs/conformance/smuggling.tsv";
 
 /// One of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// Clients' requests.
+    /// Requests of clients.
     Requests,
-    /// Origins' answers.
+    /// Answers of origins.
     Responses,
-    /// Requests of one client whose answer another could get.
+    /// Requests of one client whose answer another client could get.
     Poisoning,
 }
 
@@ -45,7 +46,7 @@ impl Table {
     /// All tables, in the order of the page.
     pub const ALL: [Self; 3] = [Self::Requests, Self::Responses, Self::Poisoning];
 
-    /// The name of its file and in the data.
+    /// Name of the table's file, and of the table in the data.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,10 +56,10 @@ impl Table {
         }
     }
 
-    /// Its rows.
+    /// Reads the table's rows.
     ///
     /// # Panics
-    /// When the table is not in order.
+    /// When the file cannot be read or parsed.
     #[must_use]
     pub fn rows(self) -> Vec<Row> {
         let path = source_tree().join("tests/corpus").join(self.name()).with_extension("txt");
@@ -67,30 +68,30 @@ impl Table {
     }
 }
 
-/// A row's result before one origin.
+/// Result of a row with one origin behind the accelerator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CaseResult {
-    /// The client's statuses, or the answer in words.
+    /// Statuses that the client got, or the answer in words.
     answer: String,
-    /// The client's connection afterwards.
+    /// State of the client's connection afterwards.
     connection: String,
-    /// The origin's requests, or `stored` and `not stored`.
+    /// Requests that the origin got, or `stored` and `not stored`.
     effect: Vec<String>,
 }
 
-/// A table's result.
+/// Result of a table.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Rows whose result differs from what they say, and how.
+    /// Rows whose result differs from their expectation, and how.
     pub faults: Vec<String>,
-    /// The other rows with their results.
+    /// Rows with the expected result, as cases.
     pub cases: Vec<Case>,
 }
 
-/// Runs a table, of it the rows whose names begin so.
+/// Runs those rows of a table whose names begin with `beginning`.
 ///
 /// # Panics
-/// When what it needs is not installed, and when the accelerator sends what is no HTTP.
+/// When a needed program is not installed, or the accelerator sends bytes that are not HTTP.
 #[must_use]
 pub fn run(table: Table, beginning: &str) -> Outcome {
     let mut rows = table.rows();
@@ -110,7 +111,8 @@ pub fn run(table: Table, beginning: &str) -> Outcome {
     Outcome { faults, cases: rows.iter().zip(&ours).enumerate().filter_map(case).collect() }
 }
 
-/// Runs the requests with HTTP/2 between the accelerator and the origin. Returns the rows whose result differs.
+/// Runs the requests with HTTP/2 between the accelerator and the origin. Returns the rows whose result
+/// differs from their expectation.
 ///
 /// # Panics
 /// When an accelerator does not start.
@@ -121,7 +123,7 @@ pub fn requests_over_http2() -> Vec<String> {
 
 type TableResults = Vec<Result<CaseResult, String>>;
 
-/// Runs each row; an error names its row.
+/// Runs each row; an error begins with the row's name.
 fn each(rows: &[Row], mut run: impl FnMut(&Row) -> Result<CaseResult, String>) -> TableResults {
     let named = |row: &Row| {
         let panics = PanicNote(&row.name);
@@ -132,7 +134,7 @@ fn each(rows: &[Row], mut run: impl FnMut(&Row) -> Result<CaseResult, String>) -
     rows.iter().map(named).collect()
 }
 
-/// Names the row when a panic unwinds: a strict reader stops the test.
+/// Prints the row's name when a panic unwinds: a strict reader stops the test with a panic.
 struct PanicNote<'a>(&'a str);
 
 impl Drop for PanicNote<'_> {
@@ -141,7 +143,8 @@ impl Drop for PanicNote<'_> {
     }
 }
 
-/// The results before the strict origin, and before each other one in the order of [`Kind::ALL`].
+/// Returns the results with the strict origin, and those with each other origin in the order of
+/// [`Kind::ALL`].
 fn in_front_of_all(rows: &[Row]) -> (TableResults, Vec<TableResults>) {
     thread::scope(|scope| {
         let others = Kind::ALL.map(|kind| scope.spawn(move || requests::run(rows, Some(kind))));

@@ -1,4 +1,5 @@
-//! Origins that others wrote, each with its own parser of HTTP/1: what they print is what they have understood.
+//! Third-party origins, each with its own HTTP/1 parser: they print the requests as they have understood
+//! them.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -17,14 +18,14 @@ use crate::{
     node::{artifacts, installed, source_tree, succeeds},
 };
 
-/// Which.
+/// Program that is the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Debian's nginx.
+    /// nginx as Debian packages it.
     Nginx,
     /// Node's server.
     Node,
-    /// The same with `insecureHTTPParser`.
+    /// Node's server with `insecureHTTPParser`.
     NodeLax,
     /// Python's `http.server`.
     Python,
@@ -33,10 +34,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All origins, in the order of the data's columns.
     pub const ALL: [Self; 5] = [Self::Nginx, Self::Node, Self::NodeLax, Self::Python, Self::Go];
 
-    /// Its name in the data, without a version.
+    /// Returns the origin's name in the data, without a version.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -47,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// Its name with the version installed.
+    /// Returns the origin's name with the installed version.
     #[must_use]
     pub fn title(self) -> String {
         let (program, argument) = match self {
@@ -63,7 +64,7 @@ impl Kind {
         format!("{} {}", self.name(), word.unwrap_or("?").trim_start_matches(['v', 'g', 'o']))
     }
 
-    /// How it is started; nginx is by [`Nginx`].
+    /// Returns the command that starts the origin; nginx is started by [`Nginx`].
     fn command(self) -> Command {
         let sources = source_tree().join("tests/clients/origins");
         match self {
@@ -84,7 +85,7 @@ impl Kind {
     }
 }
 
-/// Go's origin, built once for each content of its source.
+/// Builds Go's origin, once for each content of its source, and returns its path.
 fn go() -> PathBuf {
     let directory = artifacts("tests-origins");
     let source = source_tree().join("tests/clients/origins/go");
@@ -95,7 +96,7 @@ fn go() -> PathBuf {
     program
 }
 
-/// A running origin. Ended, by its process id, when dropped.
+/// A running origin. Killed, by its process id, when dropped.
 #[derive(Debug)]
 pub struct Real {
     child: Option<Child>,
@@ -115,10 +116,10 @@ impl Drop for Real {
 }
 
 impl Real {
-    /// Starts one.
+    /// Starts an origin.
     ///
     /// # Panics
-    /// When it is not installed.
+    /// When the program is not installed.
     #[must_use]
     pub fn start(kind: Kind) -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -140,19 +141,20 @@ impl Real {
         Self { child: Some(child), _nginx: None, address, lines, marks: 0 }
     }
 
-    /// The value for `--origin`.
+    /// Returns the value for `--origin`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it has understood since it was asked last, a line a request: method, target, host, and how long the body
-    /// was (nginx does not say it of one in chunks).
+    /// Returns the requests that the origin has understood since the last call, one line each: method,
+    /// target, host, and length of the body (nginx omits it for a chunked one).
     ///
     /// # Panics
-    /// When it does not answer.
+    /// When the origin does not answer.
     pub fn understood(&mut self) -> Vec<String> {
-        // It prints in the order in which it reads: what comes before the mark was before it.
+        // An origin prints in the order in which it reads, so all earlier requests are printed before the
+        // mark.
         self.marks += 1;
         let mark = format!("/mark/{}", self.marks);
         fetch(self.address, &Request::get(&mark).header("Connection", "close")).expect_status(200);
@@ -163,7 +165,7 @@ impl Real {
             understood = lines.drain(..=at).take(at).collect();
             true
         });
-        // nginx prints what it refuses, too, without a target.
+        // nginx also logs requests that it refuses, without a target.
         understood.retain(|line| line.split(' ').nth(1).is_some_and(|target| !target.is_empty()));
         understood
     }

@@ -1,4 +1,4 @@
-//! The summary: `docs/conformance/smuggling.md` counts the cases of the data file.
+//! Writer of the summary: `docs/conformance/smuggling.md` counts the cases of the data file.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ sent, in an answer that may be stored for everybody unless the case says otherwi
 *Clean*: both share one stored answer without the word. *Shared*: both share one stored answer with the word.
 ";
 
-/// The page of a record.
+/// Writes the page about a record.
 #[must_use]
 pub fn of(record: &Record) -> String {
     let cases_of = |table: Table| record.cases.iter().filter(|case| case.table == table).collect::<Vec<_>>();
@@ -88,12 +88,12 @@ fn column<'a>(title: &'a str, is_counted: impl Fn(&Case) -> bool + 'a) -> Column
     (title, Box::new(is_counted))
 }
 
-/// A refusal may follow earlier answers.
+/// Returns whether one of the answers is a refusal; earlier answers may precede it.
 fn is_refused(case: &Case) -> bool {
     case.answer.split(", ").any(|status| status.starts_with(['4', '5']))
 }
 
-/// The table of counts by class of attack, with the sums below.
+/// Writes the table of counts by class of attack, with the sums in the last row.
 fn counts(cases: &[&Case], columns: &[Column<'_>]) -> String {
     let mut attacks: Vec<&str> = Vec::new();
     for case in cases {

@@ -1,17 +1,18 @@
-//! What one client writes and another gets: the origin says all that it hears in an answer that all may keep.
+//! Cache poisoning: one client's request must not change another's answer. The origin echoes all that it
+//! receives, in an answer that any client may get from the store.
 
 use super::{CaseResult, each, table::Row};
 use crate::{Accelerator, Answer, Response, ScriptedOrigin, message::date, origin::Seen};
 
-/// The word that one client sends and no other may see.
+/// Word that one client sends and no other may receive.
 const EVIL: &str = "evil";
 
-/// Answers of the second client, as the data has them.
+/// Results for the second client, as the data names them.
 pub(super) const SEPARATE: &str = "an answer for each client";
 pub(super) const CLEAN: &str = "one stored answer, without the attacker's word";
 pub(super) const SHARED: &str = "one stored answer, with the attacker's word";
 
-/// Runs the table; an error says what differs from the row.
+/// Runs the table; an error says how the result differs from the row.
 pub(super) fn run(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
     let origin = ScriptedOrigin::start();
     let all = rows.to_vec();
@@ -20,7 +21,7 @@ pub(super) fn run(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
         for row in all.iter().filter(|row| is_of(row, seen)) {
             for field in row.all('<') {
                 let (name, value) = field.split_once(':').unwrap_or_default();
-                // An address that a guess would be made of.
+                // A date long ago, from which a heuristic lifetime would be computed.
                 let value = value.trim().replace("LONG-AGO", &date(-30 * 86_400));
                 answer = answer.header(name, &value);
             }
@@ -31,12 +32,12 @@ pub(super) fn run(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
     each(rows, |row| row_through(&accelerator, &origin, row))
 }
 
-/// The row is named in the target.
+/// Returns whether a request belongs to a row: its target contains the row's name.
 fn is_of(row: &Row, seen: &Seen) -> bool {
     seen.target.split(['/', '?', ';', '&', '%', '\\', '.']).any(|part| part == row.name)
 }
 
-/// All that an origin hears.
+/// Returns all that the origin received, as text.
 fn echo(seen: &Seen) -> String {
     let fields: Vec<String> = seen.headers.0.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let body = String::from_utf8_lossy(&seen.body).into_owned();

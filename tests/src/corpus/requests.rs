@@ -1,5 +1,5 @@
-//! Requests that two parsers may read in two ways: each has one answer, the origin hears of at most what it is told to,
-//! and what stands behind is answered with its own answer or not at all.
+//! Requests that two parsers may read in two ways. Each gets one answer, the origin gets at most the requests
+//! that the row allows, and a request sent after it gets its own answer or none.
 
 use super::{
     CaseResult, each,
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{Accelerator, Answer, Client, End, Request, ScriptedOrigin, origin::Seen};
 
-/// What one row says that is to happen.
+/// Expectation of a row.
 struct Expected {
     statuses: Vec<u16>,
     keeps: bool,
-    /// What the origin is asked; `None`: it may hear of the beginning of the one that is refused.
+    /// Requests that the origin gets; `None`: it may see the beginning of the refused one.
     asked: Option<Vec<String>>,
 }
 
@@ -32,14 +32,14 @@ impl Expected {
     }
 }
 
-/// What is behind the accelerator.
+/// Origin behind the accelerator.
 enum Behind {
     Scripted(ScriptedOrigin, usize),
     Real(Real),
 }
 
 impl Behind {
-    /// What it has understood since it was asked last.
+    /// Returns the requests that the origin has understood since the last call.
     fn understood(&mut self) -> Result<Vec<(String, Option<Seen>)>, String> {
         match self {
             Self::Scripted(origin, before) => {
@@ -56,7 +56,7 @@ impl Behind {
     }
 }
 
-/// A request in the words of the table.
+/// Returns a request in the notation of the table.
 fn line(seen: &Seen) -> String {
     let Seen { method, target, body, .. } = seen;
     let host = seen.header("host").unwrap_or_default();
@@ -66,14 +66,15 @@ fn line(seen: &Seen) -> String {
 fn scripted() -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|seen, reply| {
-        // What is stored answers requests without a word of the origin's.
+        // Stored answers serve requests without a request to the origin, so only one path may be stored.
         let kept = if seen.path() == "/stored" { "max-age=600" } else { "no-store" };
         reply.answer(&Answer::new(200, line(seen)).header("Cache-Control", kept))
     });
     origin
 }
 
-/// Runs the table before one origin: `None` for the scripted one. What each row came to, or what is wrong.
+/// Runs the table with one origin, `None` for the scripted one. Returns each row's result, or how it differs
+/// from the expectation.
 pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<CaseResult, String>> {
     let mut behind = match kind {
         None => Behind::Scripted(scripted(), 0),
@@ -91,7 +92,8 @@ pub(super) fn run(rows: &[Row], kind: Option<Kind>) -> Vec<Result<CaseResult, St
     )
 }
 
-/// Runs the table before the scripted origin, with HTTP/2 on the way: the accelerator asks another one over HTTP/2.
+/// Runs the table with HTTP/2 on the way to the scripted origin: the accelerator sends its requests to a
+/// second accelerator over HTTP/2.
 pub(super) fn run_over_http2(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
     let mut behind = Behind::Scripted(scripted(), 0);
     let Behind::Scripted(origin, _) = &behind else { return Vec::new() };
@@ -115,7 +117,7 @@ fn before(
     each(rows, |row| {
         let came = row_before(accelerator, behind, row);
         if came.is_err() {
-            // What it left is not the next row's.
+            // Requests left over from a failed row must not count for the next row.
             let _ = behind.understood();
         }
         came.map_err(|why| format!("before {name}: {why}"))
@@ -131,12 +133,13 @@ fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Resu
     let is_refused = is_scripted && matches!(expected.statuses.last(), Some(400 | 505)) && !expected.keeps;
     let refused_before = if is_refused { refused() } else { 0 };
     let mut client = accelerator.connect();
-    // It may be refused before all of it is sent.
+    // The request may be refused before all of it is sent.
     let _ = client.try_send(&[&sent[..], &Request::get(&next).bytes()].concat());
     let statuses = answers(&mut client, &sent, &expected);
-    // Refusals are ours. What we pass on another's origin may refuse, or answer as its program would not.
+    // A refusal is the accelerator's own. A request that is passed on may be refused by a third-party origin,
+    // or answered in that program's own way.
     let is_ours = |status: u16| status >= 400;
-    // One that needs no body may answer before the fault in it has come.
+    // An origin that does not need the body may answer before the fault in it has arrived.
     let is_early = !is_scripted && expected.asked.is_none();
     let as_expected = statuses.len() == expected.statuses.len()
         && statuses.iter().zip(&expected.statuses).all(|(is, expected)| {
@@ -158,7 +161,7 @@ fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Resu
         }
     }
     drop(client);
-    // Other clients, over whichever connections to the origin there are now.
+    // Other clients, over whatever connections to the origin exist now.
     for number in 0..2 {
         let target = format!("/other/{}/{number}", row.name);
         let mut other = accelerator.connect();
@@ -180,7 +183,7 @@ fn row_before(accelerator: &Accelerator, behind: &mut Behind, row: &Row) -> Resu
     Ok(CaseResult { answer: statuses.join(", "), connection: connection.to_owned(), effect: lines })
 }
 
-/// The statuses of the answers, as many as are expected.
+/// Reads the statuses of the answers, as many as are expected.
 fn answers(client: &mut Client, sent: &[u8], expected: &Expected) -> Vec<u16> {
     let is_head = sent.starts_with(b"HEAD ");
     let mut statuses = Vec::new();
@@ -192,7 +195,7 @@ fn answers(client: &mut Client, sent: &[u8], expected: &Expected) -> Vec<u16> {
     statuses
 }
 
-/// What the origin was asked for the row, without the clients that came after it.
+/// Returns the row's requests to the origin, without those of the clients that followed.
 fn asked(
     behind: &mut Behind,
     own: &[(String, Option<String>)],
@@ -206,18 +209,18 @@ fn asked(
     Ok(understood)
 }
 
-/// Whether the origin was asked for what the row says and for nothing else.
+/// Checks that the origin got the requests of the row and no others.
 fn compare(behind: &Behind, expected: &Expected, lines: &[String]) -> Result<(), String> {
     let wrong = |asked: &[String]| format!("the origin was asked {lines:?} and not {asked:?}");
     let Some(asked) = &expected.asked else {
-        // The beginning of the one that was refused, at most.
+        // At most the beginning of the refused request.
         let is_well = lines.len() <= usize::from(matches!(behind, Behind::Real(..)));
         return if is_well { Ok(()) } else { Err(wrong(&[])) };
     };
     match behind {
         Behind::Scripted(..) if lines == asked => Ok(()),
         Behind::Scripted(..) => Err(wrong(asked)),
-        // It may refuse what it is asked before its program hears of it. It may not hear of anything else.
+        // A third-party origin may refuse a request before its program sees it, but it may see no others.
         Behind::Real(..) => {
             let begins = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
             let mut allowed: Vec<String> = asked.iter().map(|line| begins(line)).collect();
@@ -230,13 +233,14 @@ fn compare(behind: &Behind, expected: &Expected, lines: &[String]) -> Result<(),
     }
 }
 
-/// Whether two lines of request name the same, where Python makes one slash of two at the beginning of a path.
+/// Returns whether two request lines name the same target. Python merges two slashes at the beginning of a
+/// path into one.
 fn same_target(asked: &str, understood: &str) -> bool {
     let single = |line: &str| line.replace(" //", " /");
     single(asked) == single(understood)
 }
 
-/// Whether the fields that the row names were there, or not there.
+/// Checks that the fields that the row demands were received, and that those it forbids were not.
 fn fields(row: &Row, understood: &[(String, Option<Seen>)]) -> Result<(), String> {
     let Some(Some(seen)) = understood.first().map(|(_, seen)| seen) else { return Ok(()) };
     for field in row.all('+') {

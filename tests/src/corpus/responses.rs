@@ -1,5 +1,5 @@
-//! Answers that two parsers may read in two ways, or that hold more than was asked for: each brings its client one
-//! answer, is kept or not, and what the origin says too much reaches nobody.
+//! Answers that two parsers may read in two ways, or that carry surplus bytes. Each gives its client one
+//! answer, is stored or not as its row says, and the surplus bytes reach no client.
 
 use super::{
     CaseResult,
@@ -21,7 +21,7 @@ enum Ending {
     Keep,
     Close,
     Cut,
-    /// An error, or the beginning of an answer that is seen to be cut: whichever could still be said.
+    /// A 502, or the beginning of the answer with a visible cut, depending on how much was sent already.
     Broken,
 }
 
@@ -51,7 +51,7 @@ impl Expected {
     }
 }
 
-/// Runs the table; an error says what differs from the row.
+/// Runs the table; an error says how the result differs from the row.
 pub(super) fn run(rows: &[Row]) -> Vec<Result<CaseResult, String>> {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|seen, reply| {
@@ -87,7 +87,7 @@ fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) ->
     if is_later {
         answered.open();
         sent.pass();
-        // On loopback, what was sent has arrived: it lies there, on an idle connection.
+        // On loopback the bytes sent have arrived by now; they wait on an idle connection to the origin.
         client.send(&own(0).bytes());
     }
     if expected.end == Ending::Keep || expected.end == Ending::Broken && first.end == End::Complete {
@@ -102,7 +102,7 @@ fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) ->
     for number in 1..5 {
         expect_own(&accelerator.fetch(&own(number)), row, number)?;
     }
-    // Another client asks for the same.
+    // Another client sends the same request.
     let asked = origin.count(&path);
     let mut other = accelerator.connect();
     other.send(&request);
@@ -133,7 +133,7 @@ fn row_through(accelerator: &Accelerator, origin: &ScriptedOrigin, row: &Row) ->
     })
 }
 
-/// The content of an answer that is passed on.
+/// Returns the content of an answer that is passed on.
 fn shown(answer: &Response) -> String {
     if answer.status() >= 500 || answer.body.is_empty() {
         return String::new();
@@ -141,7 +141,8 @@ fn shown(answer: &Response) -> String {
     shortened(&answer.body.escape_ascii().to_string())
 }
 
-/// Scripts the answer; whether something is `sent` when the client was `answered`.
+/// Scripts the origin's answer. Returns whether the row has later bytes; the script waits for `answered`,
+/// sends them, and opens `sent`.
 fn script(origin: &ScriptedOrigin, path: &str, row: &Row, answered: &Gate, sent: &Gate) -> bool {
     let (first, later, then) = (row.wire('<'), row.wire('%'), row.one('!').to_owned());
     let (answered, sent) = (answered.clone(), sent.clone());
@@ -162,7 +163,7 @@ fn script(origin: &ScriptedOrigin, path: &str, row: &Row, answered: &Gate, sent:
     is_later
 }
 
-/// Whether an answer is what the row says.
+/// Checks that an answer is the one that the row expects.
 fn judge(answer: &Response, expected: &Expected, row: &Row) -> Result<(), String> {
     let head = answer.text_of_head();
     let cut = answer.end != End::Complete;
@@ -173,7 +174,7 @@ fn judge(answer: &Response, expected: &Expected, row: &Row) -> Result<(), String
     if answer.status() != expected.status || cut != (expected.end == Ending::Cut) {
         return Err(format!("{:?} {} {head}{}", answer.end, expected.status, answer.text()));
     }
-    // A page of ours has words of its own.
+    // An error page of the accelerator has its own text.
     if answer.status() != 502 && answer.body != expected.content {
         return Err(format!("the content is {}", answer.body.escape_ascii()));
     }

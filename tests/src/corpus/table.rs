@@ -1,26 +1,26 @@
-//! The tables as text: `tests/corpus/README.md` says how they are written.
+//! Parser of the tables; `tests/corpus/README.md` describes their format.
 
-/// One row.
+/// A row of a table.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Under which heading it stands.
+    /// Heading above the row.
     pub section: String,
-    /// What it is called, once in its table.
+    /// Name, unique in the table.
     pub name: String,
-    /// Where the rule is written.
+    /// Text in which the rule is written.
     pub rule: String,
-    /// The lines, by their sign.
+    /// Lines of the row, each with its sign.
     lines: Vec<(char, String)>,
 }
 
-/// Signs of lines that are bytes on a wire.
+/// Signs of the lines that hold wire bytes.
 const WIRE: [char; 4] = ['>', '<', '%', '&'];
 
 impl Row {
-    /// Reads a table.
+    /// Parses a table.
     ///
     /// # Errors
-    /// The line that is not in order, and why.
+    /// The first invalid line, and why it is invalid.
     pub fn parse(text: &str) -> Result<Vec<Self>, String> {
         let mut rows: Vec<Self> = Vec::new();
         let (mut section, mut is_open) = (String::new(), false);
@@ -58,26 +58,26 @@ impl Row {
         Ok(rows)
     }
 
-    /// The lines of a sign.
+    /// Iterates over the lines with a sign.
     pub fn all(&self, sign: char) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(move |(of, _)| *of == sign).map(|(_, line)| line.as_str())
     }
 
-    /// The first line of a sign, or nothing.
+    /// Returns the first line with a sign, or an empty string.
     pub fn one(&self, sign: char) -> &str {
         self.all(sign).next().unwrap_or_default()
     }
 
-    /// The lines of a sign that is bytes on a wire.
+    /// Returns the wire bytes of all lines with a sign.
     ///
     /// # Panics
-    /// Never: they were tried when the table was read.
+    /// Never: [`Row::parse`] has decoded them once.
     pub fn wire(&self, sign: char) -> Vec<u8> {
         self.all(sign).flat_map(|line| bytes(line).expect("tried before")).collect()
     }
 }
 
-/// A line as bytes, with its end.
+/// Decodes a line to bytes, with its line end.
 fn bytes(line: &str) -> Result<Vec<u8>, String> {
     let (line, end) = match line.strip_suffix("\\c") {
         Some(line) => (line, &b""[..]),
@@ -88,10 +88,10 @@ fn bytes(line: &str) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// What stands for bytes.
+/// Decodes the escapes of a text.
 ///
 /// # Errors
-/// An escape that there is not.
+/// An unknown escape.
 pub fn unescaped(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let mut rest = text;

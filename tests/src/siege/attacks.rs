@@ -1,4 +1,4 @@
-//! What the attackers do. Each is a few lines over a crowd; none of them keeps to any protocol's manners.
+//! Attacks, each a few lines over a crowd of connections; none follows its protocol's manners.
 
 use std::{
     io::{self, Read, Write},
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::{connections::connect_from, mail::Smtp};
 
-/// One way to attack.
+/// A way to attack.
 pub struct Attack {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// What it tries.
+    /// Description of the attack.
     pub tries: &'static str,
-    /// `None` where the target lacks the part.
+    /// Runs the attack; returns `None` where the target lacks the part.
     run: fn(&Target, &Until) -> Option<Tally>,
 }
 
-/// All of them.
+/// All attacks.
 pub const ATTACKS: &[Attack] = &[
     Attack { name: "feed-pong", tries: "PING by the thousand, no PONG read", run: feed_pong },
     Attack { name: "feed-errors", tries: "lasting errors by the thousand, none read", run: feed_errors },
@@ -141,7 +141,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "h2-tiny-windows", tries: "answers a byte at a time", run: http2::tiny_windows },
 ];
 
-/// The attacks that hand mails over first, by [`mail::stored`].
+/// Attacks that deliver their mails first, with [`mail::stored`].
 const PREPARED: [&str; 4] = ["mail-render", "mail-nested", "mail-heads", "mail-folds"];
 
 impl Attack {
@@ -157,10 +157,10 @@ impl Attack {
     }
 }
 
-/// All attacks at once that fit what is there: what became of each.
+/// Runs all attacks at once for which the target has the parts. Returns the tally of each.
 ///
 /// # Panics
-/// If an attack does.
+/// If an attack panics.
 #[must_use]
 pub fn run(target: &Target, until: &Until, only: &[String]) -> Vec<(&'static str, Tally)> {
     let wanted = |attack: &&Attack| only.is_empty() || only.iter().any(|name| name == attack.name);
@@ -207,7 +207,8 @@ fn feed_deaf(target: &Target, until: &Until) -> Option<Tally> {
     Some(hold(target.feed?, 64, until, |member| member.pump(all.as_bytes())))
 }
 
-/// Every way to write `*` or `a` at thirteen places: a subject of thirteen `a` walks them all, and reaches none.
+/// Every way to write `*` or `a` at thirteen positions: matching a subject of thirteen `a` walks all patterns
+/// and finds none.
 fn feed_wildcards(target: &Target, until: &Until) -> Option<Tally> {
     const DEEP: u32 = 13;
     let mut patterns = String::from(CONNECT);
@@ -248,7 +249,7 @@ fn feed_subjects(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Four members subscribe to everything and read nothing; the other members fill what waits for these.
+/// Four members subscribe to everything and read nothing; the other members fill their backlogs.
 fn feed_stuck(target: &Target, until: &Until) -> Option<Tally> {
     let everything = format!("{CONNECT}SUB > 1\r\n");
     let flood = format!("{CONNECT}PUB flood 8192\r\n{}\r\n", "x".repeat(8192));
@@ -258,13 +259,13 @@ fn feed_stuck(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// What fills its backlog are honest messages.
+/// A member that subscribes to everything and reads nothing; honest messages fill its backlog.
 fn feed_silent(target: &Target, until: &Until) -> Option<Tally> {
     let everything = format!("{CONNECT}SUB > 1\r\n");
     Some(hold(target.feed?, 1, until, |member| member.finish(everything.as_bytes())))
 }
 
-/// Thirty thousand of them once took 1.7 GiB.
+/// Long subscriptions by the thousand; thirty thousand of them once took 1.7 GiB.
 fn feed_kept(target: &Target, until: &Until) -> Option<Tally> {
     let path = "k.".repeat(600);
     let mut patterns = String::from(CONNECT);
@@ -275,7 +276,7 @@ fn feed_kept(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Many that hold a little each once kept every honest message of 100 KiB out.
+/// Many connections that each hold an unfinished message; they once kept every honest message of 100 KiB out.
 fn feed_holders(target: &Target, until: &Until) -> Option<Tally> {
     let begun = format!("{CONNECT}PUB held 61441\r\n{}", "x".repeat(61_440));
     Some(hold(target.feed?, 2000, until, |member| {
@@ -284,7 +285,7 @@ fn feed_holders(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Each connection is a member of a group twenty thousand times, and refuses what it publishes itself (`echo: false`).
+/// Each connection is in a queue group twenty thousand times, and refuses its own messages (`echo: false`).
 fn feed_refusing(target: &Target, until: &Until) -> Option<Tally> {
     let mut members = CONNECT.replace("\"verbose\"", "\"echo\":false,\"verbose\"");
     (0..20_000).for_each(|n| members += &format!("SUB refused q {n}\r\n"));
@@ -323,7 +324,7 @@ fn web_empty(target: &Target, until: &Until) -> Option<Tally> {
     let empty = [0x82, 0x80, 0, 0, 0, 0].repeat(10_000);
     Some(hold(target.web?, 4, until, |member| {
         member.sip(4096)?;
-        // The WebSocket library takes no frame before it has answered the handshake.
+        // The WebSocket library accepts no frame before it has answered the handshake.
         if member.age < 20 { member.finish(UPGRADE.as_bytes()) } else { member.pump(&empty) }
     }))
 }
@@ -399,7 +400,7 @@ fn cache_uploads(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Each of thousands of addresses makes a fetch of its own, and an answer that somebody has to keep.
+/// Thousands of addresses, each of which causes a fetch and an answer to store.
 fn cache_misses(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.cache?;
     let asked: String =
@@ -425,7 +426,7 @@ fn cache_ranges(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// What is answered by a page of ours, each in a way of its own: some of them end the connection.
+/// Requests that get an error page, each for another reason; some of them end the connection.
 fn cache_wrong(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.cache?;
     let host = format!("Host: {address}");
@@ -447,7 +448,7 @@ fn cache_wrong(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Pages without an end, of which each reads a byte a second.
+/// Endless pages, each read at one byte a second.
 fn cache_slow_read(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.cache?;
     let asked = format!("GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(600);
@@ -457,7 +458,7 @@ fn cache_slow_read(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Uploads that come at a byte a second, each behind a whole head.
+/// Uploads at one byte a second, each after a complete head.
 fn cache_slow_write(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.cache?;
     let head = format!("POST /upload HTTP/1.1\r\nHost: {address}\r\nContent-Length: 1000000\r\n\r\n");
@@ -469,7 +470,7 @@ fn cache_slow_write(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Heads that never end, a byte in each half second.
+/// Heads that never end, at one byte each half second.
 fn drip(address: SocketAddr, count: usize, until: &Until) -> Tally {
     let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\n{}", "X-Slow: yes\r\n".repeat(10_000));
     hold(address, count, until, |member| {
@@ -503,7 +504,7 @@ fn smtp_flood(target: &Target, until: &Until) -> Option<Tally> {
 
 fn mail_bodies(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.pages?;
-    // As large as the size that is announced is, but for its last byte: it is held whole and never done.
+    // All of the announced size but the last byte: the body is held in memory and never complete.
     let announced = 30 << 20;
     let mut head = format!(
         "POST /inbox/bodies@night.test/api/v1/send HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
@@ -554,7 +555,7 @@ fn mail_render(target: &Target, until: &Until) -> Option<Tally> {
         .map(|id| format!("GET /inbox/bomb@night.test/{id}/frame HTTP/1.1\r\nHost: {address}\r\n\r\n"))
         .collect();
     Some(hold(address, 16, until, |member| {
-        // Each connection a second's worth, and some leave before their answer.
+        // Each connection sends all requests once a second, and some leave before their answer.
         if member.age % 100 == 0 {
             member.finish(asked.as_bytes())?;
         }
@@ -588,10 +589,10 @@ fn mail_later(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Where those prepare their attack who would not get through beside the floods of 127.0.0.1.
+/// Source address for preparing attacks, which would not get through beside the floods from 127.0.0.1.
 const ALOOF: [u8; 4] = [127, 0, 0, 3];
 
-/// Hands a mail over, each answer awaited: who talks ahead under load is taken for what it looks like.
+/// Delivers a mail and waits for each reply, because a client that does not wait is taken for a spammer.
 pub(super) fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<bool> {
     Smtp::over(connect_from(ALOOF, smtp)?)?.mail(to, mail)
 }

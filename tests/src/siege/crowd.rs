@@ -1,4 +1,4 @@
-//! Many connections in one thread's hands, none of which is waited for.
+//! A crowd of connections in one thread, without blocking on any of them.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -10,27 +10,27 @@ use std::{
 use super::Until;
 use crate::connections::connect_from;
 
-/// Between two rounds over the crowd.
+/// Pause between two rounds over the crowd.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Time that an attempt to connect may take.
 const CONNECT_WITHIN: Duration = Duration::from_millis(100);
-/// Connections made in a round at most: a refusal is not answered by a storm of attempts.
+/// Most connections that are opened in a round, so that refusals do not cause a storm of attempts.
 const CONNECTS_A_ROUND: usize = 32;
 
-/// What became of a crowd.
+/// Results of a crowd.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    /// Connections that were made.
+    /// Connections that were opened.
     pub opened: u64,
     /// Attempts that were refused.
     pub refused: u64,
     /// Connections that the server ended.
     pub ended: u64,
-    /// Bytes that it took.
+    /// Bytes that the server accepted.
     pub bytes: u64,
-    /// How long those lived that it ended, all together and the longest, in milliseconds.
+    /// Sum of the lifetimes of connections that the server ended, in milliseconds.
     pub lived_ms: u64,
-    /// The longest of these.
+    /// Longest of these lifetimes, in milliseconds.
     pub longest_ms: u64,
 }
 
@@ -38,23 +38,23 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Member {
     stream: TcpStream,
-    /// Which one, from 0.
+    /// Number in the crowd, from 0.
     pub number: usize,
-    /// Rounds since it was made.
+    /// Rounds since the connection was opened.
     pub age: u64,
     since: Instant,
-    /// How far it is in what it pumps.
+    /// Offset in the bytes that are sent repeatedly.
     at: usize,
     written: u64,
 }
 
 impl Member {
-    /// Writes on in `bytes`, which come again and again, as much as the socket takes.
+    /// Writes `bytes` over and over, from where it stopped, as much as the socket takes.
     ///
     /// # Errors
-    /// As the kernel says when the connection has ended.
+    /// The kernel's error when the connection has ended.
     pub fn pump(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Enough to fill every buffer on the way, and the others have their turn.
+        // Enough to fill every buffer on the way, and few enough that the other members get their round.
         for _ in 0..16 {
             match self.stream.write(&bytes[self.at..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -69,19 +69,19 @@ impl Member {
         Ok(())
     }
 
-    /// Writes `first`, and then on in `again`.
+    /// Writes `first` once, and then `again` over and over.
     ///
     /// # Errors
-    /// As [`Self::pump`].
+    /// See [`Self::pump`].
     pub fn pump_behind(&mut self, first: &[u8], again: &[u8]) -> io::Result<()> {
         self.finish(first)?;
         if self.written >= first.len() as u64 { self.pump(again) } else { Ok(()) }
     }
 
-    /// Writes one byte of them.
+    /// Writes one byte of `bytes`, the next in each call.
     ///
     /// # Errors
-    /// As [`Self::pump`].
+    /// See [`Self::pump`].
     pub fn drip(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self.stream.write(&bytes[self.at..=self.at]) {
             Ok(written) => {
@@ -94,10 +94,10 @@ impl Member {
         }
     }
 
-    /// Writes the rest of `bytes` and then nothing more.
+    /// Writes the rest of `bytes`, and nothing after it.
     ///
     /// # Errors
-    /// As [`Self::pump`].
+    /// See [`Self::pump`].
     pub fn finish(&mut self, bytes: &[u8]) -> io::Result<()> {
         while self.written < bytes.len() as u64 {
             match self.stream.write(&bytes[self.written as usize..]) {
@@ -110,10 +110,10 @@ impl Member {
         Ok(())
     }
 
-    /// Writes `bytes` whole, and again after each `rounds` rounds.
+    /// Writes all of `bytes` once in every `rounds` rounds.
     ///
     /// # Errors
-    /// As [`Self::pump`].
+    /// See [`Self::pump`].
     pub fn pump_once_each(&mut self, bytes: &[u8], rounds: u64) -> io::Result<()> {
         let due = (self.age / rounds + 1) * bytes.len() as u64;
         while self.written < due {
@@ -130,10 +130,10 @@ impl Member {
         Ok(())
     }
 
-    /// Reads at most `most` bytes and forgets them.
+    /// Reads at most `most` bytes and drops them.
     ///
     /// # Errors
-    /// As the kernel says, and at the connection's end.
+    /// The kernel's error, or `UnexpectedEof` at the connection's end.
     pub fn sip(&mut self, most: usize) -> io::Result<()> {
         let mut buffer = [0; 4096];
         let mut left = most;
@@ -150,8 +150,8 @@ impl Member {
     }
 }
 
-/// Holds `count` connections until it is over, each of which does `what` in every round; one that was ended is made
-/// again.
+/// Holds `count` connections until the end, and calls `what` for each in every round; a connection that ended
+/// is opened again.
 pub fn hold(
     address: SocketAddr,
     count: usize,
@@ -161,7 +161,7 @@ pub fn hold(
     hold_by(|_| TcpStream::connect_timeout(&address, CONNECT_WITHIN), count, until, what)
 }
 
-/// The same from many addresses of this machine: `addresses` of them in turn.
+/// Holds connections like [`hold`], from `addresses` addresses of this machine in turn.
 pub fn hold_from_many(
     address: SocketAddr,
     addresses: u8,

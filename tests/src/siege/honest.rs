@@ -1,4 +1,4 @@
-//! Honest clients: they measure how long they wait, and remember what was promised to them.
+//! Honest clients: they measure how long they wait, and check that acknowledged messages and mails are there.
 
 use std::{
     collections::BTreeSet,
@@ -14,28 +14,28 @@ use super::{
 };
 use crate::mail::Smtp;
 
-/// Between two requests, messages.
+/// Pause between two requests or messages.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Between two mails.
+/// Pause between two mails.
 const PAUSE_OF_MAILS: Duration = Duration::from_secs(1);
-/// A client that waits longer gives up, and counts it.
+/// Longest wait of a client; after it, the client gives up and counts a failure.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Mails an inbox gets: fewer than a list shows.
+/// Number of mails per inbox: fewer than a list shows.
 const MAILS_AN_INBOX: usize = 50;
 
-/// What one kind of client met with.
+/// Results of one kind of client.
 #[derive(Debug, Default)]
 pub struct Met {
-    /// How long each waited, in µs, in order of size.
+    /// Waits in µs, sorted.
     pub waits_us: Vec<u64>,
-    /// Tries that ended in an error.
+    /// Attempts that ended in an error.
     pub failed: u64,
-    /// What had been acknowledged and was not there afterwards.
+    /// Messages or mails that had been acknowledged and were missing afterwards.
     pub lost: u64,
 }
 
 impl Met {
-    /// The wait that this share of all did not exceed, in µs.
+    /// Returns the wait that this share of all waits did not exceed, in µs.
     #[must_use]
     pub fn quantile_us(&self, share: f64) -> u64 {
         let last = self.waits_us.len().saturating_sub(1);
@@ -53,12 +53,12 @@ impl Met {
 /// Kinds of honest clients.
 pub const KINDS: [&str; 6] = ["pages", "passes", "messages", "flow", "mails", "echoes"];
 
-/// Pages of the accelerator, stored and passed on, messages and mails until it is over, nothing of a part that the target
-/// lacks; and echoes of a server of our own that nobody attacks: the time that a question and its answer wait for the
-/// processors meanwhile.
+/// Runs all kinds of clients until the end: stored pages and passed ones, messages and mails, as far as the
+/// target has the part. Echoes of a server of our own that no attacker knows show how long a request and its
+/// answer wait for the processors meanwhile.
 ///
 /// # Panics
-/// If a client does.
+/// If a client panics.
 #[must_use]
 pub fn run(target: &Target, until: &Until) -> [(&'static str, Met); KINDS.len()] {
     let Target { cache, feed, smtp, pages: inboxes, .. } = *target;
@@ -82,7 +82,7 @@ fn micros(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// As a page, but of the least that can answer: a thread of ours that reads and writes.
+/// Measures the least that can answer: a thread of ours that reads a byte and writes it back.
 fn echoes(until: &Until) -> Met {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -90,7 +90,7 @@ fn echoes(until: &Until) -> Met {
         scope.spawn(|| {
             let (mut stream, _) = listener.accept().expect("the client below");
             let mut byte = [0];
-            // It ends when the client has gone.
+            // Ends when the client has gone.
             while stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).is_ok() {}
         });
         let mut met = Met::default();
@@ -107,7 +107,7 @@ fn echoes(until: &Until) -> Met {
     })
 }
 
-/// One page again and again, over one connection while it lasts.
+/// Requests one page over and over, on one connection for as long as it stays open.
 fn pages(address: SocketAddr, path: &str, host: &str, until: &Until) -> Met {
     let mut met = Met::default();
     let mut connection: Option<BufReader<TcpStream>> = None;
@@ -170,12 +170,13 @@ struct Messages {
 }
 
 const SMALL: Messages = Messages { subject: "honest.siege", bytes: 64, every: PAUSE };
-/// Enough to fill the backlog of a consumer that reads nothing: 8 MB a second.
+/// Messages of 8 MB a second, enough to fill the backlog of a consumer that reads nothing.
 const FLOW: Messages =
     Messages { subject: "honest.flow", bytes: 100 * 1024, every: Duration::from_micros(12_500) };
 
-/// A producer and a consumer, each message with its number and the time at which it was due: none may be missing while
-/// both are connected. A late message delays those behind it, and they count from when they were due.
+/// Runs a producer and a consumer; each message carries its number and the time at which it was due. None may
+/// be missing while both are connected. A late message delays the next ones, and their wait counts from when
+/// they were due.
 fn messages(address: SocketAddr, of: &Messages, until: &Until) -> Met {
     let mut met = Met::default();
     let begun = Instant::now();
@@ -240,7 +241,7 @@ fn pong(stream: &mut BufReader<TcpStream>) -> io::Result<()> {
     Ok(())
 }
 
-/// The next message's payload; pings of the server are answered on the way.
+/// Reads the next message's payload, and answers the server's pings on the way.
 fn message(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let mut line = String::new();
     loop {
@@ -258,7 +259,8 @@ fn message(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     }
 }
 
-/// A mail a second; at the end each that got its 250 must be in its inbox, if there are pages to ask.
+/// Sends a mail a second. At the end, each mail that got a 250 must be in its inbox, if there is a web server
+/// to check.
 fn mails(smtp: SocketAddr, pages: Option<SocketAddr>, until: &Until) -> Met {
     let mut met = Met::default();
     let mut promised = Vec::new();
@@ -278,7 +280,7 @@ fn mails(smtp: SocketAddr, pages: Option<SocketAddr>, until: &Until) -> Met {
     }
     let Some(pages) = pages else { return met };
     for inbox in promised.iter().map(|number| number / MAILS_AN_INBOX).collect::<BTreeSet<_>>() {
-        // The attackers go away meanwhile; a page that has no room for us yet will have it.
+        // The attackers are leaving; a web server that has no room for us yet will have it soon.
         let path = format!("/inbox/honest{inbox}@night.test/api/v1/messages?limit=99");
         let list = (0..30).find_map(|_| {
             let answer = get(pages, &path).ok().filter(|answer| answer.starts_with("HTTP/1.1 200"));
@@ -295,7 +297,7 @@ fn mails(smtp: SocketAddr, pages: Option<SocketAddr>, until: &Until) -> Met {
     met
 }
 
-/// Whether it was taken.
+/// Sends a mail, and returns whether it was accepted.
 fn mail(smtp: SocketAddr, number: usize) -> io::Result<bool> {
     let recipient = format!("honest{}@night.test", number / MAILS_AN_INBOX);
     let data = format!("Subject: honest mail {number}.\r\n\r\nsee you at nine");

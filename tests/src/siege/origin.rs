@@ -1,4 +1,5 @@
-//! The origin of a site under siege: a thread for each connection, so that a stalled exchange holds no other.
+//! The origin of a site under siege: a thread for each connection, so that a stalled exchange holds up no
+//! other.
 //!
 //! | path | answer |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | `/endless…` | 1 GiB that may not be stored, no ranges |
 //! | `/events…` | an event stream of one event, open until the other side closes it |
 //!
-//! A POST is answered when its body has come.
+//! A POST is answered when its whole body has arrived.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -22,28 +23,28 @@ use std::{
     time::Duration,
 };
 
-/// The host that its site is named by.
+/// Host name of the origin's site.
 pub const HOST: &str = "origin.test";
 
 /// Time before a slow page is answered.
 const SLOW: Duration = Duration::from_secs(5);
 const LARGE_BYTES: usize = 16 << 20;
 const ENDLESS_BYTES: usize = 1 << 30;
-/// Stack of a connection's thread, of which there may be thousands.
+/// Stack size of a connection's thread; there may be thousands.
 const STACK_BYTES: usize = 128 << 10;
-/// Piece of a body that is written at once.
+/// Bytes of a body that are written in one call.
 const PIECE: [u8; 16 << 10] = [b'o'; 16 << 10];
 
 /// A running origin. Its threads end with the process.
 #[derive(Debug)]
 pub struct Origin {
-    /// Where it listens.
+    /// Address where the origin listens.
     pub address: SocketAddr,
     streams: Arc<AtomicUsize>,
 }
 
 impl Origin {
-    /// Starts it on a free port.
+    /// Starts the origin on a free port.
     ///
     /// # Panics
     /// If there is none.
@@ -56,7 +57,7 @@ impl Origin {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let streams = Arc::clone(&of_threads);
-                // Where no thread is to be had, the connection is closed.
+                // If no thread can be started, the connection is closed.
                 let _ = thread::Builder::new()
                     .stack_size(STACK_BYTES)
                     .spawn(move || while_open(stream, &streams));
@@ -65,7 +66,7 @@ impl Origin {
         Self { address, streams }
     }
 
-    /// Event streams that the other side has not closed.
+    /// Counts the event streams that the other side has not closed.
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.streams.load(Ordering::Acquire)
@@ -73,7 +74,7 @@ impl Origin {
 }
 
 fn while_open(stream: TcpStream, streams: &AtomicUsize) {
-    // A body of a second write would wait for the other side's delayed acknowledgement.
+    // A body sent by a second write would wait for the other side's delayed acknowledgement.
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -81,7 +82,7 @@ fn while_open(stream: TcpStream, streams: &AtomicUsize) {
     while exchange(&mut stream, streams).is_ok_and(|goes_on| goes_on) {}
 }
 
-/// Answers one request; whether the connection stays open.
+/// Answers one request, and returns whether the connection stays open.
 fn exchange(stream: &mut BufReader<TcpStream>, streams: &AtomicUsize) -> io::Result<bool> {
     let mut request = String::new();
     let (mut length, mut range) = (0_u64, None);

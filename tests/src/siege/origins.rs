@@ -1,4 +1,5 @@
-//! What clients of an accelerator do to its origin, and to who else needs it: the site is that of [`super::origin`].
+//! Attacks by clients of an accelerator on its origin, and on the other clients that need it. The site is
+//! that of [`super::origin`].
 
 use std::io;
 
@@ -12,7 +13,7 @@ fn get(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n")
 }
 
-/// Five hundred slow addresses once made everybody's misses wait 14 s, nine hundred pages that are passed 20 s.
+/// Slow pages: five hundred of them once made all misses wait 14 s, nine hundred passed ones 20 s.
 pub(super) fn slow(target: &Target, until: &Until) -> Option<Tally> {
     let asked = |number: usize| match number % 2 {
         0 => get(&format!("/slow?{number}"), ""),
@@ -33,7 +34,8 @@ pub(super) fn uploads(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Thirty-two single bytes once fetched 14 MB, the first byte of a body that may not be stored 1 GiB.
+/// Small ranges of large bodies: thirty-two single bytes once fetched 14 MB, the first byte of a body that
+/// may not be stored 1 GiB.
 pub(super) fn ranges(target: &Target, until: &Until) -> Option<Tally> {
     let apart: Vec<String> = (0..32).map(|n| format!("{0}-{0}", n * 500_000)).collect();
     let apart = format!("Range: bytes={}\r\n", apart.join(","));
@@ -54,7 +56,8 @@ pub(super) fn keys(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Two hundred that were opened and left once held two hundred connections to the origin for half a minute.
+/// Event streams that are opened and left; two hundred once held two hundred connections to the origin for
+/// half a minute.
 pub(super) fn leavers(target: &Target, until: &Until) -> Option<Tally> {
     let asked = get("/events", "");
     Some(hold(target.cache?, 50, until, |member| {

@@ -1,4 +1,4 @@
-//! What others' servers do under the same attacks: nats-server beside the feed, Varnish beside the accelerator.
+//! Peers under the same attacks: nats-server for comparison with the feed, Varnish with the accelerator.
 
 use std::{
     fmt::Write as _,
@@ -15,25 +15,25 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Part, Target, origin::Origin, server::memory_bytes};
 use crate::{hub, pebble::free_ports};
 
-/// Time within which a peer listens.
+/// Time within which a peer must listen.
 const START: Duration = Duration::from_secs(20);
 
-/// A running peer; ended when dropped.
+/// A running peer; ended on drop.
 #[derive(Debug)]
 pub struct Peer {
     child: Child,
-    /// Its name in tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// Where its parts are.
+    /// Addresses of the peer's parts.
     pub target: Target,
     _directory: tempfile::TempDir,
 }
 
 impl Peer {
-    /// The peer of a part.
+    /// Starts the peer of a part.
     ///
     /// # Errors
-    /// A sentence: it is not installed, or does not start.
+    /// A sentence: the peer is not installed, or does not start.
     ///
     /// # Panics
     /// If there is no directory for it.
@@ -60,7 +60,7 @@ impl Peer {
                     return Err("Varnish is left out: it is not installed".to_owned());
                 }
                 let mut command = Command::new(program);
-                // The memory that `serve` has for stored objects, and HTTP/2 as it has it.
+                // The memory that `serve` has for stored objects, and HTTP/2 enabled as in `serve`.
                 command.args(["-F", "-a", &address.to_string(), "-b", &origin.address.to_string()]);
                 command.args(["-s", "malloc,256m", "-p", "feature=+http2", "-n"]).arg(directory.path());
                 ("Varnish", command, Target { cache: Some(address), ..Target::default() })
@@ -84,7 +84,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Bytes of memory that are nobody else's, its children's included.
+    /// Returns the bytes of memory that belong to the peer and its children alone.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let mut path = String::new();

@@ -1,4 +1,4 @@
-//! The server under siege, and what it says of itself.
+//! The server under siege, with its counters and memory.
 
 use std::{
     collections::BTreeMap,
@@ -17,22 +17,23 @@ use super::{
 };
 use crate::{connections::connect_from, program};
 
-/// A running `nighttrain serve` with default limits, before its own pages and a site's origin; killed when dropped.
+/// A running `nighttrain serve` with default limits, in front of its own pages and a site's origin; killed on
+/// drop.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where its parts are.
+    /// Addresses of the server's parts.
     pub target: Target,
-    /// The memory that it says it takes at most.
+    /// Largest amount of memory that the server promises to take.
     pub promised_bytes: u64,
     _state: tempfile::TempDir,
 }
 
 impl Server {
-    /// Starts it on free ports.
+    /// Starts the server on free ports.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If the server does not start.
     #[must_use]
     pub fn start(origin: &Origin) -> Self {
         let state = tempfile::tempdir().expect("a directory");
@@ -74,20 +75,21 @@ impl Server {
         Self { child, target, promised_bytes, _state: state }
     }
 
-    /// Whether it still runs.
+    /// Returns whether the server still runs.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
 
-    /// Bytes of memory that are nobody else's: neither the program's file nor a store's on disk.
+    /// Returns the bytes of memory that belong to the process alone, without its program file and a store on
+    /// disk.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         memory_bytes(self.child.id())
     }
 
-    /// Names of the server's threads that work for more than half of `look`. Once all clients have left, no thread may
-    /// work for them.
+    /// Returns the names of the server's threads that are busy for more than half of `look`. Once all clients
+    /// have left, no thread may work for them.
     #[must_use]
     pub fn busy_threads(&self, look: Duration) -> Vec<String> {
         let before = threads_cpu_ms(self.child.id());
@@ -98,12 +100,12 @@ impl Server {
         busy.map(|((_, name), ms)| format!("{name} ({ms} ms in all)")).collect()
     }
 
-    /// All its counters, by name.
+    /// Returns all counters by name.
     ///
     /// # Errors
-    /// In words, when the admin server does not answer.
+    /// A sentence, when the admin server does not answer.
     pub fn counters(&self) -> Result<BTreeMap<String, f64>, String> {
-        let address = self.target.admin.ok_or("no admin server")?;
+        let address = self.target.admin.ok_or("not a Nighttrain admin server")?;
         let text =
             get(address, "/metrics").map_err(|error| format!("the admin server at {address}: {error}"))?;
         Ok(text
@@ -117,7 +119,7 @@ impl Server {
     }
 }
 
-/// The sum of all bounds, as `nighttrain check` prints it of a configuration.
+/// Returns the sum of all memory bounds, as `nighttrain check` prints it for a configuration.
 fn promised_bytes(file: &Path) -> u64 {
     let said = program::command().arg("check").arg("--config").arg(file).output().expect("check runs");
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -135,7 +137,7 @@ fn promised_bytes(file: &Path) -> u64 {
     bytes.unwrap_or_else(|| panic!("no sum of memory: {said}"))
 }
 
-/// Milliseconds of processor time of each thread of a process.
+/// Returns the processor time of each thread of a process, in milliseconds.
 fn threads_cpu_ms(process: u32) -> BTreeMap<(String, String), u64> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     tasks
@@ -150,7 +152,7 @@ fn threads_cpu_ms(process: u32) -> BTreeMap<(String, String), u64> {
         .collect()
 }
 
-/// Bytes of memory that a process has and that are no file's; 0 if it has ended.
+/// Returns the bytes of memory of a process that are not backed by a file; 0 if the process has ended.
 #[must_use]
 pub fn memory_bytes(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
@@ -163,16 +165,16 @@ pub fn memory_bytes(process: u32) -> u64 {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended, which its user has noticed then.
+        // The process may have ended already; the code that uses it has noticed that.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A page, from an address of this machine that no attacker has.
+/// Fetches a page, from an address of this machine that no attacker uses.
 ///
 /// # Errors
-/// As the kernel says, or after ten seconds.
+/// The kernel's error, or a timeout after ten seconds.
 pub fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = connect_as_guest(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -181,10 +183,10 @@ pub fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     stream.read_to_string(&mut text).map(|_| text)
 }
 
-/// Connects from 127.0.0.2, where honest clients live.
+/// Connects from 127.0.0.2, the address of the honest clients.
 ///
 /// # Errors
-/// As the kernel says.
+/// The kernel's error.
 pub fn connect_as_guest(address: SocketAddr) -> std::io::Result<TcpStream> {
     connect_from([127, 0, 0, 2], address)
 }

@@ -1,7 +1,7 @@
-//! Certificates by themselves (A36), of Pebble with the failures that it injects, and of an authority of our own for answers
-//! that Pebble does not give.
+//! Automatic certificates, from Pebble with the failures that it injects, and from an authority of our own
+//! for answers that Pebble does not give.
 //!
-//! What `tests/install-clients.sh` did not install is left out, and the test says so.
+//! A test whose program `tests/install-clients.sh` did not install is skipped, and says so.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -28,10 +28,10 @@ use tests::{
     pebble::{Pebble, free_ports},
 };
 
-/// A year and a half, for certificates that nobody renews.
+/// A year and a half, for certificates that need no renewal.
 pub(crate) const LONG_S: u32 = 47_000_000;
 
-/// What of a server is the same after a restart.
+/// The parts of a server's environment that survive a restart: origin, state directory and ports.
 pub(crate) struct Place {
     pub(crate) origin: ScriptedOrigin,
     state: tempfile::TempDir,
@@ -68,7 +68,7 @@ impl Place {
         format!("https://{host}:{}/", self.ports[1])
     }
 
-    /// A page by https, of whom this root vouches for.
+    /// Fetches a page over HTTPS, and trusts only this root.
     pub(crate) fn ask(&self, root: &Path, host: &str) -> Output {
         curl(&["--fail", "--cacert", root.to_str().expect("a path")], &self.url(host))
     }
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// A directory, and everything in it.
+/// Returns a directory and all paths below it.
 pub(crate) fn files_below(directory: PathBuf) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![directory]);
     while let Some(path) = open.pop() {
@@ -119,7 +119,7 @@ pub(crate) fn error(accelerator: &Accelerator, name: &str) -> String {
     found.expect("it is told of")["error"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The serial number of what is shown.
+/// Returns the serial number of the certificate that the server shows.
 pub(crate) fn serial(ports: [u16; 2], host: &str) -> String {
     let output = Command::new("sh")
         .arg("-c")
@@ -132,8 +132,9 @@ pub(crate) fn serial(ports: [u16; 2], host: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// By http-01, to a server that sends everybody else to https; kept for nobody else's eyes, and after a restart nothing is
-/// ordered. Three of ten nonces are refused.
+/// A certificate is obtained by http-01 from a server that redirects all other requests to https. Its files
+/// are readable by their owner only, and after a restart no new order is made. Three of ten nonces are
+/// refused.
 #[test]
 fn a36_a_certificate_is_obtained_by_http_01_and_kept() {
     let place = Place::new();
@@ -153,7 +154,7 @@ fn a36_a_certificate_is_obtained_by_http_01_and_kept() {
     let asked = place.origin.all_seen();
     assert!(asked.iter().all(|seen| seen.path() == "/"), "the origin hears of no challenge: {asked:?}");
     assert!(accelerator.stat().count("requests.acme_challenges_answered") >= 2);
-    // Once nothing is open, such a path is the origin's.
+    // With no challenge open, such a path is a normal request.
     let path = "/.well-known/acme-challenge/x";
     assert_eq!(accelerator.fetch(&Request::get(path)).status(), 301);
     for path in place.files() {
@@ -167,16 +168,17 @@ fn a36_a_certificate_is_obtained_by_http_01_and_kept() {
     assert!(all[0]["renewal_s"].as_i64() < all[0]["until_s"].as_i64() && all[0]["renewal_s"].is_i64());
     assert!(!accelerator.printed().contains("PRIVATE KEY"));
     let (orders, shown) = (pebble.orders(), serial(place.ports, "a.example"));
-    // A machine that stops, and not a service that is stopped.
+    // SIGKILL, as if the machine stopped; not a graceful stop.
     accelerator.signal(Signal::KILL);
     accelerator.wait();
     let accelerator = setup().start();
     assert!(place.is_shown(&root, "a.example"), "it is there at once");
-    eventually("its authority was asked when to renew", || accelerator.printed().contains("is renewed at"));
+    eventually("its authority was asked when to renew", || accelerator.printed().contains("set to"));
     assert_eq!((pebble.orders(), serial(place.ports, "a.example")), (orders, shown));
 }
 
-/// By tls-alpn-01, for the hosts of sites of the file. Who asks for the protocol while nobody may is refused; and a profile.
+/// Hosts of the configured sites get certificates by tls-alpn-01, with the configured profile. A client that
+/// offers the protocol while no challenge is open is refused.
 #[test]
 fn a36_sites_get_their_certificates_by_tls_alpn_01() {
     let place = Place::new();
@@ -195,7 +197,7 @@ fn a36_sites_get_their_certificates_by_tls_alpn_01() {
         eventually("its certificate is shown", || place.is_shown(&root, host));
     }
     let printed = accelerator.printed();
-    assert!(printed.contains("*.a.example: a certificate for all hosts below one"), "{printed}");
+    assert!(printed.contains("*.a.example: a wildcard certificate"), "{printed}");
     let until = certificates(&accelerator)[0]["until_s"].as_i64().expect("a date");
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs().cast_signed();
     assert!(until - now > i64::from(LONG_S / 2) + 1000, "the profile counts");
@@ -209,7 +211,8 @@ fn a36_sites_get_their_certificates_by_tls_alpn_01() {
     assert!(said.contains("no application protocol"), "{said}");
 }
 
-/// An address is looked at by its name in the reverse tree, and shown to who asks for no name.
+/// An IP address gets a certificate: it is validated by its name in the reverse tree, and shown to clients
+/// without SNI.
 #[test]
 fn a36_an_address_has_a_certificate() {
     for challenge in ["tls-alpn-01", "http-01"] {
@@ -223,8 +226,8 @@ fn a36_an_address_has_a_certificate() {
     }
 }
 
-/// Certificates that live for some seconds are renewed, and nobody who comes meanwhile sees anything of it; and one that
-/// would live for long is when its authority wants it to be.
+/// Certificates that are valid for some seconds are renewed without any failure for clients. A certificate of
+/// long validity is renewed when its authority suggests it.
 #[test]
 fn a36_certificates_are_renewed_in_time_and_when_their_authority_would_like() {
     let place = Place::new();
@@ -234,7 +237,7 @@ fn a36_certificates_are_renewed_in_time_and_when_their_authority_would_like() {
     eventually("its certificate is shown", || place.is_shown(&root, "a.example"));
     let mut seen = vec![serial(place.ports, "a.example")];
     while seen.len() < 3 {
-        // On a slow machine one may be a moment too old, but there is always one.
+        // On a slow machine a certificate may have just expired, but there is always one.
         let shown = curl(&["--insecure", "--fail"], &place.url("a.example"));
         assert!(shown.stdout == b"a page", "{shown:?}");
         let now = serial(place.ports, "a.example");
@@ -256,11 +259,11 @@ fn a36_certificates_are_renewed_in_time_and_when_their_authority_would_like() {
     accelerator.signal(Signal::HUP);
     eventually("it is renewed", || serial(place.ports, "a.example") != before);
     assert!(place.is_shown(&root, "a.example"));
-    eventually("the next one stays", || accelerator.printed().matches("as the CA would like").count() >= 2);
+    eventually("the next one stays", || accelerator.printed().matches("as the CA suggests").count() >= 2);
     assert_eq!(pebble.orders(), 2, "{}", accelerator.printed());
 }
 
-/// Sites that come by a reload have theirs obtained, and those that go are not renewed any more.
+/// Sites that a reload adds get certificates; those of removed sites are not renewed any more.
 #[test]
 fn a36_sites_that_come_by_a_reload_get_their_certificates() {
     let place = Place::new();
@@ -288,20 +291,20 @@ fn a36_sites_that_come_by_a_reload_get_their_certificates() {
     assert_eq!(names(), ["b.example", "c.example"]);
     assert!(!place.is_shown(&root, "a.example"), "nobody asks for it any more");
     assert_eq!(pebble.orders(), 3);
-    // It comes back, with what is kept of it.
+    // The site is added again, and its stored certificate is used.
     fs::write(&file, text(&["a.example"])).expect("written");
     accelerator.signal(Signal::HUP);
     eventually("it is shown again", || place.is_shown(&root, "a.example"));
     assert_eq!(pebble.orders(), 3, "{}", accelerator.printed());
 }
 
-/// A CA that is away at the start, comes, goes and forgets everything: the accounts, the orders.
+/// A CA that is down at the start, then comes up, goes down, and forgets all accounts and orders.
 #[test]
 fn a36_an_authority_that_is_down_is_waited_for() {
     let place = Place::new();
     let Some(mut pebble) = Pebble::prepare(place.ports, 20, &[]) else { return };
     let accelerator = place.with(&pebble, "a.example").start();
-    eventually("that is told", || error(&accelerator, "a.example").contains("does not answer"));
+    eventually("that is told", || error(&accelerator, "a.example").contains("no answer from the CA"));
     assert_eq!(accelerator.get("/").body, b"a page", "who comes by http is served");
     let without = curl(&["--insecure"], &place.url("a.example"));
     assert!(!without.status.success(), "nothing is shown that nobody vouches for: {without:?}");
@@ -311,14 +314,15 @@ fn a36_an_authority_that_is_down_is_waited_for() {
     assert_eq!(error(&accelerator, "a.example"), "");
     let before = serial(place.ports, "a.example");
     pebble.end();
-    eventually("the renewal fails", || error(&accelerator, "a.example").contains("does not answer"));
-    assert_eq!(serial(place.ports, "a.example"), before, "the one before serves");
+    eventually("the renewal fails", || error(&accelerator, "a.example").contains("no answer from the CA"));
+    assert_eq!(serial(place.ports, "a.example"), before, "the previous one is valid");
     pebble.begin();
     let root = pebble.root();
     eventually("it is renewed of one that has forgotten us", || place.is_shown(&root, "a.example"));
 }
 
-/// A name that is refused, and one that cannot be found, hold up no other; once what was wrong is right, it is obtained.
+/// A name that the CA refuses, and one that it cannot resolve, hold up no other name; once the cause is gone,
+/// the certificate is obtained.
 #[test]
 fn a36_what_is_refused_is_told_and_tried_again() {
     let place = Place::new();
@@ -327,27 +331,27 @@ fn a36_what_is_refused_is_told_and_tried_again() {
     pebble.forget(true);
     let accelerator = place.with(&pebble, "refused.example,a.example").start();
     eventually("both are told of", || {
-        error(&accelerator, "refused.example").contains("refuses (rejectedIdentifier)")
-            && error(&accelerator, "a.example").contains("a.example: the CA refuses (")
+        error(&accelerator, "refused.example").contains("refused by the CA (rejectedIdentifier)")
+            && error(&accelerator, "a.example").contains("a.example: refused by the CA (")
     });
     pebble.forget(false);
     eventually("its certificate is shown", || place.is_shown(&root, "a.example"));
     assert!(error(&accelerator, "refused.example").contains("rejectedIdentifier"));
     assert!(accelerator.stat().count("errors.certificates_failed") >= 2);
     let table = String::from_utf8(accelerator.ask(&["stat"]).stdout).expect("text");
-    assert!(table.contains("  refused.example  none yet, the CA refuses"), "{table}");
+    assert!(table.contains("  refused.example  none yet, refused by the CA"), "{table}");
 }
 
-/// Killed wherever it is, it goes on with the order that it has.
+/// A process that is killed at any moment continues its order after the restart.
 #[test]
 fn a36_a_process_that_is_killed_loses_nothing_and_orders_nothing_twice() {
     let place = Place::new();
     let sleeps = [("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "4")];
     let Some(pebble) = Pebble::start(place.ports, LONG_S, &sleeps) else { return };
     let root = pebble.root();
-    // Whom the authority looks for while nobody is there is refused, and may order again.
+    // A validation that finds no server is refused, and then a new order is allowed.
     let mut refused = 0;
-    let refusals = |accelerator: &Accelerator| accelerator.printed().matches("the CA refuses").count();
+    let refusals = |accelerator: &Accelerator| accelerator.printed().matches("refused by the CA").count();
     for pause_ms in [0, 300, 900, 2000] {
         let mut accelerator = place.with(&pebble, "a.example").flag("--acme-challenge", "http-01").start();
         eventually("it has an order", || {
@@ -367,7 +371,8 @@ fn a36_a_process_that_is_killed_loses_nothing_and_orders_nothing_twice() {
     assert_eq!(pebble.said("There are now 2 accounts"), 0, "one account");
 }
 
-/// An authority of our own, by http on this machine. `order` answers a new order, `issue` a request for a certificate.
+/// An authority of our own, over HTTP on this machine. `order` answers a new order, `issue` a request for a
+/// certificate.
 struct Authority {
     server: ScriptedOrigin,
 }
@@ -402,7 +407,7 @@ impl Authority {
     }
 }
 
-/// Who is asked too often says until when to wait; a wish of an operator's does not make it come earlier.
+/// The authority's rate limit says how long to wait; an operator's request does not shorten that.
 #[test]
 fn a36_a_limit_of_the_authoritys_is_kept_to() {
     let (place, authority) = (Place::new(), Authority::start());
@@ -430,7 +435,7 @@ fn a36_a_limit_of_the_authoritys_is_kept_to() {
     assert_eq!(authority.server.count("/order"), 1);
 }
 
-/// The public key of a request, to sign something else for it.
+/// Public key of a certificate request, for which another certificate is signed.
 struct KeyOf(Vec<u8>);
 
 impl PublicKeyData for KeyOf {
@@ -461,7 +466,8 @@ fn base64url(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// A certificate for another name is not shown, nor nonsense; once it is the right one, it is.
+/// A certificate for another name, or one that cannot be parsed, is not shown; the right one is, once it is
+/// issued.
 #[test]
 fn a36_a_certificate_for_another_name_is_refused() {
     let (place, authority) = (Place::new(), Authority::start());
@@ -483,7 +489,7 @@ fn a36_a_certificate_for_another_name_is_refused() {
         reply.answer(&reply_with(if is_ready { first.clone() } else { second.clone() }))
     });
     let processing = order("processing");
-    // What is issued: at first for another name, then for the right one.
+    // Certificates that are issued: the first for another name, the second for the right one.
     let issuer_key = KeyPair::generate().expect("a key");
     let issuer = rcgen::Issuer::new(CertificateParams::default(), issuer_key);
     let names = std::sync::Mutex::new(vec!["a.example", "other.example"]);
@@ -509,7 +515,7 @@ fn a36_a_certificate_for_another_name_is_refused() {
         .flag("--acme-retry", "3s");
     let setup = place.accelerator(setup, &authority.directory(), None).flag("--acme-retry", "3s");
     let accelerator = setup.start();
-    let want = "a certificate for other.example, and not for a.example";
+    let want = "a certificate for other.example, not for a.example";
     eventually("that is told", || error(&accelerator, "a.example").contains(want));
     assert!(!curl(&["--insecure"], &place.url("a.example")).status.success(), "it is not shown");
     eventually("the right one is shown", || {
@@ -519,7 +525,7 @@ fn a36_a_certificate_for_another_name_is_refused() {
     assert_eq!(authority.server.count("/order"), 2, "an order that came to nothing is over");
 }
 
-/// What is configured wrong is told at the start.
+/// Configuration errors are reported at the start.
 #[test]
 fn a36_what_is_configured_wrong_is_told_at_the_start() {
     let place = Place::new();

@@ -53,7 +53,7 @@ const END_HEADERS: u8 = 4;
 const PROTOCOL_ERROR: u32 = 1;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A frame of HTTP/2 (RFC 9113 §4.1).
+/// Returns a frame of HTTP/2 (RFC 9113 §4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = u32::try_from(payload.len()).expect("short").to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
@@ -62,7 +62,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Reads a frame: its kind, flags, stream and payload.
+/// Reads a frame, and returns its kind, flags, stream and payload.
 fn read_frame(stream: &mut TcpStream) -> io::Result<(u8, u8, u32, Vec<u8>)> {
     let mut header = [0; 9];
     stream.read_exact(&mut header)?;
@@ -71,13 +71,13 @@ fn read_frame(stream: &mut TcpStream) -> io::Result<(u8, u8, u32, Vec<u8>)> {
     Ok((header[3], header[4], u32::from_be_bytes([header[5], header[6], header[7], header[8]]), payload))
 }
 
-/// Fields as they are, none of them entered in a table (RFC 7541 §6.2.2).
+/// Encodes fields as literals without indexing (RFC 7541 §6.2.2).
 fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let string = |text: &str| [&[u8::try_from(text.len()).expect("below 127")], text.as_bytes()].concat();
     fields.iter().flat_map(|(name, value)| [vec![0], string(name), string(value)].concat()).collect()
 }
 
-/// The process's resident memory.
+/// Returns the process's resident memory.
 fn resident_bytes(accelerator: &Accelerator) -> u64 {
     let path = format!("/proc/{}/status", accelerator.pid().as_raw_nonzero());
     let status = fs::read_to_string(path).expect("the process is running");
@@ -90,14 +90,15 @@ fn is_hit(answer: &Response) -> bool {
     answer.header("cache-status").is_some_and(|said| said.contains("; hit"))
 }
 
-/// An origin of HTTP/2 in the clear that answers each stream with the same frames and never ends a connection.
+/// An origin that speaks HTTP/2 in cleartext, answers each stream with the same frames, and never ends a
+/// connection.
 struct RawOrigin {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
 }
 
 impl RawOrigin {
-    /// `answer` makes the frames that answer a stream.
+    /// Starts the origin; `answer` makes the frames that answer a stream.
     fn start(answer: impl Fn(u32) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -106,7 +107,7 @@ impl RawOrigin {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (count, answer) = (Arc::clone(&count), Arc::clone(&answer));
-                // An error is the accelerator's end of the connection.
+                // An error means that the accelerator has ended the connection.
                 thread::spawn(move || Self::converse(stream, &count, &*answer));
             }
         });
@@ -133,8 +134,9 @@ impl RawOrigin {
     }
 }
 
-/// CVE-2026-49975, the HTTP/2 bomb, from an origin: an entry of the table of 4,000 bytes, and 4,000 references to it of a byte
-/// each: 16 MB of fields in 8 KB. The answers' streams stay open, so whatever was decoded would be held.
+/// CVE-2026-49975, the HTTP/2 bomb, from an origin: one HPACK entry of 4,000 bytes and 4,000 references of a
+/// byte each decode to 16 MB of fields from 8 KB. The answers' streams stay open, so whatever is decoded
+/// would be held.
 fn a_header_bomb_of_an_origin_is_502(cores: &str) {
     const REQUESTS: usize = 200;
     const HELD_BYTES_MAX: u64 = 32 << 20;
@@ -171,7 +173,7 @@ fn a_header_bomb_of_an_origin_is_502(cores: &str) {
         for client in &mut clients {
             let answer = client.response("GET");
             if place == "trailers" {
-                // The head has gone out by then: the answer is cut, which everybody sees.
+                // The head has been sent by then, so the answer is visibly cut.
                 assert!(answer.end != tests::End::Complete || answer.status() == 502, "{place}: {answer:?}");
             } else {
                 assert_eq!(answer.status(), 502, "{place}: {}", answer.text_of_head());
@@ -185,7 +187,8 @@ fn a_header_bomb_of_an_origin_is_502(cores: &str) {
     }
 }
 
-/// What came for a stream: the first byte of its field block, or the code that ended it or the connection.
+/// Returns the result of a stream: the first byte of its field block, or the error code that ended the stream
+/// or the connection.
 fn outcome(stream: &mut TcpStream, id: u32) -> Result<u8, u32> {
     let number = |bytes: &[u8]| u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"));
     loop {
@@ -198,8 +201,9 @@ fn outcome(stream: &mut TcpStream, id: u32) -> Result<u8, u32> {
     }
 }
 
-/// HAProxy's CVE-2026-33555 and its kin over HTTP/2: content of another length than the head says (RFC 9113 §8.1.1) never
-/// becomes a request of HTTP/1, and the origin's connection on which part of it went is never used again.
+/// HAProxy's CVE-2026-33555 and its relatives over HTTP/2: a request whose content differs from its declared
+/// length (RFC 9113 §8.1.1) never becomes a complete HTTP/1 request, and an origin connection that carried
+/// part of it is never used again.
 fn a_length_that_lies_reaches_no_origin(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|request, reply| {
@@ -216,7 +220,7 @@ fn a_length_that_lies_reaches_no_origin(cores: &str) {
     let data = |bytes: &[u8], flags: u8| frame(DATA, flags, 1, bytes);
     let trailers = || frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(&[("x-sum", "1")]));
     let smuggled = b"GET /smuggled HTTP/1.1\r\nHost: site.test\r\n\r\n";
-    // Where the second part comes later, the origin has the first part by then.
+    // In rows with a second part, the origin may have the first part by then.
     let rows: Vec<(&str, Vec<u8>, Vec<u8>)> = vec![
         ("the head ends it", head("5", END_STREAM), vec![]),
         ("an empty frame ends it", head("5", 0), data(b"", END_STREAM)),
@@ -233,7 +237,7 @@ fn a_length_that_lies_reaches_no_origin(cores: &str) {
     for (what, first, second) in &rows {
         for is_apart in [false, true] {
             if is_apart && *what == "a request where nothing is said to be" {
-                // Without content the request is whole: it may be answered before more comes.
+                // Without content the request is complete and may be answered before the second part arrives.
                 continue;
             }
             let mut stream = TcpStream::connect(accelerator.address()).expect("connected");
@@ -241,14 +245,14 @@ fn a_length_that_lies_reaches_no_origin(cores: &str) {
             let begun = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &frame(SETTINGS, 1, 0, &[]), first].concat();
             if is_apart {
                 stream.write_all(&begun).expect("sent");
-                // Either order is right; this makes both happen.
+                // Either order is correct; the pause makes both happen.
                 thread::sleep(Duration::from_millis(30));
                 stream.write_all(second).expect("sent");
             } else {
                 stream.write_all(&[&begun[..], second].concat()).expect("sent");
             }
             assert_eq!(outcome(&mut stream, 1), Err(PROTOCOL_ERROR), "{what}, apart: {is_apart}");
-            // The error is the stream's: the connection goes on.
+            // The error ends the stream only; the connection continues.
             stream.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 3, &block(&get))).expect("sent");
             assert_eq!(outcome(&mut stream, 3), Ok(0x88), "{what}: the connection goes on");
             for number in 0..3 {
@@ -260,7 +264,8 @@ fn a_length_that_lies_reaches_no_origin(cores: &str) {
     }
     let targets: HashSet<String> = origin.all_seen().into_iter().map(|seen| seen.target).collect();
     assert!(!targets.contains("/lie") && !targets.contains("/smuggled"), "{targets:?}");
-    // Part of a request may have gone to an origin before the lie was seen; nothing stands behind it.
+    // Part of a request may have reached the origin before the error was seen, but no other request may
+    // follow it.
     for part in origin.nonsense() {
         assert!(
             part.starts_with("POST /lie ") && !part.contains("honest") && !part.contains("smuggled"),
@@ -269,8 +274,8 @@ fn a_length_that_lies_reaches_no_origin(cores: &str) {
     }
 }
 
-/// Varnish's VSV00018 and its kin: a target in absolute form without a path is that of the root (RFC 9110 §4.2.3), in the
-/// key as for the origin; for OPTIONS it is the server as a whole (RFC 9112 §3.2.4).
+/// Varnish's VSV00018 and its relatives: a target in absolute form without a path means the root (RFC 9110
+/// §4.2.3), in the key and at the origin; for OPTIONS it means the whole server (RFC 9112 §3.2.4).
 fn a_target_without_a_path_is_the_root(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|request, reply| {
@@ -335,9 +340,9 @@ fn a_target_without_a_path_is_the_root(cores: &str) {
         assert!(said.starts_with(right), "{method} {target} under TLS: {said}");
         assert_eq!(said.contains("; hit"), is_stored, "{method} {target} under TLS: {said}");
     }
-    // The other scheme is another server's.
+    // A target of the other scheme belongs to another server.
     assert!(in_the_clear("GET", "https://site.test").contains(" 421 "));
-    // Over HTTP/2, where no target is in absolute form.
+    // OPTIONS over HTTP/2, where no target is in absolute form.
     let mut stream = TcpStream::connect(accelerator.address()).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
     let asked = [(":method", "OPTIONS"), (":scheme", "http"), (":path", "*"), (":authority", "h2.test")];
@@ -348,8 +353,9 @@ fn a_target_without_a_path_is_the_root(cores: &str) {
     assert_eq!((last.target.as_str(), last.header("host")), ("*", Some("h2.test")));
 }
 
-/// Varnish's CVE-2026-40396: connections idle until just before or after their limit and then bring two hundred requests at once,
-/// while the loop closes them. Whichever was first, each connection has all its answers in order, or ends without one.
+/// Varnish's CVE-2026-40396: connections are idle until just before or after their limit and then send two
+/// hundred requests at once, while the loop closes them. Each connection gets all its answers in order, or
+/// ends without any.
 fn a_burst_at_the_idle_limit_harms_nobody(cores: &str) {
     const REQUESTS: usize = 200;
     const IDLE_MS: u64 = 200;
@@ -406,8 +412,8 @@ fn a_burst_at_the_idle_limit_harms_nobody(cores: &str) {
     assert_eq!(accelerator.get("/stored/0").expect_status(200).text(), "/stored/0");
 }
 
-/// Apache Traffic Server, July 2026: a connection of HTTP/2 to an origin, verified for one name, was used for another name at the
-/// same address.
+/// Apache Traffic Server, July 2026: an HTTP/2 connection to an origin, verified for one name, must not be
+/// used for another name at the same address.
 fn an_origin_is_verified_for_each_name(cores: &str) {
     let certificate = Certificate::of(&["one.test"]);
     let configure = |directory: &str, address: SocketAddr| {
@@ -443,7 +449,7 @@ fn an_origin_is_verified_for_each_name(cores: &str) {
     assert!(stat.count("requests.origin_http2_connects") < 10, "connections are used again");
 }
 
-/// What `nighttrain objects --json` says of all objects.
+/// Returns all objects from `nighttrain objects --json`.
 fn objects(accelerator: &Accelerator) -> Vec<Value> {
     let output = accelerator.ask(&["objects", "--json", "--limit", "10000"]);
     assert!(output.status.success(), "{output:?}");
@@ -451,15 +457,16 @@ fn objects(accelerator: &Accelerator) -> Vec<Value> {
     said["objects"].as_array().expect("rows").clone()
 }
 
-/// What one page's spellings did to a store.
+/// Effect that the spellings of one page had on a store.
 struct Overflow {
-    /// Percent of the store that they have at the end.
+    /// Percentage of the store that the spellings occupy at the end.
     share: u64,
-    /// Percent of the requests for the hot set that were hits, while they came.
+    /// Percentage of requests for the hot set that were hits meanwhile.
     hits: u64,
 }
 
-/// Web Cache Overflow (2026): one page is asked for under ever new keys. `spell` makes the number's spelling of `/page`.
+/// Web Cache Overflow (2026): one page is requested under ever new keys. `spell` makes the spelling of
+/// `/page` for a number.
 fn overflow(cores: &str, spell: impl Fn(usize) -> String, cookie: impl Fn(usize) -> String) -> Overflow {
     const PAGE: usize = 10_000;
     const HOT: usize = 400;
@@ -477,7 +484,7 @@ fn overflow(cores: &str, spell: impl Fn(usize) -> String, cookie: impl Fn(usize)
         Accelerator::before(&origin.url()).flag("--cores", cores).flag("--memory", "16MiB").start();
     let mut client = accelerator.connect();
     let hot = |number: usize| format!("/hot/{}", number % HOT);
-    // A full store: the hot set, a quarter of it, was asked for several times, other pages once.
+    // A full store: the hot set, a quarter of it, was requested several times, the other pages once.
     for number in 0..COLD {
         client.get(&format!("/cold/{number}")).expect_status(200);
     }
@@ -504,7 +511,8 @@ fn overflow(cores: &str, spell: impl Fn(usize) -> String, cookie: impl Fn(usize)
 /// Web Cache Overflow (2026), measured: the table of `docs/guide/sites.md`, "One page under many addresses".
 fn spellings_of_one_page_leave_the_hot_set(cores: &str) {
     let none = |_: usize| "a=b".to_owned();
-    // Each letter of the page's name as it is, in capitals or coded, so many spellings that there is one for each number.
+    // Each letter of the page's name stays, is capitalized or is percent-encoded, so that each number has its
+    // own spelling.
     let letters = |number: usize, other: fn(char) -> String| {
         let name = "thepageofallpages".char_indices();
         name.map(|(at, letter)| if number >> at & 1 == 1 { other(letter) } else { letter.to_string() })
@@ -543,7 +551,7 @@ fn spellings_of_one_page_leave_the_hot_set(cores: &str) {
         let (share_max, hits_min) = match kind {
             "?x=1, ?x=2" => (50, 95),
             "cookies" => (1, 95),
-            // Each is a path of its own.
+            // Each spelling is a different path.
             _ => (85, 30),
         };
         assert!(share <= share_max, "{kind}: {share} % of the store");
@@ -551,8 +559,8 @@ fn spellings_of_one_page_leave_the_hot_set(cores: &str) {
     }
 }
 
-/// An origin that decodes targets as many frameworks do, cuts them at the delimiters that those know, and shows `/account` to its
-/// visitor; `says` is its `Cache-Control`.
+/// An origin that decodes targets as many frameworks do, cuts them at the frameworks' delimiters, and shows
+/// each visitor their own `/account`; `says` is its `Cache-Control`.
 fn decoding_origin(says: Option<&'static str>) -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     origin.otherwise(move |request, reply| {
@@ -587,11 +595,12 @@ fn decoding_origin(says: Option<&'static str>) -> ScriptedOrigin {
     origin
 }
 
-/// Gotta cache 'em all (Doyhenard, 2024) and Caddy's traversals by a coded slash (August 2026): paths are compared byte by byte, so
-/// a rule may miss, or hit, what the origin takes for another page. A session's cookie in `bypass-cookies` protects each
-/// of them, and a `ttl` shares nobody's page where the path could be another one to its origin.
+/// Gotta cache 'em all (Doyhenard, 2024) and Caddy's traversals by an encoded slash (August 2026): paths are
+/// compared byte by byte, so a rule may miss or match a path that the origin takes for another page. A
+/// session's cookie in `bypass-cookies` protects all of them, and a `ttl` shares no visitor's page if the
+/// origin could read the path in another way.
 fn a_spelling_shares_no_visitors_page(cores: &str) {
-    /// A target, the rule whose `path` it meets, and whether the origin takes it for `/account`.
+    /// Rows of a target, the `path` rule that it matches, and whether the origin takes it for `/account`.
     const ROWS: [(&str, &str, bool); 18] = [
         ("/account", "/account*", true),
         ("/account/x.css", "/account*", true),
@@ -615,7 +624,8 @@ fn a_spelling_shares_no_visitors_page(cores: &str) {
     let rules = "[[cache.path]]\npath = \"/account*\"\npass = true\n\
                  [[cache.path]]\npath = \"/static/*\"\nttl = \"1h\"\n";
     for has_bypass in [true, false] {
-        // With `bypass-cookies` no word of the origin shares a page; without, its silence does not.
+        // With `bypass-cookies`, not even the origin's `public` shares a page. Without it, the origin sends
+        // no `Cache-Control` and only a plain path is shared.
         let origin = decoding_origin(has_bypass.then_some("public, max-age=600"));
         let bypass = if has_bypass { "bypass-cookies = [\"session\"]\n" } else { "" };
         let text = format!("[cache]\norigin = \"{}\"\n{bypass}{rules}", origin.url());
@@ -657,19 +667,19 @@ fn a_spelling_shares_no_visitors_page(cores: &str) {
                 assert_eq!(is_hit(&ben), target == "/static/x.css", "{target}: only a plain path is shared");
             }
         }
-        // A fragment is no part of a target (RFC 9112 §3.2).
+        // A target contains no fragment (RFC 9112 §3.2).
         for target in ["/account#x.css", "/static/..#/account"] {
             accelerator.fetch(&Request::get(target)).expect_status(400);
         }
     }
 }
 
-/// HTTP/1.1 must die (Kettle, 2025): 0.CL by `Expect` and by lengths that are read in two ways, before an origin that answers at once and
-/// takes what follows for the next request.
+/// HTTP/1.1 must die (Kettle, 2025): 0.CL by `Expect` and by ambiguous lengths, with an origin that answers
+/// at once and takes the bytes that follow for the next request.
 fn an_expectation_never_moves_the_next_request(cores: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
-    // All that came on each connection, as it came.
+    // All bytes received on each connection.
     let came: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let kept = Arc::clone(&came);
     thread::spawn(move || {
@@ -703,7 +713,7 @@ fn an_expectation_never_moves_the_next_request(cores: &str) {
     let accelerator = Accelerator::before(&format!("http://{address}")).flag("--cores", cores).start();
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: site.test\r\nX-A: b";
     let length = smuggled.len();
-    // The last word: whether the request is refused, because it could be read in two ways.
+    // The second field says whether the request is refused as ambiguous.
     let rows = [
         (format!("Expect: 100-continue\r\nContent-Length: {length}"), false),
         (format!("Expect: 100-Continue\r\nContent-Length: {length}"), false),
@@ -748,8 +758,9 @@ fn an_expectation_never_moves_the_next_request(cores: &str) {
             }
         }
     }
-    // Behind what was answered before its content had gone, nobody else's request stands on that connection. (What such an
-    // origin makes of the content is its own affair: the accelerator closed the connection.)
+    // On a connection where a request was answered before its content was sent, no other client's request may
+    // follow. (An origin that takes the content for a request harms only itself: the accelerator closed the
+    // connection.)
     for bytes in came.lock().expect("not poisoned").iter() {
         let text = String::from_utf8_lossy(bytes);
         for (at, _) in text.match_indices("/early ") {
@@ -768,22 +779,22 @@ fn an_expectation_never_moves_the_next_request(cores: &str) {
     assert!(!text.contains("Content-Length : ") && !text.contains("+4"), "no length goes on in two readings");
 }
 
-/// Apache Traffic Server's idle attack, on answers: ten thousand clients ask for a stored answer of 100 MB and take a byte each
-/// now and then. The answer is there once; each connection holds its own few KiB.
+/// Apache Traffic Server's idle attack, with answers: ten thousand clients request a stored answer of 100 MB
+/// and read a byte now and then. The answer is in memory once; each connection holds only a few KiB.
 fn slow_readers_of_a_large_hit_hold_little(cores: &str) {
-    // Two runs at once would need more descriptors than a process usually has.
+    // Two runs at once would need more file descriptors than a process usually has.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
     const READERS: usize = 10_000;
     const BYTES: usize = 100_000_000;
-    /// What `client-memory` says that clients may make `nighttrain cache` hold.
+    /// Default `client-memory`: bytes that clients may make `nighttrain cache` hold.
     const CLIENT_MEMORY: u64 = 236 << 20;
     const READER_BYTES_MAX: u64 = 16 << 10;
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).expect("raised");
     let origin = ScriptedOrigin::start();
     let body = content(3, 0, BYTES);
-    // In parts, as files of that length are stored.
+    // Answered in ranges, because files of that length are stored in parts.
     origin.on("/large", move |asked, reply| {
         let range = asked.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
         let answer = match range {
@@ -800,7 +811,7 @@ fn slow_readers_of_a_large_hit_hold_little(cores: &str) {
         reply.answer(&answer.header("ETag", "\"1\""))
     });
     origin.answers("/page", Answer::new(200, "here").header("Cache-Control", "max-age=6000"));
-    // Without the limits on time that would cut these readers: memory has a bound of its own.
+    // The time limits that would cut these readers are off: memory must be bounded without them.
     let accelerator = Accelerator::before(&origin.url())
         .flag("--cores", cores)
         .flag("--memory", "512MiB")

@@ -1,6 +1,6 @@
-//! Clients that send nonsense, too much, too slowly or too cunningly. Each gets one clear answer or a closed door, a
-//! counter moves, the origin never hears of it, and everybody else is served as before. Heads and bodies that are ambiguous
-//! or broken are in `tests/corpus/`.
+//! Clients that send nonsense, too much, too slowly or too cunningly. Each gets one clear answer or a closed
+//! connection, a counter moves, the origin gets no request, and other clients are served as before. Ambiguous
+//! or broken heads and bodies are in `tests/corpus/`.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -65,13 +65,13 @@ fn half_a_request_and_then_silence_is_told_and_closed(cores: &str) {
         assert_eq!(client.until_closed().0, End::Closed);
         assert!(accelerator.stat().count("limits.request_head_time") > counted, "{half:?}");
     }
-    // The second request of a connection has the same time as the first.
+    // The second request of a connection has the same time limit as the first.
     let mut client = accelerator.connect();
     client.get(WELL).expect_status(200);
     client.send(b"GET /well HT");
     client.response("GET").expect_refusal(408);
     assert_eq!(client.until_closed().0, End::Closed);
-    // Half a request and then the end of it all needs no answer.
+    // Half a request followed by FIN needs no answer.
     let mut client = accelerator.connect();
     client.send(b"GET /well HT");
     client.finish_sending();
@@ -85,7 +85,7 @@ fn a_request_that_drips_is_told_and_closed(cores: &str) {
         .flag("--cores", cores)
         .limit("request_head_time_max", "300ms")
         .start();
-    // Ten at once, a byte every 20 ms: never silent, never done.
+    // Ten clients at once, a byte every 20 ms: never silent, never complete.
     let mut clients: Vec<Client> = (0..10).map(|_| accelerator.connect()).collect();
     let mut taken: Vec<bool> = vec![true; clients.len()];
     clients.iter_mut().for_each(|client| client.send(b"GET /well HTTP/1.1\r\nX-Drip: "));
@@ -96,7 +96,8 @@ fn a_request_that_drips_is_told_and_closed(cores: &str) {
         !taken.contains(&true)
     });
     for client in &mut clients {
-        // The answer may be lost to the reset that a byte sent after the close brings; the door is closed anyhow.
+        // The answer may be lost to a reset, if a byte is sent after the close; the connection is closed in
+        // any case.
         let (_, said) = client.until_closed();
         assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 408 "), "{}", said.escape_ascii());
     }
@@ -112,7 +113,7 @@ fn a_connection_that_says_nothing_is_closed(cores: &str) {
     let mut kept = accelerator.connect();
     kept.get(WELL).expect_status(200);
     for client in [&mut silent, &mut kept] {
-        // Nothing was asked, so nothing is said.
+        // There was no request, so there is no answer.
         assert_eq!(client.until_closed(), (End::Closed, Vec::new()));
     }
     expect_well(&accelerator);
@@ -125,7 +126,7 @@ fn too_long_a_request_line_is_told(cores: &str) {
         let counted = accelerator.stat().count("limits.request_head_bytes");
         let mut client = accelerator.connect();
         let line = format!("GET /{} HTTP/1.1\r\nHost: site.test\r\n\r\n", "a".repeat(length));
-        // It may be refused before all of it is sent.
+        // The request may be refused before all of it is sent.
         let _ = client.try_send(line.as_bytes());
         client.response("GET").expect_refusal(414);
         client.until_closed();
@@ -150,7 +151,7 @@ fn too_long_a_head_is_told(cores: &str) {
         assert!(accelerator.stat().count("limits.request_head_bytes") > counted);
     }
     assert!(origin.all_seen().is_empty());
-    // Large, but within 32 KiB, is fine; on a miss and on a hit.
+    // A large head within 32 KiB is accepted, on a miss and on a hit.
     for _ in 0..2 {
         accelerator.fetch(&Request::get(WELL).header("Cookie", &"a".repeat(30 << 10))).expect_status(200);
     }
@@ -192,7 +193,8 @@ fn too_long_a_body_is_told(cores: &str) {
         .start();
     let counted = || accelerator.stat().count("limits.request_body_bytes");
     let mut client = accelerator.connect();
-    // One that is said beforehand is refused beforehand, whether or not the client waits to be told.
+    // A body whose declared length is too large is refused at once, whether or not the client waits for 100
+    // Continue.
     for (number, expect) in ["", "Expect: 100-continue\r\n"].into_iter().enumerate() {
         let mut client = accelerator.connect();
         let head =
@@ -202,7 +204,7 @@ fn too_long_a_body_is_told(cores: &str) {
         assert!(response.interim.is_empty(), "not told to go on, and then refused");
         assert!(counted() > number as u64);
     }
-    // One that only shows as it comes.
+    // A chunked body shows its size only as it arrives.
     let piece = content(1, 0, 64 << 10);
     let pieces: Vec<&[u8]> = vec![&piece; 17];
     let mut chunking = accelerator.connect();
@@ -210,7 +212,7 @@ fn too_long_a_body_is_told(cores: &str) {
     chunking.response("POST").expect_refusal(413);
     assert!(counted() >= 3);
     assert_eq!(origin.count("/upload"), 0, "the origin got none of them whole");
-    // What is just within the limit passes, said beforehand or not.
+    // A body just within the limit passes, with a declared length or in chunks.
     let whole = content(1, 0, 1 << 20);
     for request in
         [Request::new("POST", "/upload").body(&whole), Request::new("POST", "/upload").chunked(&pieces[..16])]
@@ -229,7 +231,7 @@ fn methods_that_are_not_ours_are_told(cores: &str) {
     let told = accelerator.fetch(&trace).expect_fault(405, "client", "method-not-allowed");
     assert!(told.header("allow").is_some(), "RFC 9110 §15.5.6");
     assert!(origin.all_seen().is_empty());
-    // Methods that nobody knows are the origin's to judge.
+    // Unknown methods are passed to the origin.
     origin.on("/thing", |request, reply| reply.answer(&Answer::new(200, &request.method)));
     for method in ["BREW", "PROPFIND", "M-SEARCH", "get"] {
         let response = accelerator.fetch(&Request::new(method, "/thing")).expect_status(200);
@@ -245,7 +247,8 @@ fn ten_thousand_pipelined_requests_are_all_answered_in_order(cores: &str) {
         origin.answers(&path, Answer::new(200, &path).header("Cache-Control", "max-age=600"));
     }
     let accelerator = start(&origin, cores);
-    // The first hundred are misses, the others hits: 37 has no common factor with 100, so the order is a wild one.
+    // The first hundred requests are misses, the others hits. 37 and 100 have no common factor, so the order
+    // is thoroughly mixed.
     let path = |request: usize| format!("/page/{}", request * 37 % 100);
     let mut client = accelerator.connect();
     let mut sender = client.stream().try_clone().expect("a socket can be shared");
@@ -271,12 +274,12 @@ fn one_who_asks_and_does_not_read_costs_a_bounded_amount(cores: &str) {
     let accelerator = start(&origin, cores);
     accelerator.get("/large").expect_status(200);
     let before = resident_bytes(&accelerator);
-    // Twenty ask for a gibibyte each, and read nothing of it.
+    // Twenty clients request a gibibyte each and read none of it.
     let request = Request::get("/large").bytes();
     let mut greedy: Vec<Client> = (0..20).map(|_| accelerator.connect()).collect();
     for client in &mut greedy {
         client.stream().set_write_timeout(Some(Duration::from_millis(100))).expect("a positive timeout");
-        // The server may stop reading before all are sent; it may not take them all and remember them.
+        // The server may stop reading before all requests are sent; it must not read and keep them all.
         let _ = client.try_send(&request.repeat(1000));
     }
     for _ in 0..10 {
@@ -284,12 +287,12 @@ fn one_who_asks_and_does_not_read_costs_a_bounded_amount(cores: &str) {
     }
     let growth = resident_bytes(&accelerator).saturating_sub(before);
     assert!(growth < 32 << 20, "{growth} bytes for clients that do not read");
-    // And what they do read in the end is right.
+    // The bytes that they read in the end are correct.
     let answer = greedy[0].response("GET").expect_status(200);
     assert!(answer.body == large);
 }
 
-/// The process's resident memory, from `/proc/PID/status`.
+/// Returns the process's resident memory, from `/proc/PID/status`.
 fn resident_bytes(accelerator: &Accelerator) -> u64 {
     let path = format!("/proc/{}/status", accelerator.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(path).expect("the process is running");
@@ -305,11 +308,11 @@ fn connections_beyond_the_limit_are_told(cores: &str) {
     let accelerator =
         Accelerator::before(&origin.url()).flag("--cores", cores).limit("connections_max", "4").start();
     let mut kept = Vec::new();
-    // Connections spread over the cores, so that one core may be full before the other.
+    // Connections are spread over the cores, so one core may be full before another.
     let mut refused = 0;
     while refused < 5 {
         let mut client = accelerator.connect();
-        // Refused before it has asked: nothing is sent that could cross with the refusal.
+        // A refused connection is refused before its request arrives.
         client.send(&Request::get(WELL).bytes());
         match client.try_response("GET") {
             Some(response) if response.status() == 200 => kept.push(client),
@@ -318,13 +321,13 @@ fn connections_beyond_the_limit_are_told(cores: &str) {
                 client.until_closed();
                 refused += 1;
             }
-            // The refusal was lost to a reset; that it was refused is plain all the same.
+            // The refusal was lost to a reset, but the connection was refused all the same.
             None => refused += 1,
         }
         assert!(kept.len() <= most, "{} connections, {most} are allowed", kept.len());
     }
     assert!(accelerator.stat().count("limits.connections") >= 5);
-    // Those who are in are served; and when they leave, others come in.
+    // Accepted clients are served, and when they leave, new ones are accepted.
     for client in &mut kept {
         client.get(WELL).expect_status(200);
     }
@@ -353,7 +356,7 @@ fn connections_beyond_a_clients_share_are_closed(cores: &str) {
         assert!(!said.starts_with(b"HTTP/1.1 200 "), "{}", said.escape_ascii());
         assert!(accelerator.stat().count("limits.connections_per_client") >= refused);
     }
-    // Another client's share is its own.
+    // Another client has a share of its own.
     let other = connect_from([127, 0, 0, 2], accelerator.address()).expect("the server listens");
     Client::over(other).expect("a socket").get(WELL).expect_status(200);
     drop(kept);
@@ -364,8 +367,8 @@ fn connections_beyond_a_clients_share_are_closed(cores: &str) {
     });
 }
 
-/// Those for whom there is no room may be told so, but each costs a socket until it is gone: they must not be what
-/// fills the process.
+/// Connections beyond the limit may be answered with a refusal, but each takes a socket until it is closed:
+/// they must not fill the process's descriptor table.
 fn a_crowd_beyond_the_limit_does_not_pile_up(cores: &str) {
     const CROWD: usize = 800;
     let origin = origin();
@@ -381,7 +384,7 @@ fn a_crowd_beyond_the_limit_does_not_pile_up(cores: &str) {
     eventually("all are counted", || accelerator.stat().count("limits.connections") >= at_most as u64);
     let open = open_files(&accelerator) - idle;
     assert!(open <= 300 * loops, "{open} sockets for {CROWD} connections where {loops} are allowed");
-    // They neither speak nor leave, and are let go all the same.
+    // The refused clients neither send nor leave, and their connections are closed all the same.
     eventually("nobody is left but who is served", || open_files(&accelerator) <= idle + loops + 1);
 }
 
@@ -428,7 +431,7 @@ fn clients_that_leave_at_any_moment_harm_nobody(cores: &str) {
     }
     let response = accelerator.get("/large").expect_status(200);
     assert!(response.body == body);
-    // Everything that was pinned for them is let go.
+    // All store memory that was pinned for the clients is released.
     eventually("nothing is pinned", || accelerator.stat().count("store.pinned_bytes") == 0);
     eventually("nobody is connected", || accelerator.stat().count("requests.connections") == 0);
 }

@@ -1,5 +1,6 @@
-//! An origin on its bad days. Whatever it does: one clear error to the visitor, or, where half an answer is already on
-//! its way, a connection that is visibly cut; a counter; nothing stored; and everybody else is served as before.
+//! An origin on its bad days. Whatever it does, the visitor gets one clear error, or a visibly cut connection
+//! if half an answer is already sent; a counter moves, nothing is stored, and other clients are served as
+//! before.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -35,7 +36,7 @@ on_one_core_and_on_two! {
 
 const WELL: &str = "/well";
 
-/// An origin with one path that is always well, and an accelerator with short patience before it.
+/// Starts an origin with one path that always works, and an accelerator with short timeouts in front of it.
 fn start(cores: &str) -> (ScriptedOrigin, Accelerator) {
     let origin = ScriptedOrigin::start();
     origin.answers(WELL, Answer::new(200, "well").header("Cache-Control", "no-store"));
@@ -47,8 +48,8 @@ fn start(cores: &str) -> (ScriptedOrigin, Accelerator) {
     (origin, accelerator)
 }
 
-/// Asks twice: both times this fault, both times the origin was asked, a counter of the group moved with each, and the
-/// path that is well still is.
+/// Requests a path twice. Each time the answer is this error, the origin gets a request and the counter
+/// moves; the path that always works still does.
 #[track_caller]
 fn expect_fault_each_time(
     origin: &ScriptedOrigin,
@@ -75,14 +76,14 @@ fn one_that_refuses_is_a_clear_error(cores: &str) {
         let response = client.exchange(&Request::get("/page").accepting_json());
         let page = response.expect_fault(502, "origin", "origin-refused").text();
         assert!(accelerator.stat().count("errors.origin_refused") >= round);
-        // Each has a number of its own, by which the people who run the site find it.
+        // Each error page has an id of its own, by which the site's operators find it.
         let number = |page: &str| {
             page.split("\"request_id\":\"").nth(1).map(|rest| rest.split('"').next().map(str::to_owned))
         };
         let again = client.exchange(&Request::get("/page").accepting_json()).text();
         assert_ne!(number(&page), number(&again), "two requests, one number");
     }
-    // The same for people, in their forms.
+    // The error in the formats for people.
     for (accept, kind) in [("text/html,*/*;q=0.8", "text/html"), ("*/*", "text/plain")] {
         let page = client.exchange(&Request::get("/page").header("Accept", accept)).expect_refusal(502);
         assert!(
@@ -94,11 +95,11 @@ fn one_that_refuses_is_a_clear_error(cores: &str) {
     }
     let head = client.exchange(&Request::new("HEAD", "/page")).whole();
     assert_eq!((head.status(), head.body.len()), (502, 0));
-    // A body that went nowhere must not be taken for the next request.
+    // The body of a failed request must not be taken for the next request.
     let post =
         Request::new("POST", "/page").body(b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n").accepting_json();
     accelerator.fetch(&post).expect_fault(502, "origin", "origin-refused");
-    // One who is still sending when it is refused sees why.
+    // A client that is still sending when it is refused sees the reason.
     let large = Request::new("POST", "/page").body(&content(1, 0, 800_000)).accepting_json();
     for _ in 0..10 {
         accelerator.fetch(&large).expect_fault(502, "origin", "origin-refused");
@@ -128,7 +129,7 @@ fn one_that_stalls_before_its_head_is_a_clear_error_and_harms_nobody_else(cores:
         reply.send(b"HTTP/1.1 200 OK\r\nContent-Le")?;
         Ok(reply.stall())
     });
-    // Never silent, and never done: the time is for the whole head.
+    // Never silent and never complete: the time limit covers the whole head.
     origin.on("/drips", |_, reply| {
         reply.send(b"HTTP/1.1 200 OK\r\nX-Drip: ")?;
         while !reply.stopped() {
@@ -140,7 +141,7 @@ fn one_that_stalls_before_its_head_is_a_clear_error_and_harms_nobody_else(cores:
     for path in ["/silent", "/half-a-head", "/drips"] {
         expect_fault_each_time(&origin, &accelerator, path, (504, "origin-stalled"), "limits.origin_time");
     }
-    // A hundred wait in vain; one who asks for something else does not wait for them.
+    // A hundred clients wait in vain; a client with another request does not wait for them.
     let mut waiting: Vec<Client> = (0..100).map(|_| accelerator.connect()).collect();
     for (number, client) in waiting.iter_mut().enumerate() {
         client.send(&Request::get(&format!("/silent?{number}")).accepting_json().bytes());
@@ -173,7 +174,7 @@ fn one_that_sends_too_long_a_head_is_a_clear_error(cores: &str) {
         let fault = (502, "origin-head-too-large");
         expect_fault_each_time(&origin, &accelerator, path, fault, "limits.response_head_bytes");
     }
-    // And what is large, but not too large, passes.
+    // A head that is large, but within the limit, passes.
     origin.sends("/one-of-60-KiB", answer(&field(0, 60 * 1024)), Next::KeepAlive);
     for _ in 0..2 {
         let response = accelerator.get("/one-of-60-KiB").expect_status(200);
@@ -196,7 +197,7 @@ fn one_that_sends_no_http_is_a_clear_error(cores: &str) {
     for (number, sent) in [
         b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec(),
         b"220 mail.example.com ESMTP\r\n\r\n".to_vec(),
-        // A TLS alert: the origin's port speaks TLS.
+        // A TLS alert, as from an origin whose port expects TLS.
         vec![0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46],
         content(1, 0, 10_000),
         vec![0; 10_000],
@@ -259,8 +260,9 @@ fn one_that_frames_its_body_in_two_ways_is_a_clear_error(cores: &str) {
     }
 }
 
-/// Every way in which a body can break off. Three read it at once; all three must see that it is not whole; then the
-/// origin is well again, and what it says is served, not what was there of the broken one.
+/// Every way in which a body can break off. Three clients read it at once, and all three see that it is
+/// incomplete. Once the origin works again, its new answer is served, not the stored beginning of the broken
+/// one.
 fn a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored(cores: &str) {
     let (origin, accelerator) = start(cores);
     let half = content(1, 0, 50_000);
@@ -320,7 +322,7 @@ fn a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored(cores: &str) {
             Ok(match then {
                 Then::Close => Next::Close,
                 Then::Reset => {
-                    // What was sent before must have arrived: a reset destroys what the peer has not read.
+                    // The bytes sent before must have arrived: a reset destroys what the peer has not read.
                     thread::sleep(Duration::from_millis(50));
                     Next::Reset
                 }
@@ -334,8 +336,8 @@ fn a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored(cores: &str) {
         gate.open();
         for reader in &mut readers {
             let Some(response) = reader.try_response("GET") else { continue };
-            // Either nothing of it had been passed on yet, and an error could be said; or the client is shown that
-            // this was not all.
+            // Either nothing was passed on yet and the answer is an error, or the client sees that the answer
+            // is incomplete.
             let told = matches!(response.status(), 502..=504) || response.end != End::Complete;
             assert!(
                 told,
@@ -358,8 +360,8 @@ fn a_body_cut_short_is_cut_for_all_who_read_it_and_never_stored(cores: &str) {
     assert!(accelerator.stat().count("errors.bodies_cut") >= 1);
 }
 
-/// HTTP/1.0 knows no chunks: a body without a length ends with the connection, so only a reset can say that it is not
-/// whole.
+/// HTTP/1.0 has no chunks: a body without a length ends with the connection, so only a reset shows that it is
+/// incomplete.
 fn a_cut_body_shows_even_to_http_1_0(cores: &str) {
     let (origin, accelerator) = start(cores);
     let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -373,7 +375,8 @@ fn a_cut_body_shows_even_to_http_1_0(cores: &str) {
     assert_eq!(origin.count("/page"), 2);
 }
 
-/// An origin, or somebody who can make it say things, puts a second answer behind the first. It belongs to nobody.
+/// A second answer behind the first, from an origin or an attacker who controls its answers, reaches no
+/// client.
 fn bytes_beyond_the_stated_length_reach_nobody(cores: &str) {
     let (origin, accelerator) = start(cores);
     let poison =
@@ -394,7 +397,7 @@ fn bytes_beyond_the_stated_length_reach_nobody(cores: &str) {
         (Request::get("/length"), 200),
         (Request::get("/chunked"), 200),
         (Request::get("/204"), 204),
-        // The origin was asked without conditions, for the store: a 304 is no answer to that.
+        // The request to the origin was unconditional, so a 304 is no valid answer.
         (Request::get("/304").header("If-None-Match", "\"1\""), 502),
         (Request::new("HEAD", "/head"), 200),
     ] {
@@ -424,7 +427,7 @@ fn bytes_that_nobody_asked_for_reach_nobody(cores: &str) {
     assert_eq!(client.get("/page").expect_status(200).text(), "right");
     gate.open();
     sent.pass();
-    // On loopback, what was sent has arrived: it lies there, on an idle connection.
+    // On loopback the bytes sent have arrived by now; they wait on an idle connection to the origin.
     for _ in 0..10 {
         assert_eq!(client.get(WELL).expect_status(200).text(), "well");
     }
@@ -444,14 +447,14 @@ fn an_endless_body_ends_when_nobody_reads_it(cores: &str) {
     client.send(&Request::get("/endless").bytes());
     let Head { status, .. } = client.head("GET");
     assert_eq!(status, 200);
-    // More than the store holds has come through.
+    // More bytes than the store holds have passed through.
     let mut read = 0;
     while read < 80 << 20 {
         read += client.body_piece(1 << 20).expect("it does not end").len();
     }
     assert_eq!(accelerator.get(WELL).expect_status(200).text(), "well");
     drop(client);
-    // Nobody wants it, nobody can keep it: the origin is told.
+    // With no reader and no room to store it, the connection to the origin is closed.
     ended.pass();
     assert_eq!(accelerator.get(WELL).expect_status(200).text(), "well");
 }
@@ -497,7 +500,8 @@ fn an_origin_that_recovers_is_used_again(cores: &str) {
     let origin = ScriptedOrigin::start_at(address);
     origin.answers("/page", Answer::new(200, "back").header("Cache-Control", "max-age=600"));
     assert_eq!(accelerator.get("/page").expect_status(200).text(), "back");
-    // It restarts: connections that were kept are dead, the next request must not suffer for it.
+    // After a restart of the origin, kept connections are dead; the next request must not fail because of
+    // that.
     for path in ["/one", "/two", "/three"] {
         origin.answers(path, Answer::new(200, path).header("Cache-Control", "no-store"));
     }

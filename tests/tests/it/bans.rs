@@ -1,4 +1,4 @@
-//! Rows A9 and A37 of the features: bans as expressions, and what shops and frameworks send instead.
+//! Bans: as expressions, and as the requests that shops and frameworks send.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -29,7 +29,7 @@ on_one_core_and_on_two! {
     a37_drupal_bans,
 }
 
-/// Paths, with the status and the type of what is there.
+/// Paths, with the status and the media type of their answers.
 const SITE: [(&str, u16, &str); 5] = [
     ("/", 200, "text/html"),
     ("/news/1", 200, "text/html"),
@@ -107,7 +107,7 @@ fn a9_a_ban_is_about_all_variants(cores: &str) {
     assert_eq!(origin.count("/page"), 4);
 }
 
-/// Versions of a page.
+/// Scripts a page that has a new version for each request.
 fn versions(origin: &ScriptedOrigin, path: &str, cache_control: &'static str) {
     let asked = AtomicUsize::new(0);
     origin.on(path, move |_, reply| {
@@ -134,7 +134,8 @@ fn a9_a_soft_ban_makes_stale(cores: &str) {
     assert_eq!(accelerator.get("/page").text(), "version 2");
 }
 
-/// What a hit is remembered of is not who asked.
+/// A hit's cached ban check does not depend on the client, so a ban on request fields is evaluated for each
+/// request.
 fn a9_a_ban_about_who_asks_is_asked_each_time(cores: &str) {
     let origin = ScriptedOrigin::start();
     versions(&origin, "/page", "max-age=600");
@@ -165,7 +166,7 @@ fn a9_the_operator_bans(cores: &str) {
     let accelerator = start(&origin, cores);
     fetched(&accelerator, &origin);
     let list = || String::from_utf8(accelerator.ask(&["purge", "--list"]).stdout).expect("text");
-    assert_eq!(list(), "No bans are kept\n");
+    assert_eq!(list(), "No bans\n");
     assert!(accelerator.ask(&["purge", "--ban", "req.url ~ ^/news/"]).status.success());
     assert_eq!(fetched(&accelerator, &origin), ["/news/1", "/news/2.png"]);
     assert!(accelerator.ask(&["purge", "--soft", "--ban", "req.url==\"/\""]).status.success());
@@ -189,7 +190,7 @@ fn a9_a_mistake_is_told_with_its_place(cores: &str) {
         ("req.url = /a", "byte 8: found `=`, expected `==`, `!=`, `~` or `!~`"),
         ("req.urk ~ a", "byte 0: found `req.urk`, expected one of the fields req.url, req.http.host, "),
         ("req.url ~ a &&", "byte 14: found the end, expected a field, `!` or `(`"),
-        ("obj.http.xkey ~ a", "`obj.http.xkey`, of which only hashes are kept"),
+        ("obj.http.xkey ~ a", "`obj.http.xkey`, of which only hashes are stored"),
         ("obj.age > soon", "byte 10: found `soon`, expected a duration such as"),
     ] {
         let refused = accelerator.fetch(&ban(expression)).expect_status(400);
@@ -239,11 +240,11 @@ fn a9_too_many_bans_purge_all_that_is_as_old(cores: &str) {
     let origin = site();
     let accelerator = start(&origin, cores);
     fetched(&accelerator, &origin);
-    // About who asks, so that they stay.
+    // Bans on request fields, so that they stay.
     for number in 0..BANS {
         accelerator.fetch(&ban(&format!("req.http.x-group == {number}"))).expect_status(200);
     }
-    // The same again takes no room.
+    // A repeated ban takes no room.
     accelerator.fetch(&ban("req.http.x-group == 7")).expect_status(200);
     assert_eq!(fetched(&accelerator, &origin), [""; 0]);
     assert_eq!(accelerator.stat().count("limits.bans"), 0);
@@ -255,7 +256,7 @@ fn a9_too_many_bans_purge_all_that_is_as_old(cores: &str) {
     assert_eq!(fetched(&accelerator, &origin), [""; 0]);
 }
 
-/// What lies on the file alone is not walked through, so a ban stays there; and holds after a kill.
+/// Objects that are only on the file are not walked through, so their bans stay; they hold after a kill, too.
 fn a9_a_ban_outlives_a_kill(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let steps = [
@@ -277,7 +278,7 @@ fn a9_who_knows_the_token_purges(cores: &str) {
     let file = file.to_str().expect("a path in UTF-8");
     let origin = site();
     origin.answers("/passed", Answer::new(200, "x").header("Cache-Control", "no-store"));
-    // We are in none of the networks, and in one.
+    // First the test's address is in none of the networks, then in one.
     for (from, is_listed) in [("192.0.2.1", false), ("127.0.0.1", true)] {
         let accelerator = Accelerator::before(&origin.url())
             .flag("--cores", cores)
@@ -295,7 +296,7 @@ fn a9_who_knows_the_token_purges(cores: &str) {
             (&[("X-Purge-Token", &long)], false),
             (&[("X-Purge-Token", "")], false),
             (&[("Authorization", "Bearer x"), ("X-Purge-Token", TOKEN)], false),
-            // Another scheme is none of ours.
+            // An `Authorization` of another scheme is not ours to check.
             (&[("Authorization", "Basic eDp5")], is_listed),
             (&[], is_listed),
         ] {
@@ -333,8 +334,8 @@ fn a9_who_knows_the_token_purges(cores: &str) {
     assert!(!refused.status.success() && said.contains("a token has 16 to 1024 characters"), "{said}");
 }
 
-/// As FOSHttpCache's `ProxyClient\Varnish` sends it: `banPath` with a type and hosts (`createHostsRegex`), `ban`, `purge`;
-/// its fields for the rest say all.
+/// Requests of FOSHttpCache's `ProxyClient\Varnish`: `banPath` with a type and hosts (`createHostsRegex`),
+/// `ban`, `purge`. Fields that are not restricted match everything.
 fn a37_fos_http_cache_bans(cores: &str) {
     let origin = site();
     let accelerator = start(&origin, cores);
@@ -354,20 +355,20 @@ fn a37_fos_http_cache_bans(cores: &str) {
         accelerator.fetch(&request).expect_status(200);
         assert_eq!(fetched(&accelerator, &origin), want, "{request:?}");
     }
-    // Tags of some hosts alone: tags are compared as wholes, and a ban knows none.
+    // Tags restricted to some hosts are refused: tags are compared as a whole, and a ban has no tags.
     let narrowed = of("^(site\\.test)$", ".*", ".*").header("X-Cache-Tags", "(^|,)(a)(,|$)");
     accelerator.fetch(&narrowed).expect_status(400);
 }
 
-/// As plug-ins of WordPress send it: Proxy Cache Purge (`VarnishPurger::purge_url`), WP Rocket (`Addon\Varnish::purge`),
-/// W3 Total Cache (`Varnish_Flush::_request`, `do_flush`).
+/// Requests of WordPress plug-ins: Proxy Cache Purge (`VarnishPurger::purge_url`), WP Rocket
+/// (`Addon\Varnish::purge`), W3 Total Cache (`Varnish_Flush::_request`, `do_flush`).
 fn a37_wordpress_bans(cores: &str) {
     let origin = site();
     let accelerator = start(&origin, cores);
     fetched(&accelerator, &origin);
     let by = |target: &str, method: &str| Request::new("PURGE", target).header("X-Purge-Method", method);
     for (request, want) in [
-        // Proxy Cache Purge and WP Rocket, for an address, a directory and all.
+        // Proxy Cache Purge and WP Rocket, for one address, a directory, and everything.
         (by("/news/1", "default"), &["/news/1"][..]),
         (by("/news/.*", "regex"), &["/news/1", "/news/2.png"]),
         (by("/.*", "regex"), &all()),
@@ -385,8 +386,8 @@ fn a37_wordpress_bans(cores: &str) {
     assert_eq!(fetched(&accelerator, &origin), [""; 0], "another site of theirs");
 }
 
-/// As Drupal's varnish_purger sends it (`ZeroConfigPurger::invalidateWildcardUrls`, `invalidateUrls`), and as the VCL of
-/// varnish_purge says that a host's wildcards are banned.
+/// Requests of Drupal's varnish_purger (`ZeroConfigPurger::invalidateWildcardUrls`, `invalidateUrls`), and
+/// wildcards of a host as in the VCL of varnish_purge.
 fn a37_drupal_bans(cores: &str) {
     let origin = site();
     let accelerator = start(&origin, cores);

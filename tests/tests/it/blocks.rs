@@ -1,5 +1,5 @@
-//! Objects in blocks: what is asked for is what is fetched, versions are never mixed, and whole or in part the bytes are
-//! the origin's.
+//! Objects in slices: only requested slices are fetched, versions are never mixed, and whole or in part the
+//! bytes are the origin's.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -50,18 +50,18 @@ on_one_core_and_on_two! {
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 448 << 10;
 
-/// A film that an origin has, in one version after the other, and sends in parts.
+/// A film at an origin, in successive versions, which it sends in ranges.
 struct Film {
     bytes: u64,
     version: AtomicU64,
-    /// Bytes of bodies of parts.
+    /// Total bytes of 206 bodies.
     sent_in_parts: AtomicU64,
     parts: AtomicUsize,
-    /// From this byte on parts are answered 503.
+    /// First byte from which on range requests are answered with 503.
     fails_from: AtomicU64,
     sends_no_parts: AtomicBool,
     max_age_s: u64,
-    /// The server's number; each server has another entity tag for the same bytes.
+    /// Number of the server; each server has another entity tag for the same bytes.
     server: usize,
 }
 
@@ -156,7 +156,7 @@ fn ranged(range: &str) -> Request {
     Request::get("/film").header("Range", &format!("bytes={range}"))
 }
 
-/// Asks for a range and looks at its bytes.
+/// Requests a range and checks its bytes.
 #[track_caller]
 fn expect_part(
     running: &Accelerator,
@@ -186,16 +186,16 @@ fn a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches(cores: &str)
     let first = expect_part(&running, &format!("{from}-{}", from + 99), from..from + 100, 0, BYTES);
     assert!(status_of(&first).contains("fwd=uri-miss") && status_of(&first).contains("stored"), "{first:?}");
     assert_eq!((film.parts(), film.sent_in_parts.load(Ordering::SeqCst)), (1, BLOCK));
-    // Again, and somewhere else in the same block: nobody is asked.
+    // Another request in the same slice does not reach the origin.
     let again = expect_part(&running, &format!("{from}-{}", from + 99), from..from + 100, 0, BYTES);
     assert!(status_of(&again).contains("hit"), "{again:?}");
     assert_eq!(film.parts(), 1);
-    // Across the edge of two blocks far behind: two more, and no whole answer.
+    // A range across the edge of two slices far behind: two more slices are fetched, and no whole answer.
     let edge = (BYTES / BLOCK - 10) * BLOCK;
     let there = expect_part(&running, &format!("{}-{}", edge - 5, edge + 4), edge - 5..edge + 5, 0, BYTES);
     assert!(status_of(&there).contains("fwd=partial"), "{there:?}");
     assert_eq!(film.parts(), 3);
-    // The end.
+    // The end of the film.
     expect_part(&running, "-7", BYTES - 7..BYTES, 0, BYTES);
     let whole = origin.seen("/film").iter().filter(|seen| seen.header("range").is_none()).count();
     assert_eq!((film.parts(), whole), (4, 1));
@@ -204,7 +204,7 @@ fn a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches(cores: &str)
     assert_eq!(stat.count("requests.blocks_fetched"), 4);
     let explained = running.ask(&["explain", "http://site.test/film"]);
     let words = String::from_utf8_lossy(&explained.stdout).into_owned();
-    assert!(words.contains("blocks of 448 KiB") && words.contains("4 of them"), "{words}");
+    assert!(words.contains("slices of 448 KiB") && words.contains("4 of them"), "{words}");
 }
 
 fn a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks(cores: &str) {
@@ -239,7 +239,7 @@ fn a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks(cores: &str) {
     let other = running.fetch(&ranged("5-9").header("If-Range", "\"v1\"")).expect_status(200).whole();
     assert_eq!((other.body.len() as u64, differs(0, 0, &other.body)), (BYTES, None));
     assert_eq!(film.parts(), 8);
-    // To who speaks HTTP/1.0, and in a pipeline.
+    // Ranges of pipelined requests.
     let mut client = running.connect();
     let mut both = ranged("3-6").bytes();
     both.extend_from_slice(&ranged(&format!("{}-{}", BLOCK, BLOCK + 3)).bytes());
@@ -301,7 +301,7 @@ fn a39_blocks_outlive_a_revalidation(cores: &str) {
     let asked = origin.seen("/film");
     let validated = asked.iter().filter(|seen| seen.header("if-none-match") == Some("\"v0\"")).count();
     assert!(validated >= 3, "{asked:?}");
-    // Another version: everything of the old one is out of reach.
+    // With another version, every slice of the old one is out of reach.
     film.version.store(1, Ordering::SeqCst);
     let whole = running.get("/film").expect_status(200).whole();
     assert_eq!((whole.body.len() as u64, differs(1, 0, &whole.body)), (BYTES, None));
@@ -313,7 +313,8 @@ fn a39_bytes_of_two_versions_never_mix(cores: &str) {
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
     film.shown_by(&origin);
     let running = setup(&origin, cores).start();
-    // What is there of the old version may be shown as long as it is fresh; where more is needed, it is known to be old.
+    // Stored slices of the old version may be served while fresh; when a missing slice is fetched, the change
+    // is noticed.
     expect_part(&running, "0-9", 0..10, 0, BYTES);
     let mut client = running.connect();
     client.send(&Request::get("/film").bytes());
@@ -329,7 +330,7 @@ fn a39_bytes_of_two_versions_never_mix(cores: &str) {
         let whole = running.get("/film").expect_status(200).whole();
         assert_eq!((whole.body.len() as u64, differs(1, 0, &whole.body)), (BYTES, None));
     }
-    // A range that is asked for just then gets the new version, and not a cut one.
+    // A range that is requested during the change gets the new version and is not cut.
     film.version.store(2, Ordering::SeqCst);
     running.fetch(&Request::new("PURGE", "/film")).expect_status(200);
     expect_part(&running, "0-9", 0..10, 2, BYTES);
@@ -344,7 +345,7 @@ fn a39_a_purge_hides_every_block(cores: &str) {
     film.shown_by(&origin);
     let running = setup(&origin, cores).start();
     running.get("/film").expect_status(200).whole();
-    // The same tag for other bytes: whoever purges says that what is stored is wrong.
+    // Other bytes under the same entity tag: a purge says that the stored bytes are wrong.
     running.fetch(&Request::new("PURGE", "/film")).expect_status(200);
     running.get("/film").expect_status(200).whole();
     assert_eq!(film.parts(), 6);
@@ -387,7 +388,7 @@ fn a39_an_origin_that_sends_no_parts_is_believed_once(cores: &str) {
         let whole = running.get("/film").expect_status(200).whole();
         assert_eq!((whole.body.len() as u64, differs(0, 0, &whole.body)), (BYTES, None));
     }
-    // Once for the head, once for a block, and then once for each client.
+    // The requests are one for the head, one for a slice, and then one for each client.
     assert_eq!(origin.count("/film"), 6);
     let stat = running.stat();
     assert_eq!((stat.count("requests.blocks_fetched"), stat.count("requests.blocks_lost")), (0, 1));
@@ -404,7 +405,7 @@ fn a39_a_failing_origin_cuts_the_answer_and_the_rest_stays(cores: &str) {
     let cut = running.get("/film");
     assert_eq!((cut.end, cut.body.len() as u64), (End::Closed, 4 * BLOCK), "{}", cut.text_of_head());
     assert_eq!(differs(0, 0, &cut.body), None);
-    // A range there is passed, and gets what the origin says.
+    // A range in the failing part is passed to the origin, and its error passed on.
     running.fetch(&ranged(&format!("{}-{}", 5 * BLOCK, 5 * BLOCK + 3))).expect_status(503);
     film.fails_from.store(u64::MAX, Ordering::SeqCst);
     let whole = running.get("/film").expect_status(200).whole();
@@ -452,7 +453,8 @@ fn a39_who_does_not_read_has_two_blocks_fetched(cores: &str) {
     for client in &mut clients {
         client.head("GET");
     }
-    // Each has the block that it is sent, as many as the sockets take, and one ahead.
+    // Each client causes fetches of the slice that it is sent, of those that fit into the sockets, and of one
+    // ahead.
     running.get("/none");
     assert!(film.parts() as u64 <= CLIENTS * 18, "{} parts", film.parts());
     for (number, client) in clients.iter_mut().enumerate().take(3) {
@@ -531,14 +533,15 @@ fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
                 assert_eq!(differs(0, part.first, &part.bytes), None);
             }
         }
-        // What cannot be told from the whole is the whole; what is not there is said not to be.
+        // Ranges out of order get the whole object, adjacent ones are merged, and ranges beyond the end get a
+        // 416.
         let ask = |range: &str| running.fetch(&Request::get(path).header("Range", range));
         let back = ask("bytes=1000-1001,0-1").expect_status(200).whole();
         assert_eq!((back.body.len() as u64, differs(0, 0, &back.body)), (complete, None));
         assert_eq!(ask("bytes=0-1,2-3").expect_status(206).whole().body, content(0, 0, 4));
         ask(&format!("bytes={complete}-,{}-", 2 * complete)).expect_status(416);
     }
-    // The next answer of the same connection is where it should be.
+    // The next answer on the same connection begins in the right place.
     let mut client = running.connect();
     for _ in 0..3 {
         client.send(&Request::get("/small").header("Range", "bytes=0-1,5000-5001").bytes());
@@ -546,7 +549,8 @@ fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
     }
 }
 
-/// An origin has servers whose entity tags differ, like Apache's tags that are made of inodes.
+/// An origin's servers have different entity tags for the same object, like Apache's tags that are made of
+/// inodes; all slices of an object come from one server.
 fn blocks_stay_with_their_member(cores: &str) {
     const BYTES: u64 = 20 << 20;
     let servers: Vec<_> = (0..3)
@@ -576,7 +580,7 @@ fn blocks_stay_with_their_member(cores: &str) {
     assert_eq!(from.iter().sum::<usize>() as u64, 3 * BYTES.div_ceil(BLOCK), "{from:?}");
 }
 
-/// Fetches the film, and returns how many bytes of it came and how it ended.
+/// Fetches the film, and returns the bytes received and the way in which the body ended.
 fn whole_film(running: &Accelerator) -> (u64, End) {
     let mut client = running.connect();
     client.send(&Request::get("/film").bytes());
@@ -584,14 +588,14 @@ fn whole_film(running: &Accelerator) -> (u64, End) {
     client.drain_body()
 }
 
-/// A film that has another version for each block is passed on, after two tries.
+/// A film that has another version for each slice is passed on after two attempts.
 fn versions_that_differ_again_leave_a_note(cores: &str) {
     const BYTES: u64 = 3 * BLOCK;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
     let asked = AtomicU64::new(0);
     let in_origin = Arc::clone(&film);
     origin.on("/film", move |request, reply| {
-        // Each answer is of a version of its own.
+        // Each answer has a version of its own.
         in_origin.version.store(asked.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
         in_origin.answer(request, reply)
     });
@@ -609,7 +613,7 @@ fn versions_that_differ_again_leave_a_note(cores: &str) {
     assert!(words.contains("different versions"), "{words}");
 }
 
-/// A request asks for 32 ranges of a byte each, in 32 blocks.
+/// A request for 32 ranges of a byte each, in 32 slices, is passed on and fetches no slices.
 fn ranges_far_apart_fetch_no_blocks(cores: &str) {
     const BYTES: u64 = 40 * BLOCK;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
@@ -626,7 +630,7 @@ fn ranges_far_apart_fetch_no_blocks(cores: &str) {
     let got = running.fetch(&ranged(&ranges.join(","))).expect_status(206).whole();
     assert_eq!((got.text().as_str(), film.parts()), ("parts", 0));
     assert!(status_of(&got).contains("detail=range-alone"), "{got:?}");
-    // Stored blocks are sent from the store; a few blocks are fetched as before.
+    // Stored slices are sent from the store, and a few missing ones are fetched as before.
     let two = running.fetch(&ranged(&format!("0-0,{BLOCK}-{BLOCK}"))).expect_status(206).whole();
     assert!(two.header("content-type").is_some_and(|said| said.contains("multipart")), "{two:?}");
     assert_eq!(film.parts(), 2);

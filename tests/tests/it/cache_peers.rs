@@ -1,4 +1,4 @@
-//! Row A38: several accelerators, one fetch.
+//! Several accelerators that share keys make one fetch.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -62,7 +62,7 @@ fn secret() -> tempfile::NamedTempFile {
 }
 
 fn with_peers(setup: Setup, secret: &tempfile::NamedTempFile) -> Setup {
-    // A busy machine is no reason for a test to leave one out.
+    // A busy machine must not make a test's peer count as unreachable.
     setup.flag("--peers-secret", secret.path().to_str().expect("a path")).flag("--peers-patience", "20s")
 }
 
@@ -74,7 +74,7 @@ fn start_with(origin: &ScriptedOrigin, cores: &str, more: impl Fn(Setup) -> Setu
     start_through(origin, cores, more, |at| at)
 }
 
-/// The same; each is asked where the way to it begins.
+/// Starts them with proxies: each peer is reached at the address that `way_to` returns.
 fn start_through(
     origin: &ScriptedOrigin,
     cores: &str,
@@ -97,7 +97,7 @@ fn start_through(
     Sharing { all: addresses.iter().zip(&asked_at).map(one).collect(), _secret: secret }
 }
 
-/// Whose the key of a path is, by name.
+/// Returns the name of the instance that owns the key of a path.
 fn owner(instance: &Accelerator, path: &str) -> String {
     let output = instance.ask(&["explain", "--json", &format!("http://site.test{path}")]);
     let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -107,7 +107,7 @@ fn owner(instance: &Accelerator, path: &str) -> String {
 }
 
 impl Sharing {
-    /// A path whose key this one has.
+    /// Returns a path whose key belongs to this instance.
     fn path_of(&self, index: usize, prefix: &str) -> String {
         let mut paths = (0..).map(|number| format!("/{prefix}{number}"));
         paths.find(|path| owner(&self.all[0], path) == NAMES[index]).expect("there is one")
@@ -122,7 +122,8 @@ impl Sharing {
     }
 }
 
-/// Whether the one that was asked had it: who has handled it last speaks last.
+/// Returns whether the instance that answered the client had a hit: it writes the last entry of
+/// `Cache-Status`.
 fn is_hit(response: &Response) -> bool {
     response.head.headers.joined("cache-status").rsplit(',').next().is_some_and(|last| last.contains("; hit"))
 }
@@ -155,11 +156,11 @@ fn a38_the_owner_is_asked_first_and_what_is_asked_for_again_is_kept(cores: &str)
         let first = sharing.all[x].get(&path).expect_status(200);
         assert_eq!(first.text(), "hello");
         assert_eq!(origin.count(&path), 1);
-        // Through the owner: it has signed, too.
+        // The answer came through the owner, which has added its `Via`, too.
         assert_eq!(first.head.headers.joined("via").split(',').count(), 2, "{}", first.text_of_head());
         assert!(first.head.headers.first("nighttrain-peer").is_none(), "that was for us alone");
         assert!(is_hit(&sharing.all[index].get(&path).expect_status(200)), "its owner has stored it");
-        // Asked for once, it was not kept; asked for again, it is.
+        // On the first request the instance does not keep the answer; on the second it does.
         let second = sharing.all[x].get(&path).expect_status(200);
         assert!(!is_hit(&second), "{}", second.text_of_head());
         let third = sharing.all[x].get(&path).expect_status(200);
@@ -180,7 +181,7 @@ fn a38_the_owner_is_asked_first_and_what_is_asked_for_again_is_kept(cores: &str)
     assert!(metrics.contains("cache_peer_up{peer=\"b\"} 1"), "{metrics}");
 }
 
-/// So many clients ask an instance for a path, each on a thread; what each got.
+/// Sends `each` requests for a path to every instance, each on a thread of its own, and returns the threads.
 fn ask_all(sharing: &Sharing, path: &str, each: usize) -> Vec<thread::JoinHandle<Response>> {
     let mut asking = Vec::new();
     for one in &sharing.all {
@@ -192,7 +193,7 @@ fn ask_all(sharing: &Sharing, path: &str, each: usize) -> Vec<thread::JoinHandle
     asking
 }
 
-/// An origin that answers with a page of this content, once its gate is open.
+/// Starts an origin that answers with a page of this content once its gate is open.
 fn held_origin(content: &'static str) -> (ScriptedOrigin, Gate) {
     let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
     let held = gate.clone();
@@ -204,7 +205,7 @@ fn held_origin(content: &'static str) -> (ScriptedOrigin, Gate) {
 }
 
 fn a38_many_clients_of_three_instances_are_one_fetch(cores: &str) {
-    // A thousand in all, from one address.
+    // A thousand clients in all, from one address.
     const EACH: usize = 334;
     let (origin, gate) = held_origin("slow");
     let sharing = start_with(&origin, cores, |setup| setup.flag("--connections-per-client-max", "0"));
@@ -240,7 +241,8 @@ fn a38_what_varies_is_fetched_once_for_each_variant(cores: &str) {
         }
     }
     assert_eq!(origin.count(&path), 2);
-    // A purge drops all of them, wherever they are; first where the others would ask.
+    // A purge drops all variants on all instances. The owner of the key is purged first, because the others
+    // ask it.
     for one in &sharing.all {
         one.fetch(&Request::new("PURGE", &path)).expect_status(200);
     }
@@ -250,7 +252,7 @@ fn a38_what_varies_is_fetched_once_for_each_variant(cores: &str) {
     assert_eq!(origin.count(&path), 3);
 }
 
-/// An origin's film, which it sends whole or in parts.
+/// Returns the script of a film, which is sent whole or in ranges.
 fn film(bytes: usize) -> impl Fn(&Seen, &mut Reply<'_>) -> io::Result<Next> + Send + Sync + 'static {
     move |seen, reply| {
         let answer = |status, body: Vec<u8>| {
@@ -270,7 +272,7 @@ fn film(bytes: usize) -> impl Fn(&Seen, &mut Reply<'_>) -> io::Result<Next> + Se
     }
 }
 
-/// The first byte and the last that are asked for.
+/// Returns the first and the last byte of the requested range.
 fn part(seen: &Seen, bytes: usize) -> Option<(usize, usize)> {
     let (first, last) = seen.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().unwrap_or(bytes - 1)))
@@ -338,19 +340,20 @@ fn a38_what_is_no_peers_business_goes_to_the_origin(cores: &str) {
     assert_eq!(vias(&post), [1]);
     x.fetch(&Request::get(&login).header("Authorization", "Basic eDp5")).expect_status(200);
     assert_eq!(vias(&login), [1]);
-    // What is fresh by its origin's word is everybody's, and fetched with its visitor's cookies.
+    // An answer with explicit freshness is shared by all visitors; its fetch carries the visitor's cookies.
     x.fetch(&Request::get(&cookie).header("Cookie", "a=1")).expect_status(200);
     assert_eq!(vias(&cookie), [2]);
     assert_eq!(origin.seen(&cookie)[0].header("cookie"), Some("a=1"));
     let of_client = origin.seen(&cookie)[0].headers.joined("x-forwarded-for");
     assert_eq!(of_client, "127.0.0.1, 127.0.0.1", "the visitor, and who asked for it");
-    // The first time nobody knows; then it is not asked for any more.
+    // The first request goes through the owner, since no one knows yet that the answer is private; later ones
+    // do not.
     for _ in 0..3 {
         x.get(&private).expect_status(200);
     }
     assert_eq!(vias(&private), [2, 1, 1]);
     assert!(origin.all_seen().iter().all(|seen| seen.header("nighttrain-peer").is_none()));
-    // A client that says it is a peer is a client.
+    // A client that claims to be a peer is treated as a client.
     let mark = "v1;asker=b;id=1;number=1;epoch=0;sequence=0;mac=AAAA";
     x.fetch(&Request::get(&sharing.path_of(0, "liar")).header("Nighttrain-Peer", mark)).expect_status(200);
 }
@@ -397,7 +400,7 @@ fn a38_tags_come_with_what_they_are_of(cores: &str) {
             });
         }
         version.fetch_add(1, SeqCst);
-        // First the owner, so that nobody has the old one of it.
+        // The owner is purged first, so that no instance gets the old version from it.
         for one in &sharing.all {
             let purged = one.ask(&["purge", "--tag", tag]);
             assert!(purged.status.success(), "{purged:?}");
@@ -430,7 +433,7 @@ fn a38_a_peer_that_is_killed_is_nobodys_error(cores: &str) {
     }
     eventually("the origin is asked", || origin.count(&path) == 1);
     sharing.all[1].signal(Signal::KILL);
-    // Each asks for itself, or the one that has the key now.
+    // Each instance fetches for itself, or from the new owner of the key.
     eventually("the origin is asked again", || origin.count(&path) >= 2);
     gate.open();
     for client in others {
@@ -438,7 +441,7 @@ fn a38_a_peer_that_is_killed_is_nobodys_error(cores: &str) {
     }
     assert!(origin.count(&path) <= 3, "at most one for each: {}", origin.count(&path));
     assert_eq!(standing(&sharing.all[0], "b"), "out");
-    // Its keys are others' at once, and their own stay where they are.
+    // The keys of the dead instance belong to others at once, and the keys of the others stay where they are.
     let before = origin.all_seen().len();
     let other = sharing.path_of(2, "stays");
     for index in [0, 2] {
@@ -447,12 +450,12 @@ fn a38_a_peer_that_is_killed_is_nobodys_error(cores: &str) {
     assert_eq!(origin.all_seen().len(), before + 1);
 }
 
-/// What an origin says of a film.
+/// Adds the fields that the origin sends with a film.
 fn of_film(answer: Answer) -> Answer {
     answer.header("Cache-Control", "max-age=600").header("ETag", "\"film\"").header("Accept-Ranges", "bytes")
 }
 
-/// A part of it that was asked for as the rest of the same one; it is counted.
+/// Returns a range of the film for a request with `If-Range`, and counts it; `None` without a range.
 fn rest_of_film(seen: &Seen, bytes: usize, counted: &AtomicUsize) -> Option<Answer> {
     let (first, last) = part(seen, bytes)?;
     assert_eq!(seen.header("if-range"), Some("\"film\""));
@@ -505,7 +508,8 @@ fn a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with(cores:
         }
         reply.answer(&of_film(Answer::new(200, content(1, 0, BYTES))))
     });
-    // An origin may be silent for so long that only a peer's own bound can end the wait within the test's time.
+    // The origin may be silent for an hour, so that only the peer's own timeout can end the wait within the
+    // test's time.
     let more =
         |setup: Setup| setup.flag("--peers-patience", "2s").limit("origin_between_bytes_time_max", "1h");
     let mut ways = Vec::new();
@@ -514,7 +518,7 @@ fn a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with(cores:
         ways[ways.len() - 1].address()
     });
     let path = sharing.path_of(1, "film");
-    // It is stored there.
+    // The owner stores the film.
     sharing.all[1].get(&path).expect_status(200);
     ways[1].delay(Duration::from_millis(20));
     let x = &sharing.all[0];
@@ -540,7 +544,7 @@ fn a38_a_peer_that_is_stopped_is_left_out_and_comes_back(cores: &str) {
     sharing.all[1].signal(Signal::STOP);
     for path in &paths {
         assert_eq!(x.get(path).expect_status(200).text(), "x");
-        // A busy machine may keep another one silent for as long.
+        // A busy machine may make another peer look silent as well.
         assert!((1..=2).contains(&origin.count(path)), "{}", origin.count(path));
     }
     assert_eq!(standing(x, "b"), "out");
@@ -554,7 +558,7 @@ fn a38_a_peer_that_is_stopped_is_left_out_and_comes_back(cores: &str) {
     });
 }
 
-/// A way to a peer that remembers what was asked on it.
+/// A proxy to a peer that records the requests.
 struct Overheard {
     address: SocketAddr,
     heard: Arc<Mutex<Vec<u8>>>,
@@ -586,7 +590,7 @@ impl Overheard {
         Self { address, heard }
     }
 
-    /// The last request.
+    /// Returns the last request.
     fn last(&self) -> Vec<u8> {
         let heard = self.heard.lock().expect("no thread panics with it").clone();
         let text = String::from_utf8(heard).expect("heads alone");
@@ -595,7 +599,7 @@ impl Overheard {
     }
 }
 
-/// What a peer's port answers to these bytes.
+/// Sends these bytes to a peer's port, and returns the answer.
 fn said_to(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(tests::PATIENCE)).expect("a time");
@@ -656,9 +660,9 @@ fn a38_only_who_knows_the_secret_is_answered_and_each_request_once() {
     let again = said_to(at_b, &asked);
     assert!(again.starts_with("HTTP/1.1 403 ") && !again.contains("Nighttrain-Peer"), "{again}");
     assert_eq!(b.stat().count("cluster.peers_replayed"), 1);
-    // What was for one is not for the other.
+    // A request that was signed for one peer is refused by another.
     assert!(said_to(at_a, &asked).starts_with("HTTP/1.1 403 "));
-    // And who takes the place of one is not believed.
+    // An impostor at a peer's address is not believed.
     let other = Accelerator::before(&origin.url())
         .flag("--peers-listen", "127.0.0.1:0")
         .flag("--peers-address", "127.0.0.1:9")
@@ -672,7 +676,7 @@ fn a38_only_who_knows_the_secret_is_answered_and_each_request_once() {
     assert_eq!((origin.count(&path), standing(&other, "b")), (1, "out".to_owned()));
 }
 
-/// Beyond what one may be asked at once, and over so many connections, the origin is.
+/// Requests beyond a peer's limit of requests or connections go to the origin.
 #[test]
 fn a38_what_is_too_much_for_a_peer_is_the_origins() {
     for (bound, counted) in [
@@ -682,7 +686,7 @@ fn a38_what_is_too_much_for_a_peer_is_the_origins() {
         let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
         let held = gate.clone();
         origin.otherwise(move |seen, reply| {
-            // What comes by way of the owner is slow.
+            // Answers through the owner are slow.
             if seen.headers.joined("via").contains(',') {
                 held.pass();
             }
@@ -702,7 +706,8 @@ fn a38_what_is_too_much_for_a_peer_is_the_origins() {
     }
 }
 
-/// One that fetches many keys is passed over; and the other, which has not heard of that, asks it: each for the same key.
+/// An instance that fetches many keys leaves a key to its peer. The peer has not heard of that and asks the
+/// busy instance for the same key: neither waits for the other.
 #[test]
 fn a38_two_that_think_each_other_the_owner_do_not_wait_for_each_other() {
     const BUSY: usize = 64;
@@ -780,7 +785,8 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
         let output = from.ask(&[&["purge", "--everywhere"], what].concat());
         assert!(output.status.success(), "{output:?}");
     };
-    // One fetch for all, and one more after each purge, from wherever that comes.
+    // A page is fetched once for all instances, and once more after each purge, whichever instance it comes
+    // from.
     let all_get = |all: &[Accelerator], path: &str, want: u64| {
         for _ in 0..3 {
             for one in all {
@@ -791,7 +797,8 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
     all_get(&all, "/page", 1);
     assert_eq!(origin.count("/page"), 1);
 
-    // A fetch by way of a peer is under way while everything is purged: it is for who began it alone.
+    // Everything is purged while a fetch through a peer is under way: its answer is only for the clients that
+    // began it.
     let path =
         (0..).map(|number| format!("/slow{number}")).find(|path| owner(&all[0], path) == "b").expect("one");
     version.store(2, SeqCst);
@@ -818,13 +825,13 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
     }
     gate.open();
     for client in early {
-        // Who was told to ask again by the purge has the new one.
+        // A client whose request was repeated because of the purge has the new version.
         let text = client.join().expect("no thread panics").expect_status(200).text();
         assert!(text == "2" || text == "3", "{text}");
     }
     all_get(&all, &path, 3);
 
-    // Purges of each sort, from each: one fetch each time.
+    // Purges of each kind, from each instance: one fetch each time.
     for (from, what) in
         [(0, &["http://site.test/page"][..]), (1, &["--ban", "req.url ~ ^/page"]), (2, &["--all"])]
     {
@@ -834,7 +841,7 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
         assert_eq!(origin.count("/page"), before + 1, "{what:?}");
     }
 
-    // One goes, and comes back: only its share moves.
+    // An instance ends and comes back: only its share of the keys moves.
     let paths: Vec<_> = (0..30).map(|number| format!("/of{number}")).collect();
     let owners: Vec<_> = paths.iter().map(|path| owner(&all[0], path)).collect();
     let now = version.load(SeqCst);
@@ -853,8 +860,8 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
     assert_eq!(paths.iter().map(|path| owner(&all[1], path)).collect::<Vec<_>>(), owners);
 }
 
-/// Who has no secret is a client like any other at the port of peers, and has no more connections there than elsewhere; who has
-/// it may have as many as it needs.
+/// Clients without the secret have no more connections at the peers' port than elsewhere; peers may have as
+/// many as they need.
 #[test]
 fn a38_strangers_at_the_port_of_peers_have_their_share_and_no_more() {
     let origin = ScriptedOrigin::start();

@@ -1,5 +1,5 @@
-//! Certificates of clients, by site (A12): who is let in, what the origin is told, and that neither another site's
-//! connection nor a stored answer is a way around.
+//! Client certificates by site: which clients are accepted, and what the origin is sent. Neither a connection
+//! made for another site nor a stored answer is a way around the rule.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -26,7 +26,8 @@ on_one_core_and_on_two! {
 
 const FIELD: &str = "X-Client-Cert";
 
-/// Three sites before one origin: for members of one authority, for who wishes to be known by it, for members of another.
+/// Three sites of one origin: one demands certificates of an authority, one accepts them but does not demand
+/// them, one demands certificates of another authority.
 struct Sites {
     origin: ScriptedOrigin,
     accelerator: Accelerator,
@@ -85,7 +86,7 @@ impl Sites {
         }
     }
 
-    /// Asks a host for a path, by curl; its status, and its content.
+    /// Requests a path of a host with curl, and returns status and content.
     fn ask(
         &self,
         how: &[&str],
@@ -128,7 +129,7 @@ const WAYS: [[&str; 4]; 4] = [
     ["--tlsv1.3", "--tls-max", "1.3", "--http2"],
 ];
 
-/// What a client would say of itself, by every spelling.
+/// Forged certificate fields from a client, in every spelling.
 const FORGED: [&str; 8] = [
     "--header",
     "X-Client-Cert: CN=root",
@@ -160,7 +161,8 @@ fn a12_a_client_is_known_by_its_certificate_and_the_origin_is_told(cores: &str) 
             (Some(late), "wish.example"),
             (Some(alice), "other.example"),
         ] {
-            // Its words for an alert differ by the alert; that each is counted is looked at below.
+            // curl's message depends on the alert, so only the failure is checked here; the counters are
+            // checked below.
             let refused = sites.ask(way, shown, host, "/passed");
             assert!(refused.is_err(), "{way:?} {host}: {refused:?}");
         }
@@ -186,7 +188,7 @@ fn a12_no_other_connection_is_a_way_around_a_certificate(cores: &str) {
     let (alice, stranger) = (&*sites.alice, &*sites.stranger);
     for way in &WAYS {
         for (made_for, shown, host, status) in [
-            // No certificate was asked for; or it was, of others.
+            // No certificate was requested for this connection, or one of another authority.
             ("open.example", None, "members.example", 421),
             ("open.example", Some(alice), "members.example", 421),
             ("open.example", None, "wish.example", 421),
@@ -194,10 +196,10 @@ fn a12_no_other_connection_is_a_way_around_a_certificate(cores: &str) {
             ("other.example", Some(stranger), "wish.example", 421),
             ("members.example", Some(alice), "other.example", 421),
             ("wish.example", None, "members.example", 421),
-            // By the same authority she is known to both.
+            // Both sites trust the same authority, so the certificate counts at both.
             ("wish.example", Some(alice), "members.example", 200),
             ("members.example", Some(alice), "wish.example", 200),
-            // Who asks nobody for anything answers all.
+            // A site without the rule answers on any connection.
             ("members.example", Some(alice), "open.example", 200),
         ] {
             let host_field = format!("Host: {host}");
@@ -210,7 +212,7 @@ fn a12_no_other_connection_is_a_way_around_a_certificate(cores: &str) {
         }
     }
     assert_eq!(sites.accelerator.stat().count("requests.certificates_wanted"), 7 * WAYS.len() as u64);
-    // Without TLS of ours nobody has a certificate, whatever a proxy that is believed says.
+    // Without TLS at the accelerator there is no client certificate, even if a trusted proxy claims one.
     let port = sites.accelerator.secured().port();
     let plain = |host: &str| Request::get("/passed").header("Host", host).header(FIELD, "CN=root");
     let sent_on = sites.accelerator.fetch(&plain("members.example")).expect_status(301);
@@ -223,7 +225,7 @@ fn a12_no_other_connection_is_a_way_around_a_certificate(cores: &str) {
         b"GET /passed HTTP/1.1\r\nHost: members.example\r\nX-Forwarded-Proto: https\r\nX-Client-Cert: CN=root\r\n\r\n",
     );
     proxy.response("GET").expect_status(421);
-    // Nor does it come behind a request.
+    // Trailers cannot forge the fields either.
     let mut client = sites.accelerator.connect();
     client.send(
         b"POST /trailers HTTP/1.1\r\nHost: open.example\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -240,10 +242,10 @@ fn a12_what_was_answered_to_somebody_known_is_nobody_elses(cores: &str) {
     let (alice, bob) = (&*sites.alice, &*sites.bob);
     let ask = |shown, host, path| sites.well(&["--http2"], shown, host, path);
     for host in ["members.example", "wish.example"] {
-        // Its origin says that everybody may have it.
+        // The origin says that the answer may be shared.
         assert_eq!(ask(Some(alice), host, "/shared"), "CN=alice");
         assert_eq!(ask(Some(bob), host, "/shared"), "CN=alice");
-        // It does not, or says that it depends on who asks.
+        // The origin does not say so, or says that the answer varies by the certificate.
         for path in ["/own", "/vary"] {
             for _ in 0..2 {
                 assert_eq!(ask(Some(alice), host, path), "CN=alice", "{host}{path}");
@@ -252,7 +254,7 @@ fn a12_what_was_answered_to_somebody_known_is_nobody_elses(cores: &str) {
         }
     }
     assert_eq!(ask(None, "wish.example", "/shared"), "CN=alice");
-    // What is for whoever shows nothing is not for whoever does.
+    // An answer for clients without a certificate is not served to clients with one.
     for _ in 0..2 {
         assert_eq!(ask(None, "wish.example", "/open"), "nobody");
         assert_eq!(ask(Some(alice), "wish.example", "/open"), "CN=alice");
@@ -265,10 +267,10 @@ fn a12_what_was_answered_to_somebody_known_is_nobody_elses(cores: &str) {
     assert_eq!((of_wish("/shared"), of_wish("/open")), (1, 3), "nobody's is stored for nobody");
     let said = sites.accelerator.ask(&["explain", "https://members.example/own"]);
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(said.contains("demands a client's certificate"), "{said}");
+    assert!(said.contains("requires a client certificate"), "{said}");
 }
 
-/// One connection of `openssl s_client`; what it printed.
+/// Makes one connection with `openssl s_client`, and returns its output.
 fn s_client(port: u16, arguments: &[&str]) -> Output {
     let mut child = Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-ign_eof"])
@@ -280,7 +282,7 @@ fn s_client(port: u16, arguments: &[&str]) -> Output {
         .expect("openssl is installed");
     let mut asked = child.stdin.take().expect("piped");
     let request = b"GET /passed HTTP/1.1\r\nHost: members.example\r\nConnection: close\r\n\r\n";
-    // Who was refused takes nothing more.
+    // A refused client cannot send any more, so the error is ignored.
     let _ = std::io::Write::write_all(&mut asked, request);
     child.wait_with_output().expect("it ends")
 }
@@ -293,14 +295,14 @@ fn a12_no_ticket_is_a_way_around_a_certificate(cores: &str) {
     for version in ["-tls1_2", "-tls1_3"] {
         let session = directory.path().join(version).display().to_string();
         let known = ["-servername", "members.example", "-cert", &alice, "-key", &alice];
-        // She comes again with her ticket, and is known still.
+        // The client resumes with her ticket, and her certificate still counts.
         let first = s_client(port, &[&known[..], &[version, "-sess_out", &session]].concat());
         let again = s_client(port, &[&known[..], &[version, "-sess_in", &session]].concat());
         for (output, how) in [(&first, "New, "), (&again, "Reused, ")] {
             let said = String::from_utf8_lossy(&output.stdout);
             assert!(said.contains(how) && said.contains("CN=alice"), "{version} {how}: {said}");
         }
-        // A ticket that was given to nobody, for a site that asks nobody.
+        // A ticket that was issued without a certificate, for a site that does not demand one.
         for host in ["open.example", "wish.example"] {
             let session = directory.path().join(format!("{version}-{host}")).display().to_string();
             let unknown = s_client(port, &["-servername", host, version, "-sess_out", &session]);
@@ -330,14 +332,10 @@ fn a12_what_cannot_verify_clients_is_said_at_the_start() {
     let key = path(server.key());
     for (said, place, says) in [
         (vec![("tls-client-ca", "/nowhere.pem")], "tls-client-ca", "/nowhere.pem: cannot be read"),
-        (
-            vec![("tls-client-ca", &*path(empty))],
-            "tls-client-ca",
-            "empty.pem: there is no certificate in it (PEM)",
-        ),
-        (vec![("tls-client-ca", &*key)], "tls-client-ca", "key.pem: there is no certificate in it (PEM)"),
+        (vec![("tls-client-ca", &*path(empty))], "tls-client-ca", "empty.pem: no certificate in it (PEM)"),
+        (vec![("tls-client-ca", &*key)], "tls-client-ca", "key.pem: no certificate in it (PEM)"),
         (vec![("tls-client", "required")], "tls-client-ca", "is missing"),
-        (vec![("tls-client-ca", &*ca), ("tls-client", "yes")], "tls-client", "required, asked, or none"),
+        (vec![("tls-client-ca", &*ca), ("tls-client", "yes")], "tls-client", "required, asked or none"),
         (
             vec![("tls-client-ca", &*ca), ("tls-client-header", "Host")],
             "tls-client-header",

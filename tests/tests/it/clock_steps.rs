@@ -1,7 +1,8 @@
-//! Somebody sets the clock, by hours, to and fro: between two lives of a store on a file and within one. Nothing is
-//! served beyond its lifetime, no age is negative or absurd, nothing panics.
+//! The clock is set by hours, forward and back, between two runs of a store on a file and within one. Nothing
+//! is served beyond its lifetime, no age is negative or absurd, nothing panics.
 //!
-//! In this process, because a process can only step its own clock. One test, because the clock is the process's.
+//! The server runs in the test's process, because a process can only step its own clock. There is one test,
+//! because the clock belongs to the process.
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
@@ -25,25 +26,26 @@ use engine::cores::clock;
 use tests::{Answer, Client, Request, ScriptedOrigin, client::fetch, content::content, eventually};
 
 const HOUR_S: i64 = 3600;
-/// How long the pages live.
+/// Freshness lifetime of the pages.
 const LIFETIME_S: u64 = 600;
 const PAGES: u64 = 20;
-/// Longer than a note holds that a page is private, and not so long that it is forgotten.
+/// Longer than a hit-for-miss note about a private page holds, and shorter than the time after which it is
+/// forgotten.
 const NOTE_OVER_S: i64 = 90;
-/// Who ask for that page at once.
+/// Clients that request the private page at once.
 const CLIENTS: usize = 8;
 
-/// The site, whose own clock goes right.
+/// Starts the site, whose own clock is right.
 fn origin() -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     for page in 0..PAGES {
         origin.on(&path(page), move |_, reply| {
-            // Without a date, so that only the accelerator's clock counts.
+            // Sent without a `Date`, so that only the accelerator's clock counts.
             let answer = Answer::new(200, body(page)).undated();
             reply.answer(&answer.header("Cache-Control", "max-age=600"))
         });
     }
-    // With one, it is hours old or from the future.
+    // Sent with a `Date`, which is hours old or in the future for a stepped clock.
     origin.on("/dated", |_, reply| {
         reply.answer(&Answer::new(200, body(0)).header("Cache-Control", "max-age=600"))
     });
@@ -86,7 +88,7 @@ fn ask(server: &Server, path: &str, page: u64, age_s_max: u64) {
     }
 }
 
-/// Asks for all pages; how many of them the origin was asked for.
+/// Requests all pages, and returns the number of requests that reached the origin for them.
 fn ask_all(server: &Server, origin: &ScriptedOrigin) -> usize {
     ask(server, "/dated", 0, 40 * HOUR_S.unsigned_abs());
     let before = origin.all_seen().len();
@@ -94,12 +96,13 @@ fn ask_all(server: &Server, origin: &ScriptedOrigin) -> usize {
     origin.all_seen().len() - before
 }
 
-/// The note says that a page is private; when its time is over, clients still do not wait for each other.
+/// A hit-for-miss note says that a page is private; when it has expired, clients still do not wait for each
+/// other.
 fn a_note_that_has_run_out_makes_nobody_wait(server: &Server, origin: &ScriptedOrigin) {
     let there = Arc::new(AtomicUsize::new(CLIENTS));
     let in_script = Arc::clone(&there);
     origin.on("/mine", move |_, reply| {
-        // Nobody is answered before all are here; the first one comes alone.
+        // No request is answered before all clients are here; the first one comes alone.
         in_script.fetch_add(1, Ordering::SeqCst);
         while in_script.load(Ordering::SeqCst) < CLIENTS && !reply.stopped() {
             std::thread::sleep(Duration::from_millis(1));
@@ -128,27 +131,27 @@ fn a_clock_that_is_set_makes_nothing_live_longer_than_it_may() {
     let mut server = start(&origin, &store);
     a_note_that_has_run_out_makes_nobody_wait(&server, &origin);
     assert_eq!((ask_all(&server, &origin), ask_all(&server, &origin)), (all, 0));
-    // Within a life, beyond the lifetime: as if the time had gone by.
+    // A step within a run, beyond the lifetime: as if the time had passed.
     clock::step_unix_time(2 * HOUR_S);
     assert_eq!((ask_all(&server, &origin), ask_all(&server, &origin)), (all, 0));
-    // Back again: what was stored two hours ahead would live for two hours and ten minutes.
+    // A step back: an object stored two hours ahead would be fresh for two hours and ten minutes.
     clock::step_unix_time(-2 * HOUR_S);
-    assert_eq!(ask_all(&server, &origin), all, "stored later than now");
+    assert_eq!(ask_all(&server, &origin), all, "stored in the future");
     assert_eq!(ask_all(&server, &origin), 0);
-    // Less than a lifetime to and fro.
+    // Steps of less than a lifetime, forward and back.
     clock::step_unix_time(LIFETIME_S as i64 / 2);
     assert_eq!(ask_all(&server, &origin), 0);
     clock::step_unix_time(-(LIFETIME_S as i64) / 2);
     assert_eq!(ask_all(&server, &origin), 0);
 
-    // Between lives: orderly ends, so that all of it is on the file.
+    // Steps between runs, which end in order so that all objects are on the file.
     for (step_s, asked_anew) in [
         (0, 0),
-        // In time.
+        // Still fresh.
         (LIFETIME_S as i64 / 2, 0),
-        // Over, by the clock of this life.
+        // Expired by the clock of this run.
         (30 * HOUR_S, all),
-        // Stored thirty hours later than now.
+        // Stored thirty hours in the future.
         (-30 * HOUR_S, all),
         (-5 * HOUR_S, all),
     ] {
@@ -157,7 +160,7 @@ fn a_clock_that_is_set_makes_nothing_live_longer_than_it_may() {
         server = start(&origin, &store);
         assert_eq!(ask_all(&server, &origin), asked_anew, "a life after a step of {step_s} s");
     }
-    // To the beginning of time and beyond what 32 bits of seconds can say.
+    // Steps to the beginning of time, and beyond 32 bits of seconds.
     for step_s in [-60 * 365 * 24 * HOUR_S, 200 * 365 * 24 * HOUR_S] {
         clock::step_unix_time(step_s);
         for page in 0..PAGES {

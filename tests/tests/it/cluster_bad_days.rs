@@ -1,5 +1,5 @@
-//! Row A38 on bad days: who the cluster lets in and whom not, what somebody else has made there or brought back, what is full,
-//! slow, or away for long.
+//! Clusters on bad days: instances that are admitted or refused, streams and buckets that others have made or
+//! restored, and clusters that are full, slow, or unreachable for long.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -45,11 +45,11 @@ use crate::{
 
 const PURGES: &str = "NIGHTTRAIN_PURGES";
 const INSTANCES: &str = "NIGHTTRAIN_INSTANCES";
-/// How long a cut lasts: seconds here, a minute in the soak.
+/// Duration of a cut: seconds here, a minute in the soak.
 const CUT: Duration = Duration::from_secs(3);
 const CUT_SOAK: Duration = Duration::from_secs(60);
 
-/// Waits until an instance says this of its cluster; what it says before that is printed.
+/// Waits until an instance reports this state of its cluster, and prints the states before it.
 fn until_said(instance: &Accelerator, words: &str) {
     let mut said = String::new();
     eventually(words, || {
@@ -62,7 +62,7 @@ fn until_said(instance: &Accelerator, words: &str) {
     });
 }
 
-/// Two instances that are let in by these flags tell each other of a purge.
+/// Checks that two instances with these flags join the cluster and receive each other's purges.
 fn are_let_in(cluster: &NatsCluster, scheme: &str, flags: &[(&str, &Path)]) {
     let origin = Numbered::start();
     let servers: Vec<String> =
@@ -82,7 +82,7 @@ fn are_let_in(cluster: &NatsCluster, scheme: &str, flags: &[(&str, &Path)]) {
     assert_eq!(version(&b, "/p"), version_now);
 }
 
-/// An instance without a server: it notes what it is to carry out.
+/// An instance without a server: records the purges that it should carry out.
 #[derive(Default)]
 struct Noting {
     purged: Mutex<Vec<String>>,
@@ -114,7 +114,8 @@ impl PurgeExecutor for Noting {
     fn are_there(&self, _: &[(String, String)]) {}
 }
 
-/// A minute ahead, and two behind: in this process, because a process can only step its own clock.
+/// Clocks that differ do no harm: one instance's clock is stepped a minute ahead and then two minutes back.
+/// That instance runs in this process, because a process can only step its own clock.
 #[test]
 fn a38_clocks_that_are_apart_do_no_harm() {
     let Some(cluster) = NatsCluster::start() else { return };
@@ -130,7 +131,7 @@ fn a38_clocks_that_are_apart_do_no_harm() {
         store(&a, "/p");
         let version_now = origin.raise();
         let said = must_purge_everywhere(&a, &[&url("/p")]);
-        assert!(said.contains("apart has carried it out"), "{said}");
+        assert!(said.contains("apart has applied the purge"), "{said}");
         assert_eq!(version(&a, "/p"), version_now);
         assert!(server.purged.lock().expect("no panic").last().is_some_and(|what| what.contains("/p")));
         store(&a, "/p");
@@ -179,7 +180,7 @@ fn a38_tls_to_the_cluster_with_a_certificate_of_ours() {
         "tls",
         &[("--cluster-tls-ca", &ca), ("--cluster-tls-cert", &ours), ("--cluster-tls-key", &ours)],
     );
-    // Who has none is not let in, and who trusts another does not go in.
+    // An instance without a certificate is refused, and one that trusts another CA does not connect.
     let origin = Numbered::start();
     let at = format!("tls://{}", cluster.address(0));
     let other = clients.file();
@@ -202,15 +203,15 @@ fn a38_credentials_that_have_expired_are_told_from_wrong_ones() {
     let a = setup(&origin, &cluster.urls(), "a")
         .flag("--cluster-credentials", creds.to_str().expect("a path in UTF-8"))
         .start();
-    until_said(&a, "the user's JWT expired at 2001-09-09T01:46:40Z: another one is needed");
+    until_said(&a, "the user's JWT expired at 2001-09-09T01:46:40Z: a new one is needed");
     assert_eq!(version(&a, "/p"), 1);
 }
 
-/// Makes a stream before anybody of us comes.
+/// Makes a stream before any of our instances starts.
 fn make(cluster: &NatsCluster, config: StreamConfig) {
     block_on(async {
         let context = jetstream(cluster).await;
-        // The servers have to agree on who leads them first.
+        // The servers must elect a leader first.
         for _ in 0..100 {
             if context.create_stream(config.clone()).await.is_ok() {
                 return;
@@ -228,7 +229,8 @@ fn of_purges() -> StreamConfig {
 #[test]
 fn a38_a_stream_that_is_full_refuses_a_purge_and_the_purge_says_so() {
     let Some(cluster) = NatsCluster::start() else { return };
-    // Somebody's, who would rather have nothing new than lose anything: two joins, and one purge.
+    // A stream of the operator's that refuses new messages rather than drop old ones, with room for two joins
+    // and one purge.
     make(&cluster, StreamConfig { discard: DiscardPolicy::New, max_messages: 3, ..of_purges() });
     let origin = Numbered::start();
     let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
@@ -241,7 +243,7 @@ fn a38_a_stream_that_is_full_refuses_a_purge_and_the_purge_says_so() {
         "{said}"
     );
     assert_eq!(version(&a, "/p"), version_now, "it holds here");
-    // There is room again.
+    // The stream has room again.
     block_on(async {
         let stream = jetstream(&cluster).await.get_stream(PURGES).await.expect("it is there");
         stream.purge().await.expect("it is emptied");
@@ -255,8 +257,11 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     for (config, says) in [
-        (StreamConfig { retention: RetentionPolicy::Interest, ..of_purges() }, "was made otherwise"),
-        (StreamConfig { subjects: vec!["other".to_owned()], ..of_purges() }, "is another's"),
+        (
+            StreamConfig { retention: RetentionPolicy::Interest, ..of_purges() },
+            "has an unsuitable configuration",
+        ),
+        (StreamConfig { subjects: vec!["other".to_owned()], ..of_purges() }, "is not ours"),
     ] {
         make(&cluster, config);
         let a = setup(&origin, &cluster.urls(), "a").start();
@@ -267,7 +272,7 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
         until_joined(&a);
         block_on(async { jetstream(&cluster).await.delete_stream(PURGES).await.expect("it is there again") });
     }
-    // Kept by one server, in memory, for less: that is the operator's to choose.
+    // A stream on one server, in memory, with a shorter lifetime: that is the operator's choice.
     make(
         &cluster,
         StreamConfig {
@@ -284,7 +289,7 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
     assert_eq!(version(&c, "/p"), version_now);
     drop((b, c));
 
-    // A bucket that forgets a card before its lease is out.
+    // A bucket that drops a heartbeat before its lease expires.
     block_on(async {
         let context = jetstream(&cluster).await;
         context.delete_key_value(INSTANCES).await.expect("it was there");
@@ -296,11 +301,11 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
         context.create_key_value(short).await.expect("it is made");
     });
     let d = setup(&origin, &cluster.urls(), "d").start();
-    until_said(&d, "it forgets a card after");
+    until_said(&d, "values expire after");
     assert_eq!(version(&d, "/p"), version_now);
 }
 
-/// All servers stop, and come back with the files that somebody had copied before the last purges.
+/// All servers stop, and come back with copies of their files from before the last purges.
 #[test]
 fn a38_a_cluster_that_comes_back_with_older_data_brings_nothing_back() {
     let Some(mut cluster) = NatsCluster::start() else { return };
@@ -331,7 +336,7 @@ fn a38_a_cluster_that_comes_back_with_older_data_brings_nothing_back() {
     assert!(doubts >= 1, "sequences that were had already come again");
 }
 
-/// Puts what is in one directory in the place of another's.
+/// Copies a directory over another.
 fn copy_all(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).expect("a directory") {
         let entry = entry.expect("an entry");
@@ -355,7 +360,8 @@ fn a38_slow_ways_to_the_cluster_delay_purges_and_show_nothing_stale() {
         let way = &ways[usize::from(name == "b")];
         start(&origin, &format!("nats://{}", way.address()), name)
     });
-    // A quarter of the lease, and then more than it: then nothing stored is shown unasked.
+    // A delay of a quarter of the lease, and then of more than it: then no stored answer is served without
+    // validation.
     for (delay, may_hit) in [(Duration::from_millis(60), true), (Duration::from_millis(1500), false)] {
         ways.iter().for_each(|way| way.delay(delay));
         if may_hit {
@@ -378,7 +384,7 @@ fn a38_slow_ways_to_the_cluster_delay_purges_and_show_nothing_stale() {
     must_purge_everywhere(&a, &[&url("/p")]);
 }
 
-/// After a cut of a minute (in the soak) what was purged meanwhile is in force within a second of its end.
+/// After a cut of a minute (in the soak), the purges made meanwhile are in force within a second of its end.
 #[test]
 fn a38_after_a_long_cut_what_was_purged_is_in_force_at_once() {
     let Some(cluster) = NatsCluster::start() else { return };

@@ -1,5 +1,5 @@
-//! Row A36's shared part: several accelerators on a real cluster of three nats-servers have one account at an authority
-//! (Pebble), order each certificate once, and answer for each other.
+//! Shared ACME certificates: several accelerators on a real cluster of three nats-servers share one account
+//! at an authority (Pebble), order each certificate once, and answer each other's challenges.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -24,7 +24,7 @@ use crate::{
 const SECRET: &str = "a-secret-of-twenty-four!\n";
 const BUCKET: &str = "NIGHTTRAIN_CERTIFICATES";
 
-/// Accelerators that know each other's secret.
+/// Accelerators that share a cluster and its secret.
 struct Company {
     cluster: NatsCluster,
     directory: tempfile::TempDir,
@@ -42,7 +42,7 @@ impl Company {
         self.directory.path().join("secret")
     }
 
-    /// One of them by this name.
+    /// Adds the flags of an instance with this name.
     fn with(&self, setup: Setup, name: &str, secret: &Path) -> Setup {
         setup
             .flag("--cluster", &self.cluster.urls())
@@ -61,7 +61,7 @@ impl Company {
         jetstream(&self.cluster).await.get_key_value(BUCKET).await.ok()
     }
 
-    /// What there is; nothing while there is no bucket.
+    /// Returns the keys of the bucket; none while there is no bucket.
     fn keys(&self) -> Vec<String> {
         block_on(async {
             let keys = self.bucket().await?.keys().await.ok()?;
@@ -70,7 +70,7 @@ impl Company {
         .unwrap_or_default()
     }
 
-    /// Whose turn it is.
+    /// Returns the name of the instance that holds the lease to order.
     fn holder(&self) -> Option<String> {
         block_on(async {
             let turn = self.bucket().await?.get("turn").await.expect("read")?;
@@ -87,7 +87,8 @@ fn is_in(directory: &Path, what: &[u8]) -> bool {
     files_below(directory.to_owned()).iter().any(holds)
 }
 
-/// The authority looks at one that has not ordered, and all show what one of them was given.
+/// The authority validates at an instance that has not ordered, and all instances show the certificate that
+/// one obtained.
 #[test]
 fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
     for challenge in ["http-01", "tls-alpn-01"] {
@@ -103,7 +104,7 @@ fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
         for (place, accelerator) in [&a, &b].into_iter().zip(&both) {
             eventually("the certificate is shown", || place.is_shown(&root, "a.example"));
             assert_eq!(error(accelerator, "a.example"), "");
-            assert_eq!(look(accelerator)["shared"], "what instances share is open");
+            assert_eq!(look(accelerator)["shared"], "the shared vault is open");
         }
         assert_eq!(serial(a.ports, "a.example"), serial(b.ports, "a.example"));
         assert_eq!(pebble.orders(), 2, "one for each name: {}", both[0].printed());
@@ -114,7 +115,7 @@ fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
         let keys = company.keys();
         assert!(keys.iter().any(|key| key.ends_with("/a.example.pem")), "{keys:?}");
         assert!(!keys.iter().any(|key| key.contains("challenge")), "no challenge stays open: {keys:?}");
-        // Its authority would like it renewed: one of them does, and all have the next.
+        // The authority suggests a renewal: one instance renews, and all show the new certificate.
         let before = serial(a.ports, "a.example");
         pebble.would_like_renewed(&a.file("a.example.pem"), "2021-01-03T00:00:00Z", "2021-01-07T00:00:00Z");
         both.iter().for_each(|one| one.signal(Signal::HUP));
@@ -126,7 +127,7 @@ fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
     }
 }
 
-/// Killed in the middle of an order, another goes on with it.
+/// When an instance is killed in the middle of an order, another finishes it.
 #[test]
 fn a36_an_order_whose_instance_is_killed_is_finished_by_another() {
     let Some(company) = Company::start() else { return };
@@ -135,7 +136,7 @@ fn a36_an_order_whose_instance_is_killed_is_finished_by_another() {
     let Some(pebble) = Pebble::start(a.ports, LONG_S, &sleeps) else { return };
     let root = pebble.root();
     let setup = |place: &Place| place.with(&pebble, "a.example").flag("--acme-challenge", "http-01");
-    // Whom the authority looks at orders nothing, so that it may live.
+    // The instance that the authority validates at orders nothing, so that it is not killed.
     let _asked = company.join(a.with(&pebble, "refused.example"), "asked");
     let two = ["one", "two"].map(|name| {
         let place = Place::new();
@@ -157,7 +158,8 @@ fn a36_an_order_whose_instance_is_killed_is_finished_by_another() {
     assert_eq!(pebble.orders(), 1, "{}", left.printed());
 }
 
-/// From one to several; without the cluster, with another secret, and after the bucket is gone.
+/// From one instance to several: a certificate obtained alone is shared, and it is shown without the cluster,
+/// with another secret, and after the bucket is deleted.
 #[test]
 fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster() {
     let Some(company) = Company::start() else { return };
@@ -174,19 +176,19 @@ fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster()
     eventually("the second has it", || b.is_shown(&root, "a.example"));
     assert_eq!(serial(a.ports, "a.example"), serial(b.ports, "a.example"));
 
-    // Who does not know the secret neither reads nor orders.
+    // An instance with another secret neither reads nor orders.
     let other = company.directory.path().join("other");
     fs::write(&other, "another-secret-of-thirty-one!!\n").expect("written");
     let third = company.with(c.with(&pebble, "a.example"), "c", &other).start();
     until_joined(&third);
-    eventually("that is said", || error(&third, "a.example").contains("sealed by another secret"));
+    eventually("that is said", || error(&third, "a.example").contains("sealed with another cluster-secret"));
     assert!(!c.is_shown(&root, "a.example"));
-    // Two secrets: the first seals, each opens.
+    // With two secrets, the first seals and both open.
     drop(third);
     fs::write(&other, format!("another-secret-of-thirty-one!!\n{SECRET}")).expect("written");
     let third = company.with(c.with(&pebble, "a.example"), "c", &other).start();
     eventually("it has it now", || c.is_shown(&root, "a.example"));
-    // Account and key, certificate and order.
+    // Four records: account and key, certificate and order.
     eventually("it seals all anew", || third.stat().count("cluster.vault_writes") >= 4);
     drop(third);
     let d = Place::new();
@@ -196,14 +198,14 @@ fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster()
     drop(fourth);
     let third = company.with(c.with(&pebble, "a.example"), "c", &company.secret()).start();
     eventually("and not by the old one", || {
-        third.printed().contains("sealed by another secret")
+        third.printed().contains("sealed with another cluster-secret")
             || third.stat().count("cluster.vault_foreign") > 0
     });
     drop(third);
-    // From here on all know both.
+    // From here on all instances have both secrets.
     fs::write(company.secret(), format!("{SECRET}another-secret-of-thirty-one!!\n")).expect("written");
 
-    // Without the cluster it is shown at once, and nothing is ordered.
+    // Without the cluster the certificate is shown at once, and nothing is ordered.
     second.signal(Signal::KILL);
     second.wait();
     let nowhere = b.with(&pebble, "a.example,b.example").flag("--cluster", "nats://127.0.0.1:9");
@@ -212,7 +214,7 @@ fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster()
     eventually("that is said", || error(&nowhere, "b.example").contains("the cluster"));
     drop(nowhere);
 
-    // The bucket is gone: it is made anew, and what they have is in it.
+    // A deleted bucket is made again and filled with the instances' certificates.
     block_on(async { jetstream(&company.cluster).await.delete_key_value(BUCKET).await.expect("deleted") });
     let again = company.join(b.with(&pebble, "a.example"), "b");
     eventually("it is there again", || company.keys().iter().any(|key| key.ends_with("/a.example.pem")));

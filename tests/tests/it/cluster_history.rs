@@ -1,11 +1,12 @@
-//! Row A38: under load, with pauses, cuts and kills at random, no client gets what was purged before it began to ask.
+//! Under load, with pauses, cuts and kills at random, no client gets an answer that was purged before its
+//! request began.
 //!
 //! ```text
 //!  clients ──▶ a, b, c ──▶ an origin whose pages are numbers        one purger: raise, purge everywhere, note when
 //!              │ │ │                                                one that disturbs: SIGSTOP, a cut, SIGKILL
 //!              └─┴─┴─ways─▶ three nats-servers                      afterwards: tests::purge_history
 //! ```
-//! `NIGHTTRAIN_SOAK_PURGES` says how many purges: 60 here, 1,000 in `make soak`.
+//! `NIGHTTRAIN_SOAK_PURGES` is the number of purges: 60 by default, 1,000 in `make soak`.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -38,7 +39,7 @@ pub(crate) const OBJECTS: usize = 4;
 const INSTANCES: usize = 3;
 const CLIENTS_EACH: usize = 2;
 
-/// A number from a seed, so that a run can be had again.
+/// Random numbers from a seed, so that a run can be repeated.
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -51,7 +52,7 @@ impl Chance {
     }
 }
 
-/// `secret`: they share keys by it.
+/// Starts an instance; with a `secret` it shares keys with the others.
 fn start(
     origin: &ScriptedOrigin,
     way: &Way,
@@ -77,20 +78,21 @@ fn start(
     }
 }
 
-/// How many purges are made.
+/// Returns the number of purges to make.
 pub(crate) fn purges() -> usize {
     std::env::var("NIGHTTRAIN_SOAK_PURGES")
         .map_or(PURGES, |text| text.parse().expect("NIGHTTRAIN_SOAK_PURGES is a number"))
 }
 
-/// What the pages are now.
+/// Current versions of the pages.
 pub(crate) type Versions = Arc<Vec<AtomicU64>>;
 
 pub(crate) fn versions() -> Versions {
     Arc::new((0..OBJECTS).map(|_| AtomicU64::new(1)).collect())
 }
 
-/// Has an origin show them, with entity tags, for ten minutes and for ten more when stale.
+/// Scripts an origin that serves the versions, with entity tags, fresh for ten minutes and usable stale for
+/// ten more.
 pub(crate) fn serve_versions(origin: &ScriptedOrigin, versions: &Versions) {
     for object in 0..OBJECTS {
         let versions = Arc::clone(versions);
@@ -101,7 +103,7 @@ pub(crate) fn serve_versions(origin: &ScriptedOrigin, versions: &Versions) {
                 Some(known) if known == etag => Answer::new(304, ""),
                 _ => Answer::new(200, version.to_string()),
             };
-            // What was read is on its way for a while.
+            // The answer is delayed after its version was read.
             thread::sleep(Duration::from_millis(version % 4 * 10));
             let lasts = "max-age=600, stale-while-revalidate=600, stale-if-error=600";
             reply.answer(&answer.header("Cache-Control", lasts).header("ETag", &etag))
@@ -113,7 +115,7 @@ fn page(object: usize) -> Request {
     Request::get(&format!("/{object}")).header("Host", "shop.example")
 }
 
-/// Asks again and again; what was answered, and when each was begun.
+/// Requests pages over and over. Returns the answers with the times at which the requests began.
 pub(crate) fn ask(
     address: &Mutex<SocketAddr>,
     index: usize,
@@ -143,7 +145,7 @@ pub(crate) fn ask(
     events
 }
 
-/// Purges pages that were just changed, everywhere, and notes when that was acknowledged.
+/// Changes pages, purges them everywhere, and records when that was acknowledged.
 pub(crate) fn purge_at_random(
     admin: SocketAddr,
     versions: &Versions,
@@ -177,7 +179,7 @@ pub(crate) fn purge_at_random(
     events
 }
 
-/// Disturbs an instance in one way, and puts it right again.
+/// Disturbs an instance in one way, and then repairs it.
 fn disturb(
     chance: &mut Chance,
     instances: &Mutex<Vec<Accelerator>>,
@@ -185,7 +187,7 @@ fn disturb(
     again: impl Fn(usize) -> Accelerator,
     addresses: &[Mutex<SocketAddr>],
 ) {
-    // The first is who is asked to purge.
+    // The first instance makes the purges, so it is not disturbed.
     let index = 1 + usize::try_from(chance.below(INSTANCES as u64 - 1)).expect("few");
     let pause = Duration::from_millis(50 + chance.below(1_200));
     match chance.below(5) {
@@ -204,7 +206,7 @@ fn disturb(
             instances[index].signal(Signal::KILL);
             instances[index].wait();
             thread::sleep(pause / 4);
-            // The store's lock is free once the process is gone.
+            // The store's lock is free once the process has ended.
             instances[index] = again(index);
             *addresses[index].lock().expect("no thread panics with it") = instances[index].address();
         }
@@ -289,8 +291,8 @@ fn nobody_gets_what_was_purged(is_shared: bool) {
     assert_eq!(of_peers > 0, is_shared, "{of_peers} answers of peers");
 }
 
-/// The figure: how long a purge takes until it holds on three instances, and a bare publish that the same servers keep three
-/// times, in turns. Run by hand (`--ignored`): it says nothing of right or wrong.
+/// Measures how long a purge takes until it holds on three instances, alternating with a bare publish that
+/// the same servers store three times. Run by hand (`--ignored`): it checks nothing.
 #[test]
 #[ignore = "a measurement"]
 fn a38_how_long_a_purge_takes_until_it_holds_everywhere() {
@@ -338,7 +340,7 @@ fn a38_how_long_a_purge_takes_until_it_holds_everywhere() {
             began.elapsed()
         };
         let [everywhere, of_local, of_told] = ["&everywhere", "&local", ""].map(&mut purge);
-        // The first have to wait until all who may be there are known.
+        // The first purges wait until all possible instances are known.
         if round >= 100 {
             bare.push(published);
             purges.push(everywhere);

@@ -1,11 +1,11 @@
-//! Row A38 on machines of their own: three nats-servers, three instances and the origin, each in a network namespace with
-//! an interface at one switch. Any two are cut off from each other, machines are slow, what runs there is stopped or killed.
+//! Three nats-servers, three instances and the origin, each in a network namespace with an interface at one
+//! switch. Any two are cut off from each other, machines are slow, processes are stopped or killed.
 //!
 //! ```text
 //!  machine  0, 1, 2: nats-servers     3, 4, 5: instances, with their clients     6: the origin
 //! ```
-//! Nobody gets what was purged before they began to ask, of whichever instance. Where there can be no namespaces, that is
-//! said, and [`crate::cluster_history`] alone does it, on loopback.
+//! No client of any instance gets an answer that was purged before its request began. Where namespaces are
+//! not available, the test says so, and only [`crate::cluster_history`] checks this, on loopback.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -37,12 +37,12 @@ use crate::cluster_history::{Chance, ask, purge_at_random, purges, serve_version
 
 const INSTANCES: usize = 3;
 const CLIENTS_EACH: usize = 2;
-/// The first instance's machine.
+/// Machine of the first instance.
 const FIRST: usize = SERVERS;
 const ORIGIN: usize = SERVERS + INSTANCES;
-/// Where instances ask each other.
+/// Port at which instances ask each other.
 const PEERS_PORT: u16 = 6080;
-/// What a slow machine sends: a card of an instance takes some ten milliseconds.
+/// Bandwidth of a slow machine: an instance's heartbeat takes some ten milliseconds.
 const SLOW_KILOBITS: u32 = 256;
 
 fn start(network: &Network, cluster: &str, origin: &str, index: usize, directory: &Path) -> Accelerator {
@@ -58,7 +58,7 @@ fn start(network: &Network, cluster: &str, origin: &str, index: usize, directory
     network.on(FIRST + index, || setup.start())
 }
 
-/// What runs, for who disturbs it.
+/// Everything that runs and can be disturbed.
 struct Running<'a> {
     network: &'a Network,
     cluster: Mutex<NatsCluster>,
@@ -68,10 +68,10 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Disturbs something in one way, and puts it right again; what it was.
+    /// Disturbs something in one way, repairs it, and returns what it was.
     fn disturb(&self, chance: &mut Chance) -> &'static str {
         let mut one_of = |count: usize| usize::try_from(chance.below(count as u64)).expect("few");
-        // The first instance is who is asked to purge.
+        // The first instance makes the purges, so it is not disturbed.
         let (instance, server, other) = (1 + one_of(INSTANCES - 1), one_of(SERVERS), one_of(SERVERS - 1));
         let kind = one_of(8);
         let pause = Duration::from_millis(50 + chance.below(1_200));

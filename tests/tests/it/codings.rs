@@ -1,5 +1,5 @@
-//! Row A17 of the features: what is stored is compressed for those who accept that, once, and is never anything but what
-//! it says.
+//! Compression: a stored answer is compressed for clients that accept the coding, once, and its fields always
+//! describe its content.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -43,7 +43,7 @@ on_one_core_and_on_two! {
 
 const CODINGS: [(&str, &str); 3] = [("br", "-br"), ("zstd", "-zst"), ("gzip", "-gz")];
 
-/// Text that shrinks, another for each seed.
+/// Returns compressible text, different for each seed.
 fn text(seed: u64, bytes: usize) -> Vec<u8> {
     let words =
         ["night", "train", "of", "the", "rails ", "<p>", "</p>\n", "signal", "tunnel", "a", "bridge "];
@@ -52,7 +52,7 @@ fn text(seed: u64, bytes: usize) -> Vec<u8> {
     picked.take(bytes).collect()
 }
 
-/// What does not shrink.
+/// Returns incompressible bytes.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut roll = dice();
     std::iter::repeat_with(|| roll(256) as u8).take(bytes).collect()
@@ -73,7 +73,7 @@ fn accepting(path: &str, codings: &str) -> Request {
     Request::get(path).header("Accept-Encoding", codings)
 }
 
-/// The content of an answer, decoded as it says.
+/// Returns the content of an answer, decoded by its `Content-Encoding`.
 #[track_caller]
 fn decoded(answer: &Response) -> Vec<u8> {
     let mut out = Vec::new();
@@ -91,7 +91,7 @@ fn decoded(answer: &Response) -> Vec<u8> {
     out
 }
 
-/// Asks until the answer comes in this coding.
+/// Repeats a request until the answer has this coding.
 #[track_caller]
 fn coded(accelerator: &Accelerator, request: &Request, coding: &str) -> Response {
     let mut last = None;
@@ -110,7 +110,7 @@ fn count(accelerator: &Accelerator, name: &str) -> u64 {
 
 fn a17_each_coding_is_made_on_first_demand_and_decodes(cores: &str) {
     let origin = ScriptedOrigin::start();
-    // Copied into the answer, sent from where it lies, and in several pieces.
+    // Bodies that are copied into the answer, sent from the store, and sent in several pieces.
     let bodies = [text(1, 5_000), text(2, 200_000), text(3, 2_000_000)];
     for (number, body) in bodies.iter().enumerate() {
         origin.answers(&format!("/{number}"), page(body).header("Vary", "Cookie2"));
@@ -161,10 +161,7 @@ fn a17_each_coding_is_made_on_first_demand_and_decodes(cores: &str) {
     }
     assert_eq!(count(&accelerator, "requests.codings_made"), 12, "each once");
     let listed = String::from_utf8(accelerator.ask(&["objects"]).stdout).expect("text");
-    assert!(
-        listed.ends_with("4 of 4 looked at, which are all in memory\n"),
-        "codings are none of them: {listed}"
-    );
+    assert!(listed.ends_with("4 of 4 inspected, all in memory\n"), "codings are none of them: {listed}");
     assert!(count(&accelerator, "requests.hits_coded") >= 36);
     assert!(count(&accelerator, "bytes.saved_by_codings") > 5_000_000);
 }
@@ -219,10 +216,11 @@ fn a17_each_coding_has_a_tag_of_its_own_and_a_client_keeps_what_it_has(cores: &s
         ("br", "\"v1-br\"", Some("\"v1-br\"")),
         ("br", "W/\"v1-br\"", Some("\"v1-br\"")),
         ("br", "\"v1\"", Some("\"v1\"")),
-        // What it has by another setting of its own, and still takes; it was never made here.
+        // The client has a variant from before it changed its accepted codings, and still accepts it; it was
+        // never made here.
         ("br, gzip", "\"v1-gz\"", Some("\"v1-gz\"")),
         ("br, gzip", "\"v0-br\", \"v1-gz\", \"v1\"", Some("\"v1-gz\"")),
-        // A cache between may have both: it must not be pointed to what its client does not take.
+        // A cache in between may have both variants: a 304 must not name one that its client does not accept.
         ("gzip", "\"v1-br\"", None),
         ("", "\"v1-br\"", None),
         ("", "\"v1\"", Some("\"v1\"")),
@@ -247,7 +245,7 @@ fn a17_each_coding_has_a_tag_of_its_own_and_a_client_keeps_what_it_has(cores: &s
     let since = accepting("/", "br").header("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT");
     let answer = accelerator.fetch(&since).expect_status(304);
     assert_eq!(answer.header("etag"), Some("\"v1-br\""));
-    // What is fetched just then is compared in the same way.
+    // An answer that is fetched at that moment is compared in the same way.
     accelerator.fetch(&Request::new("PURGE", "/")).expect_status(200);
     let missed =
         accelerator.fetch(&accepting("/", "br").header("If-None-Match", "\"v1-br\"")).expect_status(304);
@@ -275,7 +273,8 @@ fn a17_a_part_is_of_what_the_client_has(cores: &str) {
     assert_eq!((part.header("content-encoding"), part.header("etag")), (Some("br"), Some("\"v1-br\"")));
     assert_eq!(part.header("content-range"), Some(&*format!("bytes 100-199/{}", whole.len())));
     assert!(part.body == whole[100..200]);
-    // Not there, not accepted, weak, of another age: the whole of what a range is of.
+    // Tags of a variant that does not exist, is not accepted, is weak, or is old: the client gets the whole
+    // answer.
     for (accept, if_range) in
         [("gzip", "\"v1-gz\""), ("gzip", "\"v1-br\""), ("br", "W/\"v1-br\""), ("br", "\"v0-br\"")]
     {
@@ -292,7 +291,7 @@ fn a17_what_is_purged_is_gone_in_every_coding(cores: &str) {
     let of_origin = Arc::clone(&version);
     origin.on("/", move |_, reply| {
         let version = of_origin.load(Ordering::SeqCst);
-        // Its tag stays: whoever went by that would show what was before.
+        // The entity tag stays the same, so a revalidation would keep the old content.
         reply.answer(&page(&text(version as u64, 5_000)).header("Surrogate-Key", "all"))
     });
     let accelerator = start(&origin, cores);
@@ -349,7 +348,7 @@ fn a17_variants_by_the_origin_have_codings_of_their_own(cores: &str) {
         let accepted = request.header("accept-encoding").unwrap_or_default();
         let body = text(accepted.len() as u64, 5_000);
         if accepted == "gzip" {
-            // By itself: what comes so stays so.
+            // Compressed by the origin itself; such an answer stays as it is.
             let mut encoder = flate2::read::GzEncoder::new(&body[..], flate2::Compression::fast());
             let mut coded = Vec::new();
             encoder.read_to_end(&mut coded)?;
@@ -364,7 +363,7 @@ fn a17_variants_by_the_origin_have_codings_of_their_own(cores: &str) {
     }
     for accept in ["br", "zstd, br"] {
         let answer = coded(&accelerator, &accepting("/", accept), "br");
-        // As the origin is sent it.
+        // The `Accept-Encoding` that the origin receives.
         let meant = if accept == "br" { accept } else { "br, zstd" };
         assert!(decoded(&answer) == text(meant.len() as u64, 5_000), "{accept}");
         assert_eq!(answer.head.headers.joined("vary"), "accept-encoding", "it is said once");
@@ -435,10 +434,10 @@ fn a17_what_says_so_is_left_alone(cores: &str) {
             assert!(answer.header("cache-status").expect("it is said").contains("; hit"), "{path}");
         }
     }
-    // Whatever was asked for before this is done when this is.
+    // Once this job is done, all jobs that were ordered before it are.
     accelerator.get("/fine");
     coded(&accelerator, &accepting("/fine", "br"), "br");
-    // A client may say it, too (RFC 9111 §5.2.1.6).
+    // A client may forbid transformation, too (RFC 9111 §5.2.1.6).
     let as_it_is = accepting("/fine", "br").header("Cache-Control", "no-transform");
     let answer = accelerator.fetch(&as_it_is).expect_status(200);
     assert!(answer.header("content-encoding").is_none() && answer.body == body);
@@ -456,7 +455,7 @@ fn a17_what_does_not_shrink_is_tried_once(cores: &str) {
         assert!(answer.body == noise && answer.header("content-encoding").is_none());
         count(&accelerator, "requests.codings_not_shrunk") == 1
     });
-    // Longer than a core waits before it asks for the same again.
+    // Longer than a core waits before it orders the same job again.
     std::thread::sleep(std::time::Duration::from_millis(1_200));
     for _ in 0..10 {
         let answer = accelerator.fetch(&accepting("/noise", "br")).expect_status(200);
@@ -486,7 +485,7 @@ fn a17_what_waits_to_be_coded_is_bounded(cores: &str) {
         client.exchange(&head).expect_status(200);
     }
     eventually("what has no room is refused", || count(&accelerator, "limits.codings") > 0);
-    // Whoever asks later has it made.
+    // A later request gets its variant made.
     for number in 0..PAGES {
         let answer = coded(&accelerator, &accepting(&format!("/{number}"), "br"), "br");
         assert!(number > 0 || decoded(&answer) == body);
@@ -553,7 +552,7 @@ fn a17_codings_asked_for_at_once_are_each_made_once(cores: &str) {
     assert_eq!(count(&accelerator, "requests.codings_made"), 3);
 }
 
-/// Numbers that look random, the same each time.
+/// Returns pseudo-random numbers, the same in each run.
 fn dice() -> impl FnMut(usize) -> usize {
     let mut state = 17_u64;
     move |sides| {

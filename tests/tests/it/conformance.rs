@@ -9,7 +9,8 @@ use tests::{
     node::source_tree,
 };
 
-/// In both directions: what newly fails is a fault, what newly passes is to be recorded, so that it stays.
+/// The record is compared in both directions: a new failure is a fault, and a new pass must be recorded so
+/// that it stays.
 #[test]
 fn a1_the_suite_says_what_its_page_records_and_every_failure_has_a_reason() {
     let record = fs::read_to_string(source_tree().join(PAGE)).expect("the page is in the source tree");

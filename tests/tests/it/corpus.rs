@@ -1,4 +1,5 @@
-//! The tables in `tests/corpus/`: ambiguous requests and answers, and what one client could plant for another.
+//! The tables in `tests/corpus/`: ambiguous requests and answers, and poisoning of one client's answers by
+//! another.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -14,7 +15,7 @@ fn record() -> Record {
     Record::parse(&text).expect("the data is in order")
 }
 
-/// Asserts that every row has the result that it says, and that the data has it.
+/// Asserts that every row has the result that it expects, and that the data file has it.
 #[track_caller]
 fn holds(table: Table) {
     let outcome = run(table, "");
@@ -52,7 +53,7 @@ fn a32_what_one_client_sends_reaches_no_other() {
     holds(Table::Poisoning);
 }
 
-/// The rows whose names begin so come to what they say.
+/// Asserts that the rows whose names begin with `beginning` have the results that they expect.
 #[track_caller]
 fn rows_hold(table: Table, beginning: &str) {
     let outcome = run(table, beginning);

@@ -1,4 +1,4 @@
-//! Row A40 of the features: crawlers and strangers, who cost the origin no more than their budget.
+//! Crawlers and unknown clients cost the origin no more than their budget.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -53,7 +53,7 @@ fn a40_a_crawler_gets_what_is_stored_and_no_more(cores: &str) {
         format!("POST /form HTTP/1.1\r\nHost: site.test\r\nUser-Agent: {BOT}\r\nContent-Length: 0\r\n\r\n");
     client.send(post.as_bytes());
     client.response("POST").expect_status(429);
-    // Who says nothing of itself is one, too.
+    // A client without a `User-Agent` counts as a crawler, too.
     accelerator.get("/new").expect_status(429);
     ask(&accelerator, BROWSER, "/new").expect_status(200);
     assert_eq!(ask(&accelerator, BOT, "/new").expect_status(200).text(), "/new");
@@ -74,7 +74,7 @@ fn a40_what_is_stale_is_shown_to_it(cores: &str) {
         assert_eq!(answer.text(), "a page");
         answer.header("cache-status").is_some_and(|said| said.contains("stale-if-error"))
     });
-    // Neither for itself nor beside has it been fetched.
+    // Neither a foreground nor a background fetch was made.
     assert_eq!(origin.count("/page"), 1);
     ask(&accelerator, BROWSER, "/page").expect_status(200);
     assert_eq!(origin.count("/page"), 2);
@@ -144,14 +144,14 @@ fn a40_strangers_have_a_budget_of_their_own(cores: &str) {
     assert!(accelerator.stat().count("limits.strangers") > 0);
 }
 
-/// A moment of `crawl`: visitors are answered, and the crawl costs the origin its budget. How long it takes them is for the
-/// program on a quiet machine.
+/// A short run of `crawl`: visitors are answered, and the crawl costs the origin only its budget. The
+/// visitors' waiting time is measured by the program, on a quiet machine.
 #[test]
 fn a40_a_crawl_of_many_addresses_leaves_the_origin_to_visitors() {
     let spell = tests::crawl::spell(500, std::time::Duration::from_secs(3));
     assert_eq!(spell.failed, 0, "{spell:?}");
     assert!(spell.crawled > spell.crawled_well, "{spell:?}");
-    // Five a second, and what may come at once; the rest is visitors'.
+    // Five a second, and the allowed burst; the other fetches are the visitors'.
     assert!(spell.crawled_well <= 5 * 60, "{spell:?}");
     assert_eq!(spell.asked as u64, spell.crawled_well + spell.new_us.len() as u64, "{spell:?}");
 }

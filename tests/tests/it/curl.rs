@@ -1,4 +1,4 @@
-//! A client that we did not write: curl, with its own ideas of connections, versions and uploads.
+//! A third-party client: curl, with its own behaviour in connections, versions and uploads.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -17,7 +17,7 @@ on_one_core_and_on_two! {
 
 fn curl(arguments: &[&str]) -> Vec<u8> {
     let output = Command::new("curl")
-        // Nothing of the user's: no .curlrc, no proxy.
+        // Ignores the user's .curlrc and proxy.
         .args(["--disable", "--noproxy", "*", "--silent", "--show-error", "--fail", "--max-time", "120"])
         .args(arguments)
         .output()
@@ -60,7 +60,7 @@ fn uploads_arrive_whole(cores: &str) {
     origin.on("/upload", |request, reply| reply.answer(&Answer::new(200, &request.body)));
     let accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
     let url = format!("http://{}/upload", accelerator.address());
-    // Beyond a mebibyte curl asks for permission (100-continue) by itself.
+    // Above a mebibyte curl sends `Expect: 100-continue` by itself.
     let body = content(1, 0, 3_000_000);
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(file.path(), &body).expect("a file is written");

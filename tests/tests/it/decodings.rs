@@ -1,5 +1,5 @@
-//! Row A17 of the features, the other way round: who does not accept the coding that an origin sends regardless gets the
-//! content without it, decoded once; and what cannot be decoded is sent as it is.
+//! Decompression: a client that does not accept the coding of an origin's answer gets the content decoded,
+//! once for all such clients. Content that cannot be decoded is sent as it is.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -43,7 +43,7 @@ on_one_core_and_on_two! {
 
 const CODINGS: [&str; 3] = ["gzip", "br", "zstd"];
 
-/// Text that shrinks, another for each seed.
+/// Returns compressible text, different for each seed.
 fn text(seed: u64, bytes: usize) -> Vec<u8> {
     let words =
         ["night", "train", "of", "the", "rails ", "<p>", "</p>\n", "signal", "tunnel", "a", "bridge "];
@@ -68,7 +68,7 @@ fn coded(coding: &str, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// As an origin sends it that asks nobody what he accepts.
+/// Returns the answer of an origin that ignores `Accept-Encoding`.
 fn page(coding: &str, coded: &[u8]) -> Answer {
     Answer::new(200, coded)
         .header("Cache-Control", "max-age=600")
@@ -117,7 +117,7 @@ fn is_as_sent(answer: &Response, coding: &str, coded: &[u8]) {
 
 fn a17_who_does_not_accept_an_origins_coding_gets_none(cores: &str) {
     let origin = ScriptedOrigin::start();
-    // Copied into the answer, sent from where it lies, and in several pieces.
+    // Bodies that are copied into the answer, sent from the store, and sent in several pieces.
     let bodies = [text(1, 5_000), text(2, 200_000), text(3, 2_000_000)];
     let accelerator = start(&origin, cores);
     for coding in CODINGS {
@@ -147,7 +147,7 @@ fn a17_who_does_not_accept_an_origins_coding_gets_none(cores: &str) {
     assert_eq!(count(&accelerator, "requests.hits_decoded"), 54);
     assert_eq!(count(&accelerator, "requests.codings_made"), 0);
     let listed = String::from_utf8(accelerator.ask(&["objects"]).stdout).expect("text");
-    assert!(listed.contains("9 of 9 looked at"), "what is decoded is none of them: {listed}");
+    assert!(listed.contains("9 of 9 inspected"), "what is decoded is none of them: {listed}");
 }
 
 fn a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once(cores: &str) {
@@ -164,7 +164,7 @@ fn a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once(cores: &str
         for (path, answer) in [("length", page(coding, &sent)), ("chunks", chunked)] {
             let path = format!("/{coding}/{path}");
             origin.answers(&path, answer);
-            // HEAD is told what GET would bring.
+            // HEAD gets the fields that GET would get.
             let head = accelerator.fetch(&Request::new("HEAD", &path)).expect_status(200);
             assert_eq!(head.header("content-length"), Some("300000"), "{path}");
             let missed = head.header("cache-status").expect("it is said");
@@ -174,7 +174,8 @@ fn a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once(cores: &str
             assert_eq!(origin.count(&path), 1);
         }
     }
-    // What is stored for others is not decoded for who has cookies, and is fetched once for him.
+    // An answer of heuristic freshness is not shared with a visitor who has cookies: the visitor gets it as
+    // the origin sent it, with one fetch.
     let guessed = Answer::new(200, coded("gzip", &body))
         .header("Content-Encoding", "gzip")
         .header("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
@@ -182,7 +183,7 @@ fn a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once(cores: &str
     let with_cookie = accelerator.fetch(&Request::get("/guessed").header("Cookie", "a=b"));
     is_as_sent(&with_cookie, "gzip", &coded("gzip", &body));
     assert_eq!(origin.count("/guessed"), 1);
-    // What is not stored is passed as it is, to one visitor.
+    // An answer that is not stored is passed to its one visitor as it is.
     let private = page("gzip", &coded("gzip", &body)).header("Cache-Control", "private");
     origin.answers("/private", private);
     for _ in 0..2 {
@@ -197,7 +198,7 @@ fn a17_who_takes_an_origins_coding_or_nothing_else_gets_it(cores: &str) {
     let body = text(1, 5_000);
     let sent = coded("gzip", &body);
     origin.answers("/", page("x-gzip", &sent));
-    // Whether or not anything is compressed here.
+    // With and without compression at the accelerator.
     let setup = Accelerator::before(&origin.url()).flag("--cores", cores);
     for accelerator in [start(&origin, cores), setup.flag("--compress", "none").start()] {
         for (accept, gets_it) in [
@@ -222,7 +223,7 @@ fn a17_who_takes_an_origins_coding_or_nothing_else_gets_it(cores: &str) {
                 is_decoded(&answer, &body);
             }
         }
-        // RFC 9111 §5.2.1.6.
+        // `no-transform` from the client (RFC 9111 §5.2.1.6).
         let as_it_is = Request::get("/").header("Cache-Control", "no-transform");
         is_as_sent(&accelerator.fetch(&as_it_is), "x-gzip", &sent);
         assert_eq!(count(&accelerator, "requests.decoded_made"), 1);
@@ -276,7 +277,7 @@ fn a17_a_hundred_who_wait_have_it_decoded_once(cores: &str) {
     assert_eq!(count(&accelerator, "limits.decodings"), 0);
 }
 
-/// So many megabytes of nothing.
+/// Returns this many megabytes of zeros, compressed.
 fn bomb(megabytes: usize) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let zeros = vec![0; 1 << 20];
@@ -288,7 +289,8 @@ fn a17_what_would_be_too_long_is_sent_as_it_is(cores: &str) {
     let origin = ScriptedOrigin::start();
     let setup = Accelerator::before(&origin.url()).flag("--cores", cores).flag("--memory", "64MiB");
     let accelerator = setup.flag("--compress-bytes-max", "3MiB").start();
-    // A thousand times as long; shorter than what is too long, and many times as long as it came; and too long by a byte.
+    // Content that grows a thousandfold; content within the limit that grows too much for its size; and
+    // content that is one byte too long.
     let long = text(1, (3 << 20) + 1);
     let bodies = [("/1000", bomb(1000)), ("/2", bomb(2)), ("/long", coded("gzip", &long))];
     for (path, sent) in &bodies {
@@ -357,7 +359,7 @@ fn a17_what_waits_to_be_decoded_is_bounded(cores: &str) {
     let refused = as_sent.load(Ordering::SeqCst) as u64;
     assert_eq!(count(&accelerator, "limits.decodings"), refused, "who had to take it as it is, is counted");
     assert_eq!(count(&accelerator, "requests.decoded_made"), PAGES - refused);
-    // Whoever comes later gets it decoded.
+    // A later request gets the decoded content.
     for (number, (_, body)) in pages.iter().enumerate() {
         is_decoded(&accelerator.get(&format!("/{number}")), body);
     }
@@ -376,7 +378,7 @@ fn a17_what_is_decoded_has_a_tag_of_its_own(cores: &str) {
     for (path, answer) in [("/", page("gzip", &sent)), ("/order", other_order)] {
         origin.answers(path, answer.header("Last-Modified", modified));
         let accelerator = start(&origin, cores);
-        // Fetched for who has it.
+        // The fetch was caused by a client that has the decoded content.
         let had = Request::get(path).header("If-None-Match", "\"v1-id\"");
         assert_eq!(accelerator.fetch(&had).expect_status(304).header("etag"), Some("\"v1-id\""));
         for _ in 0..2 {
@@ -384,9 +386,10 @@ fn a17_what_is_decoded_has_a_tag_of_its_own(cores: &str) {
                 ("", "\"v1-id\"", Some("\"v1-id\"")),
                 ("br", "W/\"v1-id\"", Some("\"v1-id\"")),
                 ("gzip", "\"v1\"", Some("\"v1\"")),
-                // It has it from before, and takes it still.
+                // The client has the decoded content from before, and still accepts it.
                 ("gzip", "\"v1-id\"", Some("\"v1-id\"")),
-                // A cache between may have both: it must not be pointed to what its client does not take.
+                // A cache in between may have both representations: a 304 must not name one that its client
+                // does not accept.
                 ("", "\"v1\"", None),
                 ("", "\"v0\", \"v1\"", None),
                 ("gzip;q=0", "\"v1\", \"v1-id\"", Some("\"v1-id\"")),
@@ -411,7 +414,7 @@ fn a17_what_is_decoded_has_a_tag_of_its_own(cores: &str) {
             assert_eq!(accelerator.fetch(&since).expect_status(304).header("etag"), Some("\"v1-id\""));
         }
     }
-    // Who has it decoded needs nothing decoded.
+    // A 304 for the decoded content needs no decoding.
     let accelerator = start(&origin, cores);
     for _ in 0..2 {
         accelerator.fetch(&Request::get("/").header("If-None-Match", "\"v1-id\"")).expect_status(304);
@@ -443,17 +446,18 @@ fn a17_a_part_of_what_is_decoded_is_of_that(cores: &str) {
         assert!(part.body == sent[100..200]);
     };
     of_sent(&range("gzip", None));
-    // Who takes either has a part of what is not there: the whole of what is.
+    // A client that accepts both and asks for a range of the decoded content, which is not made yet, gets the
+    // whole compressed answer.
     is_as_sent(&range("gzip", Some("\"v1-id\"")), "gzip", &sent);
     assert_eq!(count(&accelerator, "requests.decoded_made"), 0);
-    // It is not there yet, and needed.
+    // The decoded content is not made yet, and is needed.
     for _ in 0..2 {
         of_decoded(&range("", None));
         of_decoded(&range("br", Some("\"v1-id\"")));
         of_decoded(&range("gzip", Some("\"v1-id\"")));
         of_sent(&range("gzip", Some("\"v1\"")));
         is_as_sent(&range("gzip", Some("\"v0\"")), "gzip", &sent);
-        // Of another representation, weak, of another age: the whole.
+        // Tags of another representation, weak ones, or old ones: the client gets the whole content.
         for tag in ["\"v1\"", "W/\"v1-id\"", "\"v0-id\""] {
             is_decoded(&range("", Some(tag)), &body);
         }
@@ -469,7 +473,7 @@ fn a17_what_is_purged_is_gone_decoded_too(cores: &str) {
     let of_origin = Arc::clone(&version);
     origin.on("/", move |_, reply| {
         let version = of_origin.load(Ordering::SeqCst) as u64;
-        // Its tag stays: whoever went by that would show what was before.
+        // The entity tag stays the same, so a revalidation would keep the old content.
         reply.answer(&page("br", &coded("br", &text(version, 5_000))).header("Surrogate-Key", "all"))
     });
     let accelerator = start(&origin, cores);
@@ -506,7 +510,7 @@ fn a17_what_is_validated_is_decoded_once(cores: &str) {
     ] {
         let of_origin = sent.clone();
         origin.on(path, move |request, reply| {
-            // It knows its own tag alone.
+            // The origin knows only its own entity tag.
             let is_known = request.header("if-none-match") == Some("\"v1\"");
             let answer = if is_known { Answer::new(304, "") } else { Answer::new(200, &of_origin) };
             let answer = if is_known { answer } else { answer.header("Content-Encoding", "zstd") };
@@ -531,7 +535,7 @@ fn a17_what_is_validated_is_decoded_once(cores: &str) {
         assert_eq!(origin.count(path), 3);
     }
     assert_eq!(count(&accelerator, "requests.decoded_made"), 2, "its content is the same");
-    // What is shown stale while it is fetched anew is, too, although it has to be decoded first.
+    // A stale answer under stale-while-revalidate is served, too, although it must be decoded first.
     is_as_sent(&accelerator.fetch(&accepting("/meanwhile", "zstd")), "zstd", &sent);
     let stale = accelerator.get("/meanwhile");
     is_decoded(&stale, &body);

@@ -1,4 +1,5 @@
-//! How bodies travel: as they arrive, whole, framed as HTTP says, and to everyone who waits for the same one.
+//! Delivery of bodies: as they arrive, complete, framed as HTTP requires, and to every client that waits for
+//! the same answer.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -47,8 +48,8 @@ fn a_body_of_unknown_length_streams_as_it_arrives_too(cores: &str) {
     stream_to_many(cores, head, chunk, b"0\r\n\r\n", 300_000);
 }
 
-/// The origin sends the first half and holds the second back until every client has the first half in its hands:
-/// only a server that passes bytes on as they come, and to all at once, gets through here.
+/// The origin sends the first half and holds the second back until every client has read the first half: only
+/// a server that passes bytes on as they arrive, and to all clients at once, passes this test.
 fn stream_to_many(cores: &str, head: &[u8], frame: fn(&[u8]) -> Vec<u8>, end: &'static [u8], length: usize) {
     const CLIENTS: usize = 8;
     let origin = ScriptedOrigin::start();
@@ -111,7 +112,7 @@ fn a_client_that_leaves_does_not_end_the_fetch_that_others_follow(cores: &str) {
         assert_eq!(client.body_exactly(1000).len(), 1000);
         client
     };
-    // The first one is the one for whom it is fetched. It leaves; the second one must not notice.
+    // The first client caused the fetch. When it leaves, the second one must not notice.
     let first = begin();
     let mut second = begin();
     drop(first);
@@ -162,7 +163,8 @@ fn bodies_of_every_framing_come_whole_and_are_stored(cores: &str) {
 
 fn bodies_of_every_size_around_the_borders_come_whole(cores: &str) {
     let origin = ScriptedOrigin::start();
-    // Around a page, a socket buffer's usual steps, and a segment of 4 MiB, where pieces are cut and joined.
+    // Sizes around a page, a socket buffer's usual steps, and a segment of 4 MiB, where bodies are cut and
+    // joined.
     let borders = [1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
     let sizes: Vec<usize> = borders.iter().flat_map(|&border| [border - 1, border, border + 1]).collect();
     for &size in &sizes {
@@ -246,7 +248,7 @@ fn trailers_pass_in_both_directions(cores: &str) {
     origin.answers("/upload", Answer::new(200, "thanks"));
     let accelerator = start(&origin, cores);
     for path in ["/kept", "/kept", "/passed"] {
-        // RFC 9110 §6.5.1: sent to whoever says that they are welcome.
+        // RFC 9110 §6.5.1: trailers are sent to a client that says `TE: trailers`.
         let request = Request::get(path).header("TE", "trailers").header("Connection", "TE");
         let response = accelerator.fetch(&request).expect_status(200);
         assert_eq!(response.text(), "first second", "{path}");
@@ -268,8 +270,9 @@ fn trailers_pass_in_both_directions(cores: &str) {
     assert_eq!((seen.body.as_slice(), seen.trailers.first("x-sum")), (&b"hello"[..], Some("5")));
 }
 
-/// RFC 9110 §6.5.1: framing, routing, authentication, what modifies a request or controls an answer, and the content's
-/// format must be known before the content; and what `Connection` names is for one hop (§7.6.1). None of it is stored.
+/// RFC 9110 §6.5.1: fields for framing, routing, authentication, request modifiers, answer control and
+/// content format must be known before the content, so they may not be trailers. Fields that `Connection`
+/// names are for one hop (§7.6.1). None of them is passed on or stored.
 fn what_must_not_be_a_trailer_passes_in_neither_direction(cores: &str) {
     const FORBIDDEN: [&str; 24] = [
         "Set-Cookie",
@@ -304,7 +307,7 @@ fn what_must_not_be_a_trailer_passes_in_neither_direction(cores: &str) {
     let answer = Answer::chunked(200, &[b"first ", b"second"], &trailers).header("Connection", "x-hop");
     origin.answers("/kept", answer.clone().header("Cache-Control", "max-age=600"));
     origin.answers("/passed", answer.header("Cache-Control", "no-store"));
-    // Nothing is left of these: the body needs no chunks any more.
+    // All trailers of this answer are dropped, so its body needs no chunks.
     let only =
         Answer::chunked(200, &[b"body"], &[("Set-Cookie", "a=b")]).header("Cache-Control", "max-age=600");
     origin.answers("/only", only);
@@ -346,7 +349,8 @@ fn what_must_not_be_a_trailer_passes_in_neither_direction(cores: &str) {
             ]))
         )
     );
-    // Stored once, passed once, and uploaded once; and the one of its own.
+    // Dropped once from the stored answer, once from the passed one, once from the upload; and one for the
+    // answer with only a forbidden trailer.
     assert_eq!(accelerator.stat().count("errors.trailers_dropped"), 3 * FORBIDDEN.len() as u64 + 1);
 }
 
@@ -369,7 +373,7 @@ fn head_is_answered_from_what_get_stored(cores: &str) {
         "no byte of a body followed the HEAD"
     );
 
-    // The other way round: a HEAD first must not leave an answer without a body for the GET.
+    // The reverse: a HEAD that comes first must not store an answer without a body for the GET.
     origin.answers("/other", Answer::new(200, "another page").header("Cache-Control", "max-age=600"));
     let head = client.exchange(&Request::new("HEAD", "/other")).expect_status(200);
     assert_eq!((head.header("content-length"), head.body.len()), (Some("12"), 0));
@@ -422,7 +426,7 @@ fn conditional_requests_are_answered_from_the_store(cores: &str) {
         (&[("If-Modified-Since", later)], 304),
         (&[("If-Modified-Since", earlier)], 200),
         (&[("If-Modified-Since", "not a date")], 200),
-        // If-None-Match decides alone when both are there (RFC 9110 §13.1.3).
+        // If-None-Match takes precedence when both fields are there (RFC 9110 §13.1.3).
         (&[("If-None-Match", "\"v2\""), ("If-Modified-Since", later)], 200),
         (&[("If-None-Match", "\"v1\""), ("If-Modified-Since", earlier)], 304),
         // The other two obsolete forms of a date (RFC 9110 §5.6.7).
@@ -435,7 +439,7 @@ fn conditional_requests_are_answered_from_the_store(cores: &str) {
             let response = client.exchange(&request).whole();
             assert_eq!(response.status(), status, "{method} {fields:?}");
             if status == 304 {
-                // RFC 9110 §15.4.5: what a 200 would have said and a cache of the client's needs.
+                // RFC 9110 §15.4.5: a 304 carries the fields of the 200 that a client's cache needs.
                 assert!(response.body.is_empty());
                 for (name, value) in [
                     ("etag", "\"v1\""),
@@ -468,7 +472,7 @@ fn a_range_is_a_part_of_the_stored_body(cores: &str) {
         ("bytes=5-20000", 5, 9999),
     ] {
         let response = accelerator.fetch(&Request::get("/file").header("Range", range)).whole();
-        // RFC 9110 §14.2: a server may ignore Range; what it may not do is to answer something else.
+        // RFC 9110 §14.2: a server may ignore Range, but may not answer with anything else.
         match response.status() {
             206 => {
                 assert_eq!(
@@ -483,7 +487,8 @@ fn a_range_is_a_part_of_the_stored_body(cores: &str) {
         }
     }
     assert_eq!(origin.count("/file"), 1);
-    // Beyond the end, and the client learns where that is (RFC 9110 §15.5.17); from the store and on a miss alike.
+    // A range beyond the end: the client learns the length (RFC 9110 §15.5.17), from the store and on a miss
+    // alike.
     origin.answers("/missed", Answer::new(200, "0123456789").header("Cache-Control", "max-age=600"));
     for (path, complete) in [("/file", "bytes */10000"), ("/missed", "bytes */10"), ("/missed", "bytes */10")]
     {
@@ -499,7 +504,7 @@ fn a_range_on_a_miss_is_never_stored_as_the_whole(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = content(6, 0, 10_000);
     let whole = body.clone();
-    // An origin that does ranges, as nginx does.
+    // An origin that supports ranges, as nginx does.
     origin.on("/file", move |request, reply| {
         let answer = match request.header("range") {
             Some("bytes=100-199") => {
@@ -539,7 +544,7 @@ fn interim_answers_of_the_origin_do_not_confuse_the_final_one(cores: &str) {
         assert_eq!(interim, told, "they are passed on, and not stored");
     }
     assert_eq!(origin.count("/page"), 1);
-    // To HTTP/1.0 none may be sent (RFC 9110 §15.2).
+    // Interim answers must not be sent to an HTTP/1.0 client (RFC 9110 §15.2).
     let mut old = Client::connect(accelerator.address());
     origin.sends("/again", [&interim[..], &last.bytes("GET")].concat(), Next::KeepAlive);
     old.send(b"GET /again HTTP/1.0\r\nHost: site.test\r\n\r\n");
@@ -547,8 +552,8 @@ fn interim_answers_of_the_origin_do_not_confuse_the_final_one(cores: &str) {
     assert!(response.interim.is_empty());
 }
 
-/// Whoever asked has them while the origin still thinks (RFC 8297), whether what comes is stored or passed; without what
-/// was for our hop alone, and no more of them than fit a bound.
+/// Early hints reach the client before the origin has answered (RFC 8297), whether the answer is stored or
+/// passed. Hop-by-hop fields are removed, and the total is bounded.
 fn a25_early_hints_come_before_the_answer(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
@@ -574,7 +579,7 @@ fn a25_early_hints_come_before_the_answer(cores: &str) {
         assert!(page.interim.is_empty() && page.text() == "page" && page.header("link").is_none());
         assert!(client.get(path).interim.is_empty() == (path == "/stored"));
     }
-    // An origin that never ends to hint.
+    // An origin that sends hints without an end.
     let hint = format!("HTTP/1.1 103 Early Hints\r\nX: {}\r\n\r\n", "x".repeat(4000));
     let last = String::from_utf8(Answer::new(200, "at last").bytes("GET")).expect("text");
     origin.sends("/endless", [hint.repeat(40), last].concat(), Next::KeepAlive);

@@ -1,10 +1,10 @@
-//! What `make dist` packs, unpacked and run in a root that has nothing else, and the container file carried out by
-//! hand.
+//! The package of `make dist`, unpacked and run in an otherwise empty root, and the container file, executed
+//! by hand.
 //!
-//! The programs are those of the build under test (`NIGHTTRAIN_DIST=DIR` takes others, such as target/dist): the
-//! packing is what is tested here, not the profile. No container engine is needed and none is used: the test reads the
-//! container file and carries out its steps in a clean root, with `sh` and `install` borrowed from this machine where
-//! the base image would have them.
+//! The programs are those of the build under test (`NIGHTTRAIN_DIST=DIR` uses others, such as target/dist):
+//! the packaging is tested here, not the profile. No container engine is needed or used: the test reads the
+//! container file and executes its steps in a clean root, with this machine's `sh` and `install` in place of
+//! the base image's.
 
 #![allow(clippy::print_stderr, clippy::expect_used, reason = "a test may fail")]
 
@@ -18,18 +18,18 @@ use std::{
 
 use tests::{clean_root::CleanRoot, node::source_tree, program};
 
-/// Where the tarball's programs go when its README is followed.
+/// Directory of the tarball's programs, if its README is followed.
 const PROGRAMS: &str = "/usr/local/bin";
 const COMMANDS: [&str; 11] =
     ["serve", "cache", "feed", "mail", "stat", "top", "purge", "explain", "objects", "config", "check"];
 
-/// Every listener on a port that the kernel chooses.
+/// Configuration with every listener on a port that the kernel chooses.
 const PORTS: &str = "admin = \"127.0.0.1:0\"\n\
                      [cache]\nlisten = \"127.0.0.1:0\"\nmemory = \"64MiB\"\n\
                      [feed]\nlisten = \"127.0.0.1:0\"\nmonitor = \"127.0.0.1:0\"\n\
                      [mail]\nsmtp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\nstore-size = \"128MiB\"\n";
 
-/// Packs the programs, and unpacks the tarball; answers the directory that was in it.
+/// Packs the programs, unpacks the tarball, and returns the directory in it.
 fn unpacked(work: &Path) -> PathBuf {
     let built = match std::env::var_os("NIGHTTRAIN_DIST") {
         Some(directory) => PathBuf::from(directory),
@@ -61,18 +61,18 @@ fn succeeded(output: Output) -> String {
     said
 }
 
-/// A server that does not outlive its test, however that ends.
+/// A server that is killed on drop, so that it does not outlive its test.
 struct Started(Child);
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Reads what a server says until it is ready, and hands back what it said.
+/// Reads a server's output until it is ready, and returns it.
 fn until_ready(server: &mut Started) -> String {
     let mut said = String::new();
     for line in BufReader::new(server.0.stdout.take().expect("piped")).lines() {
@@ -126,7 +126,8 @@ fn the_tarball_works_in_a_root_that_has_nothing_else() {
     ended_well(server);
 }
 
-/// Completions that a shell can read, a manual page for each command, a unit that systemd understands.
+/// Checks the package's documentation: completions that a shell can read, a manual page for each command, a
+/// unit file that systemd understands.
 fn shows_how_to_use_it(package: &Path) {
     for file in
         ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "SECURITY.md", "CHANGELOG.md", "etc/container.toml"]
@@ -151,7 +152,7 @@ fn shows_how_to_use_it(package: &Path) {
     let unit = fs::read_to_string(package.join("lib/systemd/system/nighttrain.service")).expect("the unit");
     let here = tempfile::tempdir().expect("a directory");
     let file = here.path().join("nighttrain.service");
-    // What it starts is not installed on this machine.
+    // The program that the unit starts is not installed on this machine.
     let runs = package.join("bin/nighttrain").display().to_string();
     fs::write(&file, unit.replace("/usr/local/bin/nighttrain", &runs)).expect("written");
     match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() {
@@ -165,7 +166,7 @@ fn shows_how_to_use_it(package: &Path) {
     }
 }
 
-/// What a container is started with.
+/// Settings with which a container is started.
 #[derive(Debug, Default)]
 struct Image {
     variables: Vec<(String, String)>,
@@ -176,7 +177,7 @@ struct Image {
     arguments: Vec<String>,
 }
 
-/// Each instruction with what follows it, comments and continued lines taken care of.
+/// Returns each instruction with its arguments; comments are removed and continued lines joined.
 fn instructions(file: &str) -> Vec<(String, String)> {
     let lines: Vec<&str> = file.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let joined = lines.join("\n").replace("\\\n", " ");
@@ -187,14 +188,14 @@ fn instructions(file: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Carries the container file out in this root, `context` being the directory in which it lies.
+/// Executes the container file in this root; `context` is the directory of the file.
 fn carried_out(file: &str, context: &Path, root: &CleanRoot) -> Image {
     let mut image = Image::default();
     let json =
         |text: &str| serde_json::from_str::<Vec<String>>(text).unwrap_or_else(|why| panic!("{text}: {why}"));
     for (word, rest) in instructions(file) {
         match word.as_str() {
-            // A base image's, as far as the steps need it.
+            // The programs of the base image that the steps need.
             "FROM" => ["/bin/sh", "/usr/bin/install"].iter().for_each(|program| root.borrow(program)),
             "COPY" => {
                 let words: Vec<&str> = rest.split_whitespace().collect();

@@ -1,7 +1,7 @@
-//! Clients that others wrote, over TLS and HTTP/2 (A12, A13): Go's, Python's, and h2spec, which asks for each rule of HTTP/2 by
-//! itself. curl and h2load are in `tls.rs`, a browser in `edge_pages.rs`.
+//! Third-party clients over TLS and HTTP/2: Go's, Python's, and h2spec, which tests each rule of HTTP/2
+//! separately. curl and h2load are in `tls.rs`, a browser in `edge_pages.rs`.
 //!
-//! What `tests/install-clients.sh` did not install is left out, and the test says so.
+//! A test whose client `tests/install-clients.sh` did not install is skipped, and says so.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::{fs, process::Command};
@@ -37,7 +37,7 @@ impl Edge {
             for number in 0..3 {
                 reply.send(format!("data: {number}\n\n").as_bytes())?;
             }
-            // They do not end.
+            // The events never end.
             reply.stall();
             Ok(Next::Close)
         });
@@ -69,11 +69,12 @@ fn a12_a13_gos_and_pythons_clients_get_what_they_ask_for(cores: &str) {
     }
 }
 
-/// What h2spec has of RFC 7540 and RFC 9113 does not: a stream may depend on itself, because priorities of that kind are read
-/// over (§5.3.2).
+/// Cases of h2spec from RFC 7540 that RFC 9113 dropped: a stream may depend on itself, because such
+/// priorities are ignored (§5.3.2).
 const TAKEN_BACK: [&str; 2] =
     ["5.3.1: Sends HEADERS frame that depend on itself", "5.3.1: Sends PRIORITY frame that depend on itself"];
-/// Without TLS, what does not begin with HTTP/2's preface is HTTP/1.1, and is answered 400 before it is closed.
+/// Case that does not apply without TLS: a connection that does not begin with HTTP/2's preface is HTTP/1.1,
+/// and gets a 400 before it is closed.
 const OF_HTTP_1: &str = "3.5: Sends invalid connection preface";
 
 fn a13_h2spec_finds_what_rfc_9113_took_back(cores: &str) {
@@ -83,7 +84,7 @@ fn a13_h2spec_finds_what_rfc_9113_took_back(cores: &str) {
     let file = directory.path().join("report.xml");
     for is_secured in [true, false] {
         let address = if is_secured { edge.accelerator.secured() } else { edge.accelerator.address() };
-        // It ends with a failure where one of its cases does; which, is in the report.
+        // h2spec exits with a failure if one of its cases fails; the report says which.
         let output = Command::new(&program)
             .args(["--host", "localhost", "--port", &address.port().to_string(), "--path", "/page"])
             .args(["--timeout", "5", "--junit-report"])

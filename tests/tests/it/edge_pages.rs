@@ -1,5 +1,5 @@
-//! A browser at the edge (A12, A13, A16): a page by HTTP/2 under TLS, a chat by WebSocket on a stream of that connection, and
-//! events as they come.
+//! A browser at the accelerator: a page by HTTP/2 with TLS, a chat by WebSocket on a stream of that
+//! connection, and server-sent events as they arrive.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::{
@@ -36,7 +36,7 @@ const events = new EventSource('/trains');
 events.onmessage = ({ data }) => line('ol', data);
 </script>";
 
-/// What a script of the origin reads and writes, as the other side of a WebSocket takes it.
+/// Reads and writes of an origin's script, as the WebSocket library needs them.
 struct Socket<'a, 'b>(&'a mut Reply<'b>);
 
 impl Read for Socket<'_, '_> {
@@ -55,7 +55,7 @@ impl Write for Socket<'_, '_> {
     }
 }
 
-/// A site whose trains come one by one, each when somebody has said something in its chat.
+/// Starts a site whose events come one by one, each after a message in its chat.
 fn night_chat() -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     origin.answers(
@@ -118,7 +118,7 @@ fn a12_a13_a16_a_browser_chats_and_hears_events_on_one_connection() {
     }
     let stat = accelerator.stat();
     assert_eq!(stat.count("requests.pipes"), 1);
-    // The chat took a stream of the page's connection (RFC 8441), not one of its own.
+    // The chat used a stream of the page's connection (RFC 8441), not a connection of its own.
     assert_eq!(stat.count("requests.http2_connections"), 1, "{stat:?}");
     eventually("the chat ended with its page", || accelerator.stat().count("requests.pipes_open") == 0);
 }

@@ -1,4 +1,4 @@
-//! Row A24 of the features: why a request was, or was not, answered from the store.
+//! `nighttrain explain`: why a request was, or was not, answered from the store.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -29,7 +29,7 @@ fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).start()
 }
 
-/// What `nighttrain explain --json` says of a path of the site that the tests ask for.
+/// Returns the output of `nighttrain explain --json` for a path of the tests' site.
 #[track_caller]
 fn explain(accelerator: &Accelerator, path: &str, arguments: &[&str]) -> Value {
     let url = format!("http://site.test{path}");
@@ -38,7 +38,7 @@ fn explain(accelerator: &Accelerator, path: &str, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The last step of this state.
+/// Returns the last step of this state.
 #[track_caller]
 fn step<'s>(said: &'s Value, state: &str) -> &'s Value {
     let steps = said["steps"].as_array().expect("steps");
@@ -50,7 +50,8 @@ fn words<'s>(said: &'s Value, state: &str) -> &'s str {
     step(said, state)["words"].as_str().expect("words")
 }
 
-/// What is counted of requests, without the connections of the admin and those that a client is just closing.
+/// Returns the request counters without those of the admin port and of connections that a client is just
+/// closing.
 fn of_visitors(accelerator: &Accelerator) -> Vec<(String, Value)> {
     let stat = accelerator.stat();
     let counted = stat.document()["requests"].as_object().expect("counters").clone();
@@ -135,7 +136,7 @@ fn a24_what_passes_the_store_is_told_with_its_rule(cores: &str) {
         (&["-X", "PURGE"], "purge", None),
         (&["-X", "TRACE"], "synth", None),
         (&["-H", "Cache-Control: only-if-cached"], "synth", Some("RFC 9111 §5.2.1.7")),
-        // It does not count where nothing else is set.
+        // By default the client's `no-store` is ignored.
         (&["-H", "Cache-Control: no-store"], "miss", Some("knob client-cache-control")),
     ] {
         let said = explain(&running, "/", arguments);
@@ -147,7 +148,7 @@ fn a24_what_passes_the_store_is_told_with_its_rule(cores: &str) {
 
 fn a24_cookies_and_credentials_are_explained(cores: &str) {
     let origin = ScriptedOrigin::start();
-    // Fresh by a guess.
+    // An answer of heuristic freshness.
     origin
         .answers("/guess", Answer::new(200, "x").header("Last-Modified", &tests::message::date(-1_000_000)));
     let running = start(&origin, cores);
@@ -178,7 +179,7 @@ fn a24_what_is_not_stored_is_told_while_that_is_known(cores: &str) {
     let note = step(&said, "note");
     assert_eq!((&said["outcome"], &note["reason"]), (&"pass".into(), &"no-store".into()), "{said:#}");
     assert_eq!(note["section"], "RFC 9111 §5.2.2.5");
-    // A visitor who is known has no such note.
+    // For a request with a cookie there is no such hit-for-miss note.
     assert_eq!(explain(&running, "/mine", &["-H", "Cookie: a=b"])["outcome"], "miss");
     assert_eq!((origin.count("/mine"), running.stat().count("requests.notes_used")), (1, 0));
 }
@@ -249,7 +250,7 @@ fn a24_what_is_no_request_is_one_clear_error(cores: &str) {
     }
 }
 
-/// The commands of the guide.
+/// The commands of docs/guide/operating.md show what it says.
 #[test]
 fn a24_the_commands_of_the_guide_do_what_it_says() {
     let Some(output) = tests::guide::run("operating.md") else { return };
@@ -258,7 +259,7 @@ fn a24_the_commands_of_the_guide_do_what_it_says() {
     assert!(outcomes.len() == 2 && outcomes[0].contains("hit") && outcomes[1].contains("pass"), "{said}");
 }
 
-/// Those of its page on what is cached.
+/// The commands of docs/guide/caching.md show the `Cache-Status` that it describes.
 #[test]
 fn a24_cache_status_says_what_the_guide_says_of_it() {
     let Some(output) = tests::guide::run("caching.md") else { return };
@@ -271,7 +272,7 @@ fn a24_cache_status_says_what_the_guide_says_of_it() {
     assert!(timetable.starts_with("fwd=uri-miss; stored") || timetable.starts_with("hit"), "{said}");
 }
 
-/// Most of its pages say nothing of how long they are fresh: the log, `stat` and `explain` say so.
+/// When most pages of a site have no explicit freshness, the log, `stat` and `explain` say so.
 fn a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps(cores: &str) {
     let origin = ScriptedOrigin::start();
     let answer_all = |origin: &ScriptedOrigin, from: usize, to: usize, control: Option<&'static str>| {
@@ -286,7 +287,7 @@ fn a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps(cores: 
     let hints = |accelerator: &Accelerator| {
         let table = accelerator.ask(&["stat"]);
         let table = String::from_utf8(table.stdout).expect("text");
-        (accelerator.printed().matches("how long they are fresh").count(), table.contains("default-ttl"))
+        (accelerator.printed().matches("freshness lifetime").count(), table.contains("default-ttl"))
     };
     let ask_all = |accelerator: &Accelerator, from: usize, to: usize| {
         for number in from..to {
@@ -300,7 +301,7 @@ fn a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps(cores: 
     eventually("the log has it", || hints(&accelerator) == (1, true));
     assert_eq!(accelerator.stat().count("requests.without_freshness"), 120);
     assert!(words(&explain(&accelerator, "/170", &[]), "note").contains("default-ttl"));
-    // With the knob nothing is to be said.
+    // With the setting there is nothing to report.
     let helped =
         Accelerator::before(&origin.url()).flag("--cores", cores).flag("--default-ttl", "10s").start();
     ask_all(&helped, 0, 180);
@@ -316,7 +317,7 @@ fn a24_who_was_answered_last_is_told(cores: &str) {
     accelerator.get("/a").expect_status(200);
     let first = explain(&accelerator, "/a", &[]);
     assert_eq!(step(&first, "asked")["address"], "127.0.0.1");
-    // Several connections, so that several cores have something to say.
+    // Several connections, so that several cores record a client.
     for _ in 0..8 {
         let other =
             std::net::TcpStream::connect(("127.0.0.1", accelerator.address().port())).expect("it listens");
@@ -325,10 +326,10 @@ fn a24_who_was_answered_last_is_told(cores: &str) {
     let later = explain(&accelerator, "/a", &[]);
     assert_eq!(step(&later, "asked")["decision"], "last");
     assert!(step(&later, "asked")["at_s"].as_u64() >= step(&first, "asked")["at_s"].as_u64());
-    assert!(words(&later, "asked").contains("it last answered 127.0.0.1, on "), "{later:#}");
+    assert!(words(&later, "asked").contains("last served to 127.0.0.1, on "), "{later:#}");
     let steps = later["steps"].as_array().expect("steps");
     assert_eq!(steps.last().expect("an outcome")["state"], "now");
-    // What is not stored has nobody.
+    // A path that is not stored has no last client.
     let nothing = explain(&accelerator, "/b", &[]);
     let states = nothing["steps"].as_array().expect("steps");
     assert!(states.iter().all(|step| step["state"] != "asked"), "{nothing:#}");

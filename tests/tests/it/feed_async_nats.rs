@@ -1,4 +1,4 @@
-//! Rust's client, async-nats, against our feed: what a program in our own language would do.
+//! Rust's client, async-nats, against our feed.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn connect(feed: &Feed) -> Client {
     options().connect(feed.address().to_string()).await.expect("it is let in")
 }
 
-/// Waits until the server has dealt with all that this client said: `flush` only sends it.
+/// Waits until the server has processed all that this client sent: `flush` only sends it.
 async fn settle(client: &Client) -> Outcome {
     let inbox = client.new_inbox();
     let mut echo = client.subscribe(inbox.clone()).await?;
@@ -100,7 +100,7 @@ async fn messages_requests_headers_groups_and_drain() -> Outcome {
     for n in 0..50 {
         client.publish("last", n.to_string().into()).await?;
     }
-    // When they have come back to us, the server has passed them on to the other one too.
+    // When this client has its own messages back, the server has passed them on to the other client, too.
     settle(&client).await?;
     settle(&other).await?;
     other.drain().await?;
@@ -148,7 +148,8 @@ async fn a_client_finds_the_next_server() -> Outcome {
     settle(&client).await?;
     drop(first);
     let _second = Feed::start_on(port, "");
-    // What is published while nobody is there may be lost: until one message is there, try again.
+    // A message published before the subscription is restored may be lost, so publishing is repeated until
+    // one arrives.
     let message = loop {
         let _ = client.publish("again", "x".into()).await;
         match tokio::time::timeout(Duration::from_millis(100), again.next()).await {

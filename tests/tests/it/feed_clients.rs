@@ -1,7 +1,7 @@
-//! The NATS project's own clients, unmodified, against our feed: Python, JavaScript (also by WebSocket) and Go, as
-//! programs (`tests/clients/`), and Rust's in `feed_async_nats.rs`.
+//! The NATS project's own clients, unmodified, against our feed: Python, JavaScript (also by WebSocket) and
+//! Go, as programs (`tests/clients/`), and Rust's in `feed_async_nats.rs`.
 //!
-//! A client that `tests/install-clients.sh` did not install is left out, and the test says so; with
+//! A client that `tests/install-clients.sh` did not install is skipped, and the test says so; with
 //! `NIGHTTRAIN_CLIENTS=all` in the environment, that is a failure.
 #![allow(
     clippy::disallowed_methods,
@@ -33,10 +33,10 @@ enum Language {
 
 const ALL: [Language; 3] = [Language::Python, Language::Node, Language::Go];
 
-/// The seed of the nkey among [`USERS`], made for this test.
+/// Seed of the nkey in [`USERS`], made for this test.
 const SEED: &str = "SUAJEQKFEKKVEWUNR3MLHZ3PGSPRIWYSOU4B5XVUP5H3GTMIJTBNUUU6NQ";
 
-/// What users there are, in nats.conf's words. The password of `hashed` is `s3cret`, under bcrypt.
+/// Users in the format of nats.conf. The password of `hashed` is `s3cret`, hashed with bcrypt.
 const USERS: &str = r#"
 authorization {
   users: [
@@ -49,7 +49,7 @@ authorization {
 "#;
 
 impl Language {
-    /// The command up to the URL; none if the client is not here and may be left out.
+    /// Returns the command up to the URL; `None` if the client is not installed and may be skipped.
     fn command(self) -> Option<Command> {
         match self {
             Self::Python => clients::python("client.py"),
@@ -121,7 +121,7 @@ fn every_way_to_say_who_one_is() {
     }
 }
 
-/// A certificate for localhost and 127.0.0.1, which signs itself.
+/// Writes a self-signed certificate for localhost and 127.0.0.1.
 fn certificate(directory: &Path) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
         .expect("a certificate");
@@ -153,7 +153,7 @@ fn a_client_finds_the_server_again() {
         let mut line = String::new();
         stdout.read_line(&mut line).expect("it says that it is ready");
         assert_eq!(line.trim(), "ready", "{language:?}");
-        // Dropping kills it at once, as a power cut would.
+        // Dropping the feed kills it at once, as a power cut would.
         drop(first);
         let _second = Feed::start_on(port, "");
         let mut rest = String::new();

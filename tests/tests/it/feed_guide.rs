@@ -1,8 +1,8 @@
-//! `docs/guide/feed.md` as its reader would follow it: every command as it stands there, in its order, in one shell;
+//! `docs/guide/feed.md` as a reader would follow it: every command as it is written, in order, in one shell;
 //! and the page of live messages in a real browser.
 //!
-//! The commands use the ports that the guide names. So they run in a network of their own, which takes root or a kernel
-//! that gives everybody one; where there is neither, the test says so and does nothing.
+//! The commands use the ports that the guide names, so they run in a network namespace of their own. That
+//! takes root, or a kernel with unprivileged namespaces; without either, the test says so and does nothing.
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what it leaves out")]
 
 use std::{
@@ -17,13 +17,13 @@ use tests::{
     program,
 };
 
-/// What stands between ```` ```sh ```` and ```` ``` ````.
+/// Returns the blocks between ```` ```sh ```` and ```` ``` ````.
 fn blocks(guide: &str) -> Vec<String> {
     let parts = guide.split("```sh\n").skip(1);
     parts.filter_map(|part| part.split_once("```").map(|(block, _)| block.to_owned())).collect()
 }
 
-/// A shell with a network and processes of its own, in which `script` runs.
+/// Runs `script` in a shell with network and process namespaces of its own.
 fn apart(script: &str, directory: &Path) -> Option<Output> {
     let mut kinds = vec![vec!["--net", "--pid", "--fork", "--kill-child"]];
     kinds.push([&["--user", "--map-root-user"], &kinds[0][..]].concat());
@@ -48,7 +48,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Between two commands a reader looks at what the first one says; a script waits instead.
+/// Wait between two commands: a reader would look at the first one's output.
 const UNTIL_IT_LISTENS: &str =
     "n=0; until nighttrain feed pub a b 2>/dev/null; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n";
 

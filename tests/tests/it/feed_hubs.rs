@@ -1,4 +1,4 @@
-//! Which hubs the feed joins: by `leafnodes` of a nats.conf, and after a reload.
+//! Hubs that the feed joins by `leafnodes` of a nats.conf, and after a reload.
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tests::{
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Lines that have these hubs joined.
+/// Returns configuration lines that join these hubs.
 fn remotes(lines: &[String]) -> String {
     format!("leafnodes {{ remotes = [\n{}\n] }}", lines.join("\n"))
 }
@@ -23,7 +23,7 @@ fn remote(hub: &Hub) -> String {
     format!("{{ url: \"{}\" }}", hub.url())
 }
 
-/// The hub at this port as `/leafz` shows it.
+/// Returns the hub at this port from `/leafz`.
 fn shown(feed: &Feed, hub: &Hub) -> Value {
     let page = feed.page("/leafz");
     let hubs = page["hubs"].as_array().cloned().unwrap_or_default();
@@ -46,7 +46,7 @@ async fn connect(address: std::net::SocketAddr) -> Client {
         .expect("it is let in")
 }
 
-/// Answers on a subject for as long as its client is there.
+/// Answers requests on a subject for as long as its client is connected.
 async fn answer(client: &Client, subject: &str, with: &'static str) -> Outcome {
     let mut asked = client.subscribe(subject.to_owned()).await?;
     client.flush().await?;
@@ -61,7 +61,7 @@ async fn answer(client: &Client, subject: &str, with: &'static str) -> Outcome {
     Ok(())
 }
 
-/// What a service answers, once it does; empty, once nobody does.
+/// Waits until a service's answer is `wanted`; an empty `wanted` waits until no service answers.
 async fn until_answer(from: &Client, subject: &str, wanted: &str) {
     let asking = async {
         loop {
@@ -81,7 +81,8 @@ async fn until_answer(from: &Client, subject: &str, wanted: &str) {
         .unwrap_or_else(|_| panic!("{subject} is never answered with {wanted:?}"));
 }
 
-/// A hub that stays configured keeps its connection; what one wanted that does not is forgotten, on all cores.
+/// A hub that stays configured keeps its connection; the subscriptions of a removed one are dropped on all
+/// cores.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_hubs_follow_a_reload() -> Outcome {
     let (Some(stays), Some(goes), Some(comes)) = (Hub::open(), Hub::open(), Hub::open()) else {
@@ -102,7 +103,7 @@ async fn f9_hubs_follow_a_reload() -> Outcome {
     until_answer(&gone, "ask.here", "here").await;
     let connection = shown(&feed, &stays)["connections"].clone();
 
-    // Messages go on to the one that stays, all of them and once each.
+    // Messages to the remaining hub continue, all of them and once each.
     let mut numbers = there.subscribe("numbers").await?;
     there.flush().await?;
     until_answer(&one, "ask.stays", "stays").await;
@@ -134,13 +135,13 @@ async fn f9_hubs_follow_a_reload() -> Outcome {
     answer(&new, "ask.comes", "comes").await?;
     until_answer(&other, "ask.comes", "comes").await;
 
-    // What is not sound changes nothing.
+    // An invalid configuration changes nothing.
     let wrong = remotes(&[format!("{{ url: \"{}\", account: NOBODY }}", stays.url())]);
     feed.reload(&wrong);
-    assert!(feed.printed().contains("there is no such account"), "{}", feed.printed());
+    assert!(feed.printed().contains("does not exist"), "{}", feed.printed());
     assert!(is_joined(&feed, &stays) && is_joined(&feed, &comes));
 
-    // None; and one that is known again has what is subscribed to here at once.
+    // First no hub; then a hub that is configured again learns all local subscriptions at once.
     feed.reload("");
     eventually("all are left", || feed.page("/leafz")["leafnodes"] == 0);
     until_answer(&one, "ask.stays", "").await;
@@ -150,7 +151,7 @@ async fn f9_hubs_follow_a_reload() -> Outcome {
     Ok(())
 }
 
-/// A hub's place is free for another one while it cannot be reached, or says nothing.
+/// A hub that cannot be reached, or sends nothing, can be replaced by another.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_a_hub_that_is_not_there_can_be_taken_away_and_replaced() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
@@ -166,8 +167,8 @@ async fn f9_a_hub_that_is_not_there_can_be_taken_away_and_replaced() -> Outcome 
     Ok(())
 }
 
-/// The lines of a nats-server that is a leaf node are ours, too: user and password, an account, and subjects that stay on
-/// their side.
+/// The configuration of a nats-server that is a leaf node works for ours, too: user and password, an account,
+/// and subjects that do not cross the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_leafnodes_of_a_nats_conf_are_joined() -> Outcome {
     let lines = format!(
@@ -203,7 +204,7 @@ async fn f9_leafnodes_of_a_nats_conf_are_joined() -> Outcome {
             }
             let mut wanted = vec!["keep.last", passes];
             wanted.sort_unstable();
-            // nats-server keeps what is not to be had of the hub from it, too.
+            // nats-server also keeps a subject of `deny_imports` from the hub.
             let is_nats_server = feed.printed().contains("Starting nats-server");
             heard.extend(
                 ["keep.in.x".to_owned()].into_iter().filter(|_| is_nats_server && passes == "keep.in.x"),
@@ -216,8 +217,8 @@ async fn f9_leafnodes_of_a_nats_conf_are_joined() -> Outcome {
     Ok(())
 }
 
-/// What an account takes of another reaches its hub, as at a nats-server that is the leaf node: a stream under its name
-/// here, a service, and what stands for other subjects.
+/// An account's imports reach its hub, as with a nats-server as the leaf node: a stream under its local name,
+/// a service, and mapped subjects.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_what_an_account_takes_of_others_reaches_its_hub() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
@@ -237,7 +238,7 @@ async fn f9_what_an_account_takes_of_others_reaches_its_hub() -> Outcome {
         let Some(feed) = start(&first) else { continue };
         eventually("it has joined", || feed.page("/leafz")["leafnodes"] == 1);
         let there = connect(hub.address()).await;
-        // Some of either core.
+        // Several connections, so that both cores have some.
         for _ in 0..3 {
             let (a, b) = (login(feed.address(), "a").await?, login(feed.address(), "b").await?);
             answer(&a, "time", "noon").await?;
@@ -247,8 +248,8 @@ async fn f9_what_an_account_takes_of_others_reaches_its_hub() -> Outcome {
             hears(&a, &there, ("a.x", "p.a.x", Some("group"))).await?;
             hears(&there, &b, ("old.7", "new.7", None)).await?;
         }
-        // nats-server gives groups nothing that has become theirs by a mapping, and tells a hub of changes when it joins
-        // again.
+        // nats-server delivers nothing to queue groups through a mapping, and tells a hub of changes only
+        // when it joins again.
         if feed.printed().contains("Starting nats-server") {
             continue;
         }
@@ -278,7 +279,8 @@ async fn login(address: std::net::SocketAddr, user: &str) -> Result<Client, asyn
     options.request_timeout(Some(Duration::from_secs(2))).connect(address.to_string()).await
 }
 
-/// What is published as one subject is heard once, at last, as another by who subscribes to the pattern.
+/// Publishes on a subject until a subscriber of the pattern receives a message, and checks that later
+/// messages arrive once each and in order.
 async fn hears(from: &Client, to: &Client, (subject, pattern, queue): (&str, &str, Option<&str>)) -> Outcome {
     let mut subscriber = match queue {
         Some(queue) => to.queue_subscribe(pattern.to_owned(), queue.to_owned()).await?,

@@ -1,4 +1,4 @@
-//! The feed as a leaf node of a real nats-server: clients of ours and of the hub see each other (rows F9, F15).
+//! The feed as a leaf node of a real nats-server: clients of ours and of the hub exchange messages.
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
 
 use std::{
@@ -33,7 +33,7 @@ async fn next(subscriber: &mut Subscriber) -> async_nats::Message {
     next_or_end(subscriber).await.expect("a message")
 }
 
-/// Waits until what is published on one side reaches a subscriber on the other, and whatever was under way is gone.
+/// Waits until messages of one side reach a subscriber on the other, and none is in flight any more.
 async fn until_heard(from: &Client, subscriber: &mut Subscriber, subject: &str) -> Outcome {
     eventually_heard(from, subscriber, subject).await;
     let last = format!("last {}", from.new_inbox());
@@ -64,7 +64,7 @@ fn until_joined(feed: &Feed) {
     eventually("the hub is joined", || joined(feed) > 0);
 }
 
-/// Each kind of message, both ways, at each hub that is installed, on two cores of ours.
+/// Messages, requests, headers and groups pass both ways, with each installed hub and on two cores of ours.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
     for (name, program) in programs() {
@@ -75,7 +75,7 @@ async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
         let (here, here_too, there) =
             (connect(feed.address()).await, connect(feed.address()).await, connect(hub.address()).await);
         for (from, to) in [(&here, &there), (&there, &here), (&here_too, &there), (&there, &here_too)] {
-            // Several of its patterns match: it has each message once, in order.
+            // Several patterns of the subscriber match: each subscription gets each message once, in order.
             let mut all = to.subscribe("a.>").await?;
             let mut also = to.subscribe("a.b").await?;
             until_heard(from, &mut also, "a.b").await?;
@@ -106,10 +106,10 @@ async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
             let seen = reply.headers.and_then(|headers| headers.get("Seen").map(ToString::to_string));
             assert_eq!(seen, Some("why: so".into()));
             served.await?;
-            // Who answered has left: soon that is known on the other side, too.
+            // The service has left: the other side learns of it soon.
             until_no_responders(from, "ask").await;
 
-            // A group on the other side, and one on both.
+            // A queue group on the other side, and one on both sides.
             let mut far = to.queue_subscribe("work", "w".into()).await?;
             until_heard(from, &mut far, "work").await?;
             let mut near = from.queue_subscribe("work", "w".into()).await?;
@@ -118,7 +118,8 @@ async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
                 from.publish("work", n.to_string().into()).await?;
                 to.publish("work", n.to_string().into()).await?;
             }
-            // Each side's members are served first, as nats-server does; each message once.
+            // Members on the publisher's side are served first, as with nats-server; each message is
+            // delivered once.
             for n in 0..50 {
                 assert_eq!(next(&mut near).await.payload, n.to_string());
                 assert_eq!(next(&mut far).await.payload, n.to_string());
@@ -131,7 +132,8 @@ async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
     Ok(())
 }
 
-/// The weight of a group is that of all our cores' members: a hub that has none itself gives us what is ours.
+/// A group's weight at the hub is the number of its members on all our cores: a hub without members of its
+/// own divides messages accordingly.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_a_group_here_is_shared_with_another_leaf_by_its_members() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
@@ -144,7 +146,7 @@ async fn f9_a_group_here_is_shared_with_another_leaf_by_its_members() -> Outcome
         for _ in 0..count {
             let client = connect(feed.address()).await;
             let member = client.queue_subscribe("work", "w".into()).await?;
-            // A message does not overtake a subscription: behind it the hub knows of the member.
+            // A message does not overtake a subscription: once it arrives, the hub knows of the member.
             until_heard(&client, &mut known, "known").await?;
             members.push((member, client));
         }
@@ -173,7 +175,7 @@ async fn f9_a_group_here_is_shared_with_another_leaf_by_its_members() -> Outcome
     Ok(())
 }
 
-/// What our clients do with the hub's JetStream, without any of our own.
+/// Our clients use the hub's JetStream; the feed has none of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome {
     for (name, program) in programs() {
@@ -192,7 +194,8 @@ async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome
             })
             .await?;
         for n in 0..100 {
-            // The stream's subjects are the hub's wish: told to us with the stream, or a moment later.
+            // The hub subscribes to the stream's subjects; we learn of that with the stream, or a moment
+            // later.
             loop {
                 let published = js.publish(format!("orders.{n}"), n.to_string().into()).await?;
                 if tokio::time::timeout(PATIENCE, published).await?.is_ok() {
@@ -207,7 +210,7 @@ async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome
         let mut n = 0;
         while let Some(message) = tokio::time::timeout(PATIENCE, messages.next()).await? {
             let message = message?;
-            // A stored message has its own subject, whatever way it took.
+            // A stored message keeps its subject, whichever way it took.
             assert_eq!(message.subject.as_str(), format!("orders.{n}"), "{name}");
             assert_eq!(message.info()?.stream_sequence, n + 1);
             message.double_ack().await?;
@@ -230,7 +233,8 @@ async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome
         }
 
         if name != "the newest" {
-            // Of what Debian's answers about a bucket this client does not read all, connected to it directly, too.
+            // This client cannot parse all of the bucket answers of Debian's nats-server, not even when
+            // connected to it directly.
             continue;
         }
         let bucket = js
@@ -255,8 +259,8 @@ async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome
     Ok(())
 }
 
-/// What the official clients for Python and JavaScript do with the hub's JetStream, in the manner of their own tests: at the
-/// hub, so that what fails is known to be ours, and through us.
+/// The official clients for Python and JavaScript use the hub's JetStream, in the manner of their own tests:
+/// first at the hub, so that a later failure is known to be ours, and then through our feed.
 #[test]
 fn f9_official_clients_use_the_hub_s_jetstream_here() {
     let Some(hub) = Hub::start(&format!("{OPEN}\njetstream {{ store_dir: \"{{DIR}}/js\" }}")) else { return };
@@ -274,7 +278,7 @@ fn f9_official_clients_use_the_hub_s_jetstream_here() {
     }
 }
 
-/// The same without a library, at each hub: streams, consumers, acknowledgements, single messages.
+/// JetStream without a client library, with each hub: streams, consumers, acknowledgements, single messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_the_hub_s_jetstream_answers_here() -> Outcome {
     for (name, program) in programs() {
@@ -314,14 +318,14 @@ async fn f9_the_hub_s_jetstream_answers_here() -> Outcome {
             );
             let reply = message.reply.expect("it is to be acknowledged");
             assert!(reply.starts_with("$JS.ACK.") && !reply.contains('@'), "{reply}");
-            // Acknowledged, and that acknowledged, too.
+            // The acknowledgement is itself acknowledged.
             assert_eq!(client.request(reply, "+ACK".into()).await?.payload, "");
         }
         let info = ask("$JS.API.CONSUMER.INFO.KV_b.c", serde_json::json!({})).await;
         assert_eq!((&info["num_ack_pending"], &info["num_pending"]), (&0.into(), &0.into()), "{name}");
         let got = client.request("$JS.API.DIRECT.GET.KV_b.$KV.b.7", "".into()).await?;
         assert_eq!(got.payload, "7", "{name}");
-        // Without the hub nobody answers.
+        // Without the hub no service answers.
         drop(hub);
         eventually("the loss is seen", || joined(&feed) == 0);
         let kind = client.request("$JS.API.INFO", "".into()).await.expect_err("nobody is there").kind();
@@ -330,7 +334,8 @@ async fn f9_the_hub_s_jetstream_answers_here() -> Outcome {
     Ok(())
 }
 
-/// A hub that is killed, comes back, and stands still: here all goes on; nothing comes twice or out of order.
+/// A hub is killed, comes back, and stands still: local clients are served all the while, and no message
+/// arrives twice or out of order.
 #[tokio::test(flavor = "multi_thread")]
 async fn f15_the_hub_is_lost_and_returns() -> Outcome {
     let Some(mut hub) = Hub::open() else { return Ok(()) };
@@ -358,7 +363,8 @@ async fn f15_the_hub_is_lost_and_returns() -> Outcome {
         hub.begin();
         until_joined(&feed);
     }
-    // It does not read: it is a slow consumer, and cut off; what waited for it is given up, and counted.
+    // A hub that does not read is a slow consumer and is disconnected; its pending messages are dropped and
+    // counted.
     let there = connect(hub.address()).await;
     let mut far = there.subscribe("b").await?;
     until_heard(&here, &mut far, "b").await?;
@@ -379,7 +385,8 @@ async fn f15_the_hub_is_lost_and_returns() -> Outcome {
     Ok(())
 }
 
-/// A cluster of two, of which one is named: when that is killed, the other is joined, of which it has told.
+/// A cluster of two hubs, one of which is configured: when that one is killed, the feed joins the other,
+/// which it has learned of from the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn f15_another_hub_of_the_cluster_is_joined() -> Outcome {
     let Some((_, program)) = programs().into_iter().next() else { return Ok(()) };
@@ -408,8 +415,8 @@ async fn f15_another_hub_of_the_cluster_is_joined() -> Outcome {
     Ok(())
 }
 
-/// Numbered messages both ways, while the hub is killed again and again: nothing comes twice or out of its order, and what
-/// is published once it is joined again comes.
+/// Numbered messages both ways while the hub is killed again and again: none arrives twice or out of order,
+/// and messages published after the hub is joined again arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn f15_numbers_rise_whatever_becomes_of_the_hub() -> Outcome {
     let Some(mut hub) = Hub::open() else { return Ok(()) };
@@ -429,7 +436,7 @@ async fn f15_numbers_rise_whatever_becomes_of_the_hub() -> Outcome {
                 let number = std::str::from_utf8(&message.payload).ok().and_then(|text| text.parse().ok());
                 let number: u64 = number.expect("a number");
                 let before = last.swap(number, std::sync::atomic::Ordering::Relaxed);
-                // (A panic here would be nobody's: what is said is looked at below.)
+                // (A panic in this task would be lost, so the error is stored and checked below.)
                 if number <= before {
                     last.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
                     return;
@@ -439,7 +446,7 @@ async fn f15_numbers_rise_whatever_becomes_of_the_hub() -> Outcome {
         let from = from.clone();
         producers.push(tokio::spawn(async move {
             for number in 1_u64.. {
-                // While the hub is away its own clients cannot publish either.
+                // While the hub is down, its own clients cannot publish either.
                 let _ = from.publish(name, number.to_string().into()).await;
                 if number % 100 == 0 {
                     let _ = from.flush().await;
@@ -465,7 +472,8 @@ async fn f15_numbers_rise_whatever_becomes_of_the_hub() -> Outcome {
     Ok(())
 }
 
-/// Two connections to one hub for one account would have each message go round: the second is closed, the first stays.
+/// Two connections to one hub for one account would send each message round in a loop: the second is closed,
+/// the first stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_a_ring_is_a_loop() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
@@ -494,7 +502,8 @@ async fn f9_a_ring_is_a_loop() -> Outcome {
     Ok(())
 }
 
-/// Users with a password, a token, a key, a JWT; TLS, and WebSocket; each with an account of its own.
+/// A leaf node authenticates with a password, a token, an nkey or a JWT, by TLS or WebSocket, each with its
+/// own account.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_a_leaf_says_who_it_is() -> Outcome {
     let Some((_, program)) = programs().into_iter().next() else { return Ok(()) };
@@ -585,7 +594,7 @@ async fn f9_a_leaf_says_who_it_is() -> Outcome {
         let mut near = here.subscribe("a").await?;
         until_heard(&there, &mut near, "a").await?;
         if name == "account" {
-            // Another account's clients here have nothing of it.
+            // Clients of another account here receive none of it.
             let a = options()
                 .user_and_password("a".to_owned(), "x".to_owned())
                 .connect(feed.address().to_string())
@@ -600,7 +609,7 @@ async fn f9_a_leaf_says_who_it_is() -> Outcome {
     Ok(())
 }
 
-/// Subscriptions that end by their bound are forgotten by the hub, too (nats-server#2421, nats.py#795).
+/// A subscription that ends at its message limit is removed at the hub, too (nats-server#2421, nats.py#795).
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_a_bound_reached_is_told_the_hub() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
@@ -617,12 +626,12 @@ async fn f9_a_bound_reached_is_told_the_hub() -> Outcome {
     Ok(())
 }
 
-/// The next message, or `None` at the subscription's end.
+/// Returns the next message, or `None` at the subscription's end.
 async fn next_or_end(subscriber: &mut Subscriber) -> Option<async_nats::Message> {
     tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time")
 }
 
-/// Asks until nobody is there to answer.
+/// Repeats a request until no service answers.
 async fn until_no_responders(from: &Client, subject: &'static str) {
     let mut kind = None;
     while kind != Some(RequestErrorKind::NoResponders) {
@@ -631,7 +640,7 @@ async fn until_no_responders(from: &Client, subject: &'static str) {
     }
 }
 
-/// One who may only answer answers a request that came through the leaf (nats-server#1514).
+/// A client that may only reply answers a request that came through the leaf node (nats-server#1514).
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_allowed_responses_pass_the_leaf() -> Outcome {
     let Some(hub) = Hub::open() else { return Ok(()) };
@@ -660,7 +669,8 @@ async fn f9_allowed_responses_pass_the_leaf() -> Outcome {
     Ok(())
 }
 
-/// What the hub does not let us import or export is kept back here: it closes whoever does not, for half a minute.
+/// The hub's permissions for imports and exports are obeyed here: the hub disconnects a leaf node that
+/// ignores them, for half a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_the_hub_s_permissions_are_kept() -> Outcome {
     let lines = "authorization { users: [ { user: u, password: p, permissions: { publish: { deny: \"out.secret\" }, \
@@ -689,7 +699,7 @@ async fn f9_the_hub_s_permissions_are_kept() -> Outcome {
     Ok(())
 }
 
-/// Each bad day is said in a line that says what is wrong, and clients here are served all the while.
+/// Each failure to join a hub is logged with its reason, and local clients are served all the while.
 #[tokio::test(flavor = "multi_thread")]
 async fn f15_a_hub_that_cannot_be_joined_is_said() -> Outcome {
     let Some((_, program)) = programs().into_iter().next() else { return Ok(()) };
@@ -708,21 +718,21 @@ async fn f15_a_hub_that_cannot_be_joined_is_said() -> Outcome {
     let same = scripted_hub(b"-ERR 'remote leafnode has same cluster name'\r\n");
     let leaf = |at: std::net::SocketAddr| format!("nats-leaf://{at}");
     let cases: Vec<(String, Vec<String>, &str)> = vec![
-        (leaf(nobody), vec![], "it cannot be reached: Connection refused"),
-        (leaf(hub.address()), vec![], "one for clients or for routes; a port for leaf nodes is wanted"),
-        (leaf(http), vec![], "it speaks another protocol (HTTP/1.1 400 Bad Request"),
-        (leaf(silent), vec![], "it closes without a word"),
+        (leaf(nobody), vec![], "unreachable: Connection refused"),
+        (leaf(hub.address()), vec![], "for clients or routes; a port for leaf nodes is needed"),
+        (leaf(http), vec![], "another protocol (HTTP/1.1 400 Bad Request"),
+        (leaf(silent), vec![], "the connection closes without an INFO"),
         (
             hub.url(),
             vec![],
             "'Authorization Violation': the user, password, token, key or credentials are not",
         ),
-        (leaf(same), vec![], "its cluster is named as we are"),
-        (young.url(), vec![], "its leafnodes.min_version is above what is spoken here"),
+        (leaf(same), vec![], "the hub's cluster has our name"),
+        (young.url(), vec![], "the hub's leafnodes.min_version is above our version"),
         (
             hosted.url(),
             vec!["--leaf-credentials".to_owned(), creds.to_string_lossy().into_owned()],
-            "the user's JWT expired at 2001-09-09T01:46:40Z: another one is needed",
+            "the user's JWT expired at 2001-09-09T01:46:40Z: a new one is needed",
         ),
         (
             hosted.url(),
@@ -744,7 +754,7 @@ async fn f15_a_hub_that_cannot_be_joined_is_said() -> Outcome {
     Ok(())
 }
 
-/// `docs/guide/leaf.md` as it is written.
+/// The commands of `docs/guide/leaf.md` do what it says.
 #[test]
 fn f9_the_guide_s_commands_do_what_they_say() {
     if programs().is_empty() {
@@ -756,7 +766,7 @@ fn f9_the_guide_s_commands_do_what_they_say() {
     assert!(text.contains("\"leafnodes\":1"), "{text}");
 }
 
-/// A server that says something to whoever comes, and closes.
+/// Starts a server that sends these bytes to each connection and closes it.
 fn scripted(words: &'static [u8]) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -769,7 +779,7 @@ fn scripted(words: &'static [u8]) -> std::net::SocketAddr {
     address
 }
 
-/// The same behind a hub's INFO, once CONNECT has come.
+/// Starts a server that sends a hub's INFO, waits for CONNECT, sends these bytes, and closes.
 fn scripted_hub(words: &'static [u8]) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,4 +1,4 @@
-//! Mapped subjects, held against nats-server's own behaviour: both are given the same file and the same messages.
+//! Mapped subjects, compared with nats-server: both get the same configuration and the same messages.
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what it leaves out")]
 
 use std::{
@@ -34,7 +34,8 @@ no_auth_user: nobody
 authorization { users: [ {user: nobody, password: x} ] }
 "#;
 
-/// Those without a match, with blanks in their edges, and with each function on short, fitting and long tokens.
+/// Subjects without a match, subjects with empty pieces at the edges of a split, and each function with
+/// short, fitting and long tokens.
 const PUBLISHED: [&str; 34] = [
     "plain",
     "plain.more",
@@ -82,7 +83,7 @@ impl Client {
         client
     }
 
-    /// Says something, and gives what comes until the answer to a ping.
+    /// Sends lines and a PING, and returns all that arrives up to the PONG.
     fn say(&mut self, words: &str) -> String {
         self.0.write_all(format!("{words}PING\r\n").as_bytes()).expect("sent");
         let mut heard = Vec::new();
@@ -95,7 +96,7 @@ impl Client {
         String::from_utf8(heard).expect("text")
     }
 
-    /// On which subjects a message arrives, and what else is said.
+    /// Publishes a message, and returns the subjects on which it arrives and any errors.
     fn publish(&mut self, subject: &str) -> Vec<String> {
         let heard = self.say(&format!("PUB {subject} 0\r\n\r\n"));
         let told = heard.lines().filter(|line| line.starts_with("MSG ") || line.starts_with("-ERR"));
@@ -103,7 +104,7 @@ impl Client {
     }
 }
 
-/// What becomes of each message.
+/// Returns the result of each message.
 fn all_of(feed: &Feed) -> BTreeMap<String, Vec<String>> {
     let mut open = Client::new(feed, "");
     let mut all: BTreeMap<String, Vec<String>> =
@@ -127,7 +128,7 @@ fn subjects_become_what_nats_server_makes_of_them() {
     assert_eq!(ours, all_of(&peer));
 }
 
-/// How many of a thousand messages arrive under each subject.
+/// Counts the messages that arrive under each subject, of a thousand published.
 fn shares(feed: &Feed) -> BTreeMap<String, u32> {
     let mut client = Client::new(feed, "");
     let mut shares = BTreeMap::new();
@@ -146,7 +147,7 @@ fn weights_share_messages_as_nats_server_shares_them() {
     all.extend(Feed::start_nats_server(file));
     for feed in &all {
         let shares = shares(feed);
-        // Six standard deviations on each side.
+        // A tolerance of six standard deviations on each side.
         for (subject, expected) in [("b.x", 200), ("c.x", 500), ("w.x", 300), ("lossy", 600), ("other", 100)]
         {
             let share = shares.get(subject).copied().unwrap_or(0);

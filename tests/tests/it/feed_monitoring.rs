@@ -1,6 +1,6 @@
-//! The monitoring pages, asked as NATS's tools ask: fields, sorting, parts; and the server's own end.
+//! Monitoring pages, requested as NATS's tools do: fields, sorting, paging; and the server's own end.
 //!
-//! Run with `NIGHTTRAIN_FEED_PEER=/path/to/nats-server`, the same questions go to nats-server.
+//! With `NIGHTTRAIN_FEED_PEER=/path/to/nats-server`, the same requests go to nats-server.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 use rustix::process::Signal;
 use tests::{PATIENCE, eventually, feed::Feed};
 
-/// The fields that `nats top`, the Prometheus exporter and dashboards read.
+/// Fields that `nats top`, the Prometheus exporter and dashboards read.
 const VARZ: [&str; 30] = [
     "server_id",
     "server_name",
@@ -64,7 +64,7 @@ const CONNZ: [&str; 17] = [
     "name",
 ];
 
-/// A connection that says what it is told to, and waits for the answer's end.
+/// Opens a connection, sends these lines and a PING, and waits for the PONG.
 fn say(feed: &Feed, words: &str) -> TcpStream {
     let mut stream = TcpStream::connect(feed.address()).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -114,7 +114,7 @@ fn the_pages_have_the_fields_that_tools_read() {
     assert_eq!((&details[0]["subject"], &details[0]["qgroup"]), (&"a.*".into(), &"q".into()));
     assert_eq!((&details[1]["msgs"], &details[1]["max"]), (&1.into(), &5.into()));
 
-    // The harness's own look whether the port is open is among them.
+    // The closed connections include the one with which the harness checked that the port is open.
     let closed = feed.page("/connz?state=closed");
     let gone = closed["connections"].as_array().expect("a list").iter().find(|one| one["in_msgs"] == 2);
     assert_eq!(gone.expect("the producer")["reason"], "Client Closed");

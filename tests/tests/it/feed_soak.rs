@@ -1,9 +1,11 @@
-//! A soak: 20 producers and 50 consumers that come and go, some of them without a word. On a connection that lives,
-//! nothing is lost, nothing comes twice or out of order; and when all have left, the server is as small as before.
+//! A soak: 20 producers and 50 consumers that connect and disconnect, some of them abruptly. On an open
+//! connection nothing is lost, and nothing arrives twice or out of order; when all have left, the server is
+//! as small as before.
 //!
-//! Every connection of a producer has a number of its own and counts from 0. A consumer that was there before a
-//! producer began, and stays until it has said goodbye, must have had all of its messages; anybody else must have had a
-//! stretch without a gap. `NIGHTTRAIN_SOAK_SECONDS` says for how long: 20 here, 600 in `make soak`.
+//! Every connection of a producer has a number of its own and counts from 0. A consumer that connected before
+//! a producer began, and stays until the producer has ended in order, must receive all of its messages; any
+//! other consumer must receive a range without a gap. `NIGHTTRAIN_SOAK_SECONDS` is the duration: 20 by
+//! default, 600 in `make soak`.
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
@@ -30,15 +32,15 @@ use wire::nats::stamp::{self, Stamp};
 const PRODUCERS: u64 = 20;
 const CONSUMERS: u64 = 50;
 const SECONDS: u64 = 20;
-/// A producer sends so many, and pauses.
+/// Messages that a producer sends before it pauses.
 const BURST: u64 = 40;
 const PAUSE: Duration = Duration::from_millis(20);
-/// A connection lives for 0.1 to 3 s.
+/// Lifetime of a connection: 0.1 to 3 s.
 const LIFE_MS: std::ops::Range<u64> = 100..3_000;
-/// Every fifth consumer hears all producers.
+/// Every fifth consumer subscribes to all producers.
 const WIDE: u64 = 5;
 
-/// xorshift64: the same run again with the same seed.
+/// xorshift64: the same seed gives the same run.
 struct Random(u64);
 
 impl Random {
@@ -54,7 +56,7 @@ impl Random {
     }
 }
 
-/// A producer's connection that has said goodbye: the server has all of its messages.
+/// A producer's connection that has ended in order: the server has all of its messages.
 #[derive(Clone, Copy)]
 struct Done {
     slot: u64,
@@ -97,7 +99,7 @@ fn produce(slot: u64, target: &Target, books: &Books) {
         }
         books.published.fetch_add(sequence, Ordering::AcqRel);
         if random.below(3) == 0 {
-            // Gone without a word.
+            // Closed abruptly.
             books.killed.fetch_add(1, Ordering::AcqRel);
         } else {
             client.confirm().expect("the server has it all");
@@ -106,7 +108,7 @@ fn produce(slot: u64, target: &Target, books: &Books) {
     }
 }
 
-/// What a consumer has had of one producer's connection.
+/// Range of messages that a consumer has received from one producer's connection.
 #[derive(Clone, Copy)]
 struct Stretch {
     first: u64,
@@ -151,7 +153,7 @@ fn consume(slot: u64, target: &Target, books: &Books) {
             books.killed.fetch_add(1, Ordering::AcqRel);
             continue;
         }
-        // All of whoever began after us and is done by now must come.
+        // All messages of producers that began after this consumer and have ended by now must arrive.
         let due: Vec<(u32, Done)> = books
             .done
             .lock()

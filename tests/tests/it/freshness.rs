@@ -1,4 +1,5 @@
-//! What is stored, for whom, and for how long (RFC 9111), and what is shared although cookies are in play.
+//! Storage of answers: which are stored, for which clients and for how long (RFC 9111), and which are shared
+//! despite cookies.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -40,7 +41,7 @@ fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).start()
 }
 
-/// Asks twice for a path whose origin counts; whether the second answer needed no fetch.
+/// Sends a request twice. Returns whether the second answer needed no fetch, by the origin's count.
 fn is_reused(accelerator: &Accelerator, origin: &ScriptedOrigin, request: &Request, path: &str) -> bool {
     let before = origin.count(path);
     let first = accelerator.fetch(request).whole();
@@ -53,7 +54,8 @@ fn is_reused(accelerator: &Accelerator, origin: &ScriptedOrigin, request: &Reque
     }
 }
 
-/// `Age` stands on every answer from the store and only there (RFC 9111 §5.1), so it must agree with the count.
+/// Checks that a reused answer has `Age`, which is on every answer from the store (RFC 9111 §5.1). Returns
+/// `reused`.
 fn false_if_wrong(reused: bool, second: &tests::Response) -> bool {
     if reused {
         assert!(second.header("age").is_some(), "a stored answer without Age:\n{}", second.text_of_head());
@@ -88,13 +90,13 @@ fn an_answer_is_reused_exactly_when_it_may_be(cores: &str) {
         (&[("Expires", &yesterday)], false),
         (&[("Expires", "0")], false),
         (&[("Expires", "Thu, 99 Foo 2099 00:00:00 GMT")], false),
-        // max-age and s-maxage win over Expires (RFC 9111 §5.3).
+        // max-age and s-maxage take precedence over Expires (RFC 9111 §5.3).
         (&[("Cache-Control", "max-age=600"), ("Expires", &yesterday)], true),
         (&[("Cache-Control", "max-age=0"), ("Expires", &tomorrow)], false),
         // Heuristic freshness (RFC 9111 §4.2.2): a page unchanged for a month will not change this minute.
         (&[("Last-Modified", &last_month)], true),
         (&[], false),
-        // It has been on its way for longer than it is fresh.
+        // An answer whose `Age` exceeds its lifetime.
         (&[("Cache-Control", "max-age=60"), ("Age", "100")], false),
         (&[("Cache-Control", "max-age=600"), ("Age", "100")], true),
         (&[("Cache-Control", "max-age=600"), ("Vary", "*")], false),
@@ -125,13 +127,14 @@ fn statuses_are_stored_as_they_may_be(cores: &str) {
         (404, ("Cache-Control", "max-age=600"), true),
         (410, ("Cache-Control", "max-age=600"), true),
         (500, ("Cache-Control", "max-age=600"), true),
-        // Without stated freshness only what RFC 9110 §15.1 calls heuristically cacheable.
+        // Without explicit freshness, only statuses that RFC 9110 §15.1 calls heuristically cacheable are
+        // stored.
         (302, ("Last-Modified", &*last_month), false),
         (403, ("Last-Modified", &last_month), false),
         (404, ("X-Nothing", "said"), false),
         (500, ("Last-Modified", &last_month), false),
         (503, ("X-Nothing", "said"), false),
-        // Answers to a part of a body are not stored as if they were the whole.
+        // A 206 is not stored as if it were the whole answer.
         (206, ("Cache-Control", "max-age=600"), false),
     ]
     .into_iter()
@@ -166,7 +169,7 @@ fn cookies_are_shared_only_when_said_so(cores: &str) {
         (&plain, &[("Set-Cookie", "s=1"), ("CDN-Cache-Control", "max-age=600")], false),
         (&with_cookie, &[("Cache-Control", "max-age=600")], true),
         (&with_cookie, &[("Expires", &date(600))], true),
-        // Nothing but a guess says that this page is not Ada's.
+        // With heuristic freshness only, the page may be personal to the visitor with the cookie.
         (&with_cookie, &[("Last-Modified", &last_month)], false),
     ]
     .into_iter()
@@ -180,7 +183,7 @@ fn cookies_are_shared_only_when_said_so(cores: &str) {
         assert_eq!(is, reused, "reused or not: case {number}, {fields:?}");
     }
 
-    // A page made for a session by an origin that says nothing about caching: each visitor gets their own.
+    // A page made for a session, from an origin that sends no `Cache-Control`: each visitor gets their own.
     origin.on("/mine", move |request, reply| {
         let session = request.header("cookie").unwrap_or("nobody").to_owned();
         reply.answer(&Answer::new(200, format!("for {session}")).header("Last-Modified", &date(-30 * 86_400)))
@@ -197,7 +200,7 @@ fn an_authorized_answer_is_shared_only_when_said_so(cores: &str) {
     let accelerator = start(&origin, cores);
     for (number, (control, shared)) in [
         ("max-age=600", false),
-        // RFC 9111 §3.5: these three permit it.
+        // RFC 9111 §3.5: these three directives permit sharing.
         ("public, max-age=600", true),
         ("s-maxage=600", true),
         ("must-revalidate, max-age=600", true),
@@ -304,8 +307,8 @@ fn variants_are_kept_apart_and_each_is_fetched_once(cores: &str) {
     }
 }
 
-/// RFC 9110 §7.6.1: what `Connection` names ends here. A variant by it would be an answer to a request that never had
-/// it, for all who send it in earnest.
+/// RFC 9110 §7.6.1: a field that `Connection` names is not forwarded. A variant by such a field would hold
+/// the answer to a request without it, and be served to clients that really send it.
 fn what_the_origin_does_not_get_makes_no_variant(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/font", |request, reply| {
@@ -327,13 +330,14 @@ fn what_the_origin_does_not_get_makes_no_variant(cores: &str) {
     for _ in 0..2 {
         assert_eq!(allowed(named_away()), None);
         assert_eq!(allowed(in_earnest()).as_deref(), Some(site));
-        // TE is for one hop by itself.
+        // TE is a hop-by-hop field in any case.
         assert_eq!(allowed(Request::get("/font").header("TE", "trailers")), None);
     }
     assert_eq!(origin.count("/font"), 2, "one with Origin, one without");
 }
 
-/// RFC 9111 §5.2.2.4, §5.2.2.7: the rest may be shared, the named fields are for the one who was asked for.
+/// RFC 9111 §5.2.2.4, §5.2.2.7: the answer may be shared, but the named fields are only for the client whose
+/// request was forwarded.
 fn fields_of_one_visitor_stay_with_that_visitor(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gate = Gate::new();
@@ -346,14 +350,14 @@ fn fields_of_one_visitor_stay_with_that_visitor(cores: &str) {
         in_script.pass();
         reply.answer(&answer.header("ETag", "\"1\""))
     });
-    // The rule is `rfc`: the others do not store an answer that sets a cookie.
+    // `--cookies rfc`, because the other rules do not store an answer that sets a cookie.
     let accelerator =
         Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", "rfc").start();
     let ask = |who: &str| Request::get("/page").header("X-Who", who);
     let mut first = accelerator.connect();
     first.send(&ask("ada").bytes());
     eventually("the origin is asked", || origin.count("/page") == 1);
-    // One who joins the fetch that was made for another.
+    // A second client joins the fetch of the first.
     let mut second = accelerator.connect();
     second.send(&ask("bob").bytes());
     eventually("both are waiting", || accelerator.stat().count("requests.misses_collapsed") == 1);
@@ -374,7 +378,8 @@ fn fields_of_one_visitor_stay_with_that_visitor(cores: &str) {
     assert_eq!(origin.count("/page"), 1);
 }
 
-/// What was stored on a guess for somebody without a cookie says nothing about what somebody with one should see.
+/// An answer stored with heuristic freshness for a visitor without cookies is not served to a visitor with
+/// one.
 fn a_guess_for_those_without_cookies_is_not_for_those_with(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gate = Gate::new();
@@ -396,7 +401,7 @@ fn a_guess_for_those_without_cookies_is_not_for_those_with(cores: &str) {
         assert_eq!(accelerator.fetch(&with_cookie("/basket")).expect_status(200).text(), "basket of s=ada");
     }
     assert_eq!(origin.count("/basket"), 3, "nobody's is stored, Ada's is asked for each time");
-    // Nor by joining a fetch for somebody without.
+    // A visitor with a cookie does not join the fetch of one without either.
     let mut nobody = accelerator.connect();
     nobody.send(&Request::get("/slow-basket").bytes());
     eventually("the origin is asked", || origin.count("/slow-basket") == 1);
@@ -425,7 +430,7 @@ fn hosts_and_queries_are_kept_apart(cores: &str) {
         }
     }
     assert_eq!(origin.count("/page"), 10);
-    // A host's name knows no letter case (RFC 9110 §4.2.3), a path does.
+    // Host names are case-insensitive (RFC 9110 §4.2.3), paths are not.
     assert_eq!(
         accelerator.fetch(&Request::get("/page").header("Host", "ONE.test")).expect_status(200).text(),
         "one.test /page"
@@ -447,7 +452,7 @@ fn age_counts_from_the_origin_on(cores: &str) {
         assert!(response.head.headers.all("age").count() <= 1, "{}", response.text_of_head());
         response.header("age").map_or(0, |age| age.parse().expect("a number of seconds"))
     };
-    // What is not kept has the Age that the origin stated, once.
+    // An answer that is not stored has the origin's `Age`, once.
     origin.answers(
         "/passing",
         Answer::new(200, "x").header("Cache-Control", "max-age=50").header("Age", "100"),
@@ -457,7 +462,7 @@ fn age_counts_from_the_origin_on(cores: &str) {
         age(path);
         let now = age(path);
         assert!(now >= at_least, "{path}: {now}");
-        // Grows by waiting, and by waiting only.
+        // Age grows with time, and with time only.
         eventually("Age grows", || age(path) > now);
         assert_eq!(origin.count(path), 1);
     }
@@ -472,7 +477,8 @@ fn an_expired_answer_is_fetched_or_validated_again(cores: &str) {
         origin.count("/brief") >= 2
     });
 
-    // With a validator the origin may say 304; the visitor, who asked for the whole, gets the whole all the same.
+    // With a validator the origin may answer 304; the client's request was unconditional, so it gets the
+    // whole answer.
     origin.on("/validated", |request, reply| {
         let known = request.header("if-none-match") == Some("\"v1\"");
         let answer = if known { Answer::new(304, "") } else { Answer::new(200, "validated") };
@@ -498,14 +504,14 @@ fn via_and_cache_status_say_what_happened(cores: &str) {
         assert!(response.head.headers.joined("via").contains("nighttrain"), "{}", response.text_of_head());
         response.head.headers.joined("cache-status")
     };
-    // RFC 9211 §2: one member for each cache, ours by our name, with `hit` or `fwd`.
+    // RFC 9211 §2: one list member per cache, ours with our name and `hit` or `fwd`.
     let miss = cache_status("/kept");
     assert!(miss.starts_with("nighttrain") && miss.contains("fwd=") && !miss.contains("hit"), "{miss}");
     let hit = cache_status("/kept");
     assert!(hit.starts_with("nighttrain") && hit.contains("hit") && !hit.contains("fwd="), "{hit}");
     let passed = cache_status("/passed");
     assert!(passed.starts_with("nighttrain") && passed.contains("fwd="), "{passed}");
-    // RFC 9110 §7.6.3: each hop adds itself, behind those before it.
+    // RFC 9110 §7.6.3: each hop appends itself.
     let towards_origin = origin.seen("/kept")[0].headers.joined("via");
     assert!(
         towards_origin.starts_with("1.0 outer,") && towards_origin.contains("nighttrain"),
@@ -516,7 +522,7 @@ fn via_and_cache_status_say_what_happened(cores: &str) {
         towards_client.starts_with("1.1 inner,") && towards_client.contains("nighttrain"),
         "{towards_client}"
     );
-    // What the origin speaks, and what we do not do.
+    // `Via` names the version that the origin speaks, and an upgrade that we do not support is not forwarded.
     let old = &b"HTTP/1.0 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 1\r\n\r\nx"[..];
     origin.sends("/old", old, Next::Close);
     for _ in 0..2 {
@@ -531,7 +537,8 @@ fn via_and_cache_status_say_what_happened(cores: &str) {
     }
 }
 
-/// An answer that is good for a second takes longer to come: who asks after that second gets one of his own.
+/// An answer that is fresh for a second takes longer than that to arrive: a request after that second gets a
+/// fetch of its own.
 fn what_is_stale_already_is_not_joined(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gate = Gate::new();
@@ -550,7 +557,7 @@ fn what_is_stale_already_is_not_joined(cores: &str) {
     let mut first = accelerator.connect();
     first.send(&Request::get("/slow").bytes());
     assert_eq!(first.head("GET").status, 200);
-    // Its second is over, by whole seconds.
+    // The answer is no longer fresh, in whole seconds.
     std::thread::sleep(std::time::Duration::from_millis(2_100));
     let second = accelerator.get("/slow").expect_status(200);
     assert_eq!(second.text(), "body 1");
@@ -559,8 +566,8 @@ fn what_is_stale_already_is_not_joined(cores: &str) {
     assert_eq!(first.rest_of_body().0, b"body 0");
 }
 
-/// By its max-age alone a page is shared although visitors have cookies. If it has the visitor's name in it, the log
-/// says which page; once, and without its query.
+/// A page with max-age is shared although visitors have cookies. If it differs by visitor, the log names the
+/// page, once and without its query.
 fn pages_that_differ_by_visitor_are_named_once(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, is_personal) in [("/me", true), ("/mine", true), ("/style.css", false)] {
@@ -592,8 +599,8 @@ fn pages_that_differ_by_visitor_are_named_once(cores: &str) {
     assert!(said.contains("/me") && said.contains("site.test") && !said.contains("secret"), "{said}");
 }
 
-/// A static site that says nothing of freshness, and a counter that gives every browser a cookie: the log names the
-/// cookie and the setting, once. What visitors without cookies cost beside it counts in the share.
+/// A static site without explicit freshness, and an analytics script that gives every browser a cookie: the
+/// log names the cookie and the setting, once. Fetches for visitors without cookies count in the share.
 fn cookies_that_cost_hits_are_named_once(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|_, reply| reply.answer(&Answer::new(200, "the same for all")));
@@ -627,8 +634,8 @@ fn cookies_that_cost_hits_are_named_once(cores: &str) {
     assert!(!helped.printed().contains("bypass-cookies"), "nothing is left to say");
 }
 
-/// A path's `ttl` is the word of who knows the path, so visitors with cookies share what it is about; but not where the
-/// origin may read another path than the rule's (web cache deception).
+/// A path's `ttl` comes from the operator, so visitors with cookies share the pages of that path; but not
+/// where the origin may read another path than the rule (web cache deception).
 fn a_paths_ttl_counts_for_visitors_with_cookies(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|request, reply| {
@@ -686,7 +693,8 @@ fn fields_of_one_hop_stay_on_it(cores: &str) {
     assert_eq!(seen.header("x-end"), Some("1"));
 }
 
-/// RFC 9110 §9.3.3: explicit freshness, and Content-Location with the address that was asked for.
+/// RFC 9110 §9.3.3: an answer to POST is stored for GET if it has explicit freshness and a Content-Location
+/// equal to the request's target.
 fn what_post_brings_is_what_get_would_if_it_says_so(cores: &str) {
     let origin = ScriptedOrigin::start();
     let accelerator = start(&origin, cores);
@@ -717,7 +725,7 @@ fn what_post_brings_is_what_get_would_if_it_says_so(cores: &str) {
         accelerator.fetch(&Request::new("POST", &path).body(b"x")).expect_status(200);
         let got = accelerator.get(&path).expect_status(200);
         assert_eq!(got.text() == "by POST", is_kept, "{fields:?}: {}", got.text());
-        // What changes it makes it go.
+        // An unsafe method invalidates it.
         if is_kept {
             accelerator.fetch(&Request::new("DELETE", &path)).expect_status(200);
             assert_eq!(accelerator.get(&path).expect_status(200).text(), "by GET");
@@ -725,7 +733,8 @@ fn what_post_brings_is_what_get_would_if_it_says_so(cores: &str) {
     }
 }
 
-/// Whatever clients write in Accept-Encoding, there are no more variants than sets of codings.
+/// Variants by Accept-Encoding are no more than there are sets of codings, whatever clients write in the
+/// field.
 fn a7_variants_are_what_clients_mean(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/page", |request, reply| {

@@ -1,6 +1,7 @@
-//! gRPC's own interoperability tests through the accelerator: all cases, over HTTP/2 in the clear and over TLS.
+//! gRPC's own interoperability tests through the accelerator: all cases, over cleartext HTTP/2 and over TLS.
 //!
-//! The program is `tests/clients/grpc`; where `tests/install-clients.sh` did not build it, the test says so.
+//! The program is `tests/clients/grpc`; if `tests/install-clients.sh` did not build it, the test says so and
+//! is skipped.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::{
@@ -20,14 +21,14 @@ on_one_core_and_on_two! {
 
 const CASES: usize = 14;
 
-/// The suite's server; it ends with this.
+/// The suite's server; it ends when this is dropped.
 struct Service {
     child: Child,
     port: u16,
 }
 
 impl Service {
-    /// `None`: the program is not installed.
+    /// Starts the server; `None` if the program is not installed.
     fn start(arguments: &[&OsStr]) -> Option<Self> {
         let mut child = Command::new(installed("grpc/grpc")?)
             .arg("server")

@@ -1,5 +1,5 @@
-//! HTTP/2 (A13) with a client that we did not write, hyper's `h2`: many streams at once, small windows, bodies both ways, ends
-//! of all kinds.
+//! HTTP/2 with a third-party client, hyper's `h2`: many streams at once, small windows, bodies in both
+//! directions, and every way for a stream to end.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -28,7 +28,7 @@ on_one_core_and_on_two! {
     a_silent_upload_by_a_stream_holds_no_exchange,
 }
 
-/// Runs on a thread of the test, and not for ever.
+/// Runs a future on the test's thread, with a timeout.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { timeout(PATIENCE, future).await.expect("it comes to its end") })
@@ -165,7 +165,7 @@ fn a13_bodies_and_trailers_go_both_ways(cores: &str) {
                 assert!(received == body, "{size} bytes, told: {is_told}: {}", received.len());
             }
         }
-        // From the origin, and from the store.
+        // First from the origin, then from the store.
         for _ in 0..2 {
             let (head, body, trailers) = ask(&sender, get("/trailers")).await;
             assert_eq!((head.status(), body), (StatusCode::OK, b"with trailers".to_vec()));
@@ -175,7 +175,7 @@ fn a13_bodies_and_trailers_go_both_ways(cores: &str) {
                 (&"abc".parse().expect("a value"), &"1".parse().expect("a value"))
             );
         }
-        // A HEAD, a condition, a range.
+        // A HEAD and a range.
         let (head, body, _) =
             ask(&sender, Request::head("http://site/trailers").body(()).expect("a request")).await;
         assert_eq!((head.status(), body.len()), (StatusCode::OK, 0));
@@ -203,7 +203,7 @@ fn a13_what_a_client_gives_up_is_given_up(cores: &str) {
         let sender = connect(&accelerator, 65_535).await;
         ask(&sender, get("/large")).await;
         for _ in 0..20 {
-            // One waits for its origin, one for its window.
+            // Two streams: the first waits for its origin, the second for its window.
             let mut ready = sender.clone().ready().await.expect("room");
             let (slow, _) = ready.send_request(get("/slow"), true).expect("sent");
             let mut ready = sender.clone().ready().await.expect("room");
@@ -273,7 +273,7 @@ fn a13_a_drain_ends_what_has_begun(cores: &str) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         accelerator.signal(Signal::TERM);
-        // Whoever is idle is told to go.
+        // An idle connection gets a GOAWAY.
         let gone = async {
             while idle.clone().ready().await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -287,8 +287,8 @@ fn a13_a_drain_ends_what_has_begun(cores: &str) {
     assert!(accelerator.wait().success());
 }
 
-/// Streams of one client begin uploads and are silent. Neither the exchange with the origin nor a place of other clients
-/// is theirs meanwhile.
+/// Streams of one client begin uploads and then send nothing. Meanwhile they hold neither an exchange with
+/// the origin nor the slots of other clients.
 fn a_silent_upload_by_a_stream_holds_no_exchange(cores: &str) {
     const UPLOADS: u64 = 8;
     let origin = ScriptedOrigin::start();

@@ -1,5 +1,5 @@
-//! What clients of HTTP/2 do to servers (A13): each attack as a script of frames. Its connection ends with a name for the
-//! counter, and whoever is honest is answered meanwhile.
+//! Attacks by HTTP/2 clients: each is a script of frames. The attacker's connection is closed and a counter
+//! with the attack's name moves, while an honest client is answered.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -44,13 +44,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A field that is not entered in a table, with a new name.
+/// Encodes a field with a new name, without indexing.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).expect("below 127");
     [&[0, length(name)][..], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
 }
 
-/// The pseudo-headers of a request.
+/// Encodes the pseudo-headers of a request.
 fn ask(method: &str, path: &str) -> Vec<u8> {
     let scheme = [0x86];
     [&field(":method", method)[..], &scheme, &field(":path", path), &field(":authority", "site")].concat()
@@ -72,12 +72,12 @@ impl Attacker {
         attacker
     }
 
-    /// Who is attacked may have closed already.
+    /// Sends bytes, and returns false if the server has closed already.
     fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).is_ok()
     }
 
-    /// Reads up to the next DATA; false: the connection has ended.
+    /// Reads up to the next DATA frame; returns false if the connection has ended.
     fn has_data(&mut self) -> bool {
         loop {
             let mut header = [0; 9];
@@ -94,7 +94,7 @@ impl Attacker {
         }
     }
 
-    /// Reads to the end of the connection; the codes of GOAWAY and of RST_STREAM that came.
+    /// Reads to the end of the connection. Returns the error codes of GOAWAY frames and of RST_STREAM frames.
     fn until_closed(mut self) -> (Vec<u32>, Vec<u32>) {
         let mut bytes = Vec::new();
         match self.0.read_to_end(&mut bytes) {
@@ -125,17 +125,17 @@ fn codes(mut bytes: &[u8]) -> (Vec<u32>, Vec<u32>) {
     (goaways, resets)
 }
 
-/// One attack: what the limit is called, and frames to be sent behind each other.
+/// An attack: the name of its limit, and the frames to send.
 type Attack = (&'static str, Vec<u8>);
 
 fn floods() -> Vec<Attack> {
     let odd = |number: u32| 2 * number + 1;
     let repeated = |times: u32, make: &dyn Fn(u32) -> Vec<u8>| (0..times).flat_map(make).collect::<Vec<u8>>();
     let post = frame(HEADERS, END_HEADERS, 1, &ask("POST", "/slow"));
-    // One entry of 4,000 bytes, and references to it.
+    // HPACK entry of 4,000 bytes, and references to it.
     let entry = [&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e][..], &[b'v'; 4000]].concat();
     let bomb = [ask("GET", "/"), entry, vec![0xbe; 200]].concat();
-    // Crumbs of a cookie, one byte each: what is counted is 39.
+    // Cookie fields with one byte each; each field counts as 39 bytes.
     let crumb = [&[0x40, 6][..], b"cookie", &[1, b'a']].concat();
     let crumbs = [ask("GET", "/"), crumb, vec![0xbe; 8000]].concat();
     vec![
@@ -207,7 +207,7 @@ fn a13_each_flood_ends_its_connection_by_its_name(cores: &str) {
         }
         assert_eq!(honest.get("/").text(), "here", "{name}: an honest client is answered");
         let (goaways, _) = attacker.until_closed();
-        // The end may have been a reset that overtook it.
+        // The connection may have ended with a reset that overtook the GOAWAY.
         assert!(goaways.iter().all(|code| *code == ENHANCE_YOUR_CALM), "{name}: {goaways:?}");
         eventually(&format!("{name} is counted"), || accelerator.stat().count(&counter) == before + 1);
     }
@@ -223,7 +223,7 @@ fn a13_windows_of_a_byte_end_their_connection(cores: &str) {
     let mut attacker = Attacker::connect(&accelerator, &[0, 4, 0, 0, 0, 1]);
     attacker.0.set_nodelay(true).expect("set");
     attacker.send(&get(1, "/large"));
-    // Each byte that comes is asked for by a frame of its own.
+    // The client opens the window for each byte with a frame of its own.
     for _ in 0..1000 {
         if !attacker.has_data() || !attacker.send(&frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes())) {
             break;
@@ -239,13 +239,13 @@ fn a13_streams_whose_window_stays_shut_are_reaped(cores: &str) {
     let setup = Accelerator::before(&origin.url()).flag("--cores", cores).limit("send_stall_max", "300ms");
     let accelerator = setup.start();
     accelerator.get("/large").expect_status(200);
-    // Windows of nothing: each stream would hold what it is sent for ever.
+    // With windows of 0, each stream would hold its answer for ever.
     let mut attacker = Attacker::connect(&accelerator, &[0, 4, 0, 0, 0, 0]);
     for number in 0..100 {
         attacker.send(&get(2 * number + 1, "/large"));
     }
     eventually("each is reaped", || accelerator.stat().count("limits.send_stall") >= 100);
-    // The connection's window shut, the streams' open.
+    // The connection's window is shut, and the streams' windows are open.
     let mut other = Attacker::connect(&accelerator, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
     other.send(&[get(1, "/large"), get(3, "/large")].concat());
     other.until_closed();

@@ -1,5 +1,5 @@
-//! What an HTTP/1 origin is sent of requests that came over HTTP/2 (A13, RFC 9113 §8): each field that HTTP/1 would read as
-//! something else ends its stream, and what goes on is one request, whatever was in it.
+//! Translation of HTTP/2 requests for an HTTP/1 origin (RFC 9113 §8): each field that HTTP/1 would read in
+//! another way ends its stream, and any other request reaches the origin as exactly one request.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -36,14 +36,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Fields as they are, none of them entered in a table.
+/// Encodes fields as literals without indexing.
 fn block(fields: Fields<'_>) -> Vec<u8> {
     let string = |text: &str| [&[u8::try_from(text.len()).expect("below 127")], text.as_bytes()].concat();
     fields.iter().flat_map(|(name, value)| [vec![0], string(name), string(value)].concat()).collect()
 }
 
-/// Asks, on a connection of its own, and sends content behind; what came for the stream: the first byte of its field block,
-/// or how it ended.
+/// Sends a request with content on a connection of its own. Returns the first byte of the answer's field
+/// block, or the error code that ended the stream.
 fn ask(accelerator: &Accelerator, fields: Fields<'_>, content: Option<&[u8]>) -> Result<u8, u32> {
     let mut stream = TcpStream::connect(accelerator.address()).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -127,7 +127,7 @@ fn a13_what_http1_would_misread_reaches_no_origin(cores: &str) {
     for (what, fields) in rows {
         for content in [None, Some(&b"content"[..])] {
             let answer = ask(&accelerator, &fields, content);
-            // RST_STREAM, or GOAWAY, with PROTOCOL_ERROR; or an answer that is an error (400 is in the static table).
+            // RST_STREAM or GOAWAY with PROTOCOL_ERROR, or an error status (400 is in the static table).
             assert!(matches!(answer, Err(1) | Ok(0x8c)), "{what}: {answer:?}");
         }
     }
@@ -147,7 +147,7 @@ fn a13_what_goes_on_is_one_request_of_http1(cores: &str) {
     for fields in [&post, &told] {
         assert_eq!(ask(&accelerator, fields, Some(smuggled)), Ok(0x88));
     }
-    // With a method that has no content in most programs' eyes, too.
+    // Content in a GET, which most programs do not expect.
     assert_eq!(ask(&accelerator, &with(&[]), Some(smuggled)), Ok(0x88));
     let crumbs =
         with(&[("cookie", "a=1"), ("x", "1"), ("cookie", "b=2"), ("cookie", "c=3"), ("te", "trailers")]);

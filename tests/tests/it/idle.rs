@@ -1,4 +1,4 @@
-//! A server that nobody asks for anything sleeps: what its threads do is counted, not timed.
+//! A server without requests sleeps: its threads' wake-ups are counted, not timed.
 
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
 
@@ -12,11 +12,12 @@ use std::{
 
 use tests::{PATIENCE, program};
 
-/// So long the threads are watched.
+/// Time for which the threads are watched.
 const WATCHED: Duration = Duration::from_secs(3);
-/// Times that all threads together may wake in it. Loops that tick wake more than a thousand times.
+/// Most wake-ups of all threads together in that time. Loops with a periodic tick wake more than a thousand
+/// times.
 const WAKES_MAX: u64 = 15;
-/// Anonymous memory of all that is not a store; and the stores are empty.
+/// Most anonymous memory outside of the stores, which are empty.
 const ANONYMOUS_KIB_MAX: u64 = 40 << 10;
 
 struct Everything {
@@ -25,7 +26,8 @@ struct Everything {
 }
 
 impl Everything {
-    /// Everything on free ports, its mail in a new file; what it says has been read up to the last address.
+    /// Starts all servers on free ports, with the mail store in a new file, and waits until the last address
+    /// is printed.
     fn start() -> Self {
         let state = tempfile::tempdir().expect("a directory");
         let mut command = program::command();
@@ -43,7 +45,7 @@ impl Everything {
         fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("it runs")
     }
 
-    /// How often each thread has gone to sleep by itself: name, number, times.
+    /// Returns the number of voluntary context switches of each thread: name, thread id, count.
     fn sleeps(&self) -> Vec<(String, String, u64)> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
         let of_task = |task: fs::DirEntry| {
@@ -58,7 +60,7 @@ impl Everything {
 
 impl Drop for Everything {
     fn drop(&mut self) {
-        // It may have ended by itself, which the test has noticed then.
+        // The process may have ended by itself; its test has noticed that.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -73,7 +75,7 @@ fn field(status: &str, name: &str) -> u64 {
 fn who_is_not_asked_does_not_wake_and_holds_little() {
     let everything = Everything::start();
     let start = Instant::now();
-    // The start's own work, and the first ping of a feed's client after two seconds, come to an end.
+    // Waits until the work of the start is over, and the feed's first ping to its client after two seconds.
     loop {
         let before = everything.sleeps();
         thread::sleep(WATCHED);

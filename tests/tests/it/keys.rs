@@ -1,5 +1,5 @@
-//! What decides which stored answer a request gets, and what the origin is told: nothing that one client writes changes
-//! what another one gets.
+//! Cache keys: a client cannot change, by anything that it sends, which answer another client gets. The key
+//! decides which stored answer is served, and the origin receives only what the key covers.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -20,7 +20,7 @@ fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).start()
 }
 
-/// Asks in these very words.
+/// Sends exactly this head.
 fn ask(accelerator: &Accelerator, head: &str) -> tests::Response {
     let mut client = accelerator.connect();
     client.send(format!("{}\r\n\r\n", head.replace('\n', "\r\n")).as_bytes());
@@ -48,7 +48,7 @@ fn a_spelling_of_the_host_decides_nothing(cores: &str) {
 fn each_scheme_has_its_own_answers(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {
-        // What most frameworks do behind a proxy that ends TLS.
+        // Answers as most frameworks do behind a proxy that terminates TLS.
         let answer = match request.header("x-forwarded-proto") {
             Some("https") => Answer::new(200, "safe"),
             _ => Answer::new(301, "").header("Location", "https://site.test/"),
@@ -61,7 +61,7 @@ fn each_scheme_has_its_own_answers(cores: &str) {
         ask(&accelerator, "GET / HTTP/1.1\nHost: site.test").expect_status(301);
         let safe = ask(&accelerator, "GET / HTTP/1.1\nHost: site.test\nX-Forwarded-Proto: https");
         assert_eq!(safe.expect_status(200).text(), "safe");
-        // No scheme of the web is http's.
+        // Any scheme other than https counts as http.
         ask(&accelerator, "GET / HTTP/1.1\nHost: site.test\nX-Forwarded-Proto: gopher").expect_status(301);
     }
     assert_eq!(origin.count("/"), 2, "one answer a scheme");
@@ -109,7 +109,7 @@ fn a7_an_address_has_so_many_variants_and_those_are_still_found(cores: &str) {
     let beyond = show("/", MOST + 20);
     assert!(beyond.header("cache-status").is_some_and(|said| said.contains("detail=too-many-variants")));
     assert_eq!(origin.count("/"), asked + 1);
-    // Whoever makes up variants keeps none out that somebody asks for.
+    // Made-up variants do not keep out a variant that is requested again.
     (0..3).for_each(|_| drop(show("/", MOST + 20)));
     assert_eq!(origin.count("/"), asked + 2, "it was stored when it was asked for again");
     (0..2).for_each(|_| drop(show("/other", 1)));

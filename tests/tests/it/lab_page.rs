@@ -7,11 +7,12 @@ use tests::{
     program,
 };
 
-/// Experiments whose figures the reader can play with, and two with plots and tables.
+/// Experiments with interactive figures, and two with plots and tables.
 const EXPERIMENTS: [&str; 4] = ["bheap-layout", "bheap-sim", "memory-ladder", "allocations"];
 
-/// Desk and phone, day and night, paper, no scripts: nothing sticks out, no accessibility violation. Both heaps of
-/// figures 5 and 6 touch, operation by operation, what the heaps of `bheap` touched. Screenshots: target/lab-page.
+/// On desktop and phone, in light and dark mode, printed and without scripts, nothing overflows and there is
+/// no accessibility violation. Both heaps of figures 5 and 6 touch, operation by operation, the memory that
+/// `bheap`'s heaps touched. Screenshots are in target/lab-page.
 #[test]
 fn a_browser_reads_the_page_and_steps_through_both_heaps() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,8 +1,10 @@
-//! A soak of a leaf node: 20 producers and 50 consumers, half of them here and half at the hub, which is killed again and
-//! again. Nothing comes twice or out of its producer's order; between clients that are both here, whose connections live
-//! all the while, nothing is lost; what NATS core may lose between the two sides is counted, and said; memory stays flat.
+//! A soak of a leaf node: 20 producers and 50 consumers, half of them here and half at the hub, which is
+//! killed again and again. Nothing arrives twice or out of its producer's order. Between clients that are
+//! both here and stay connected, nothing is lost; messages that core NATS may lose between the two sides are
+//! counted and reported. Memory stays flat.
 //!
-//! `NIGHTTRAIN_SOAK_SECONDS` says for how long: 16 here, with a hub that is killed every 4 s; 600 in `make soak`, every 20 s.
+//! `NIGHTTRAIN_SOAK_SECONDS` is the duration: 16 by default, with a hub that is killed every 4 s; 600 in
+//! `make soak`, every 20 s.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -30,31 +32,31 @@ use tests::{PATIENCE, eventually, feed::Feed, hub::Hub};
 const PRODUCERS: usize = 20;
 const CONSUMERS: usize = 50;
 const SECONDS: u64 = 16;
-/// How long the hub lives: in a short soak, and in a long one.
+/// Lifetime of the hub, in a short soak and in a long one.
 const HUB_LIFE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(20));
-/// A producer sends so many, and pauses.
+/// Messages that a producer sends before it pauses.
 const BURST: u64 = 5;
 const PAUSE: Duration = Duration::from_millis(25);
-/// Every fifth consumer hears all producers; each other hears two.
+/// Every fifth consumer subscribes to all producers, each other consumer to two.
 const WIDE: usize = 5;
-/// What memory may grow by after a quarter of the time, beside what it was.
+/// Growth of memory that is allowed after the first quarter of the time, beyond a quarter of its size then.
 const GROWTH_BYTES: u64 = 32 << 20;
 
-/// What all together came to.
+/// Counts of all clients together.
 #[derive(Default)]
 struct Books {
     is_over: AtomicBool,
     published: AtomicU64,
     received: AtomicU64,
-    /// Came twice or out of order.
+    /// Messages that arrived twice or out of order.
     wrong: AtomicU64,
-    /// Were not heard by who was here as their producer was.
+    /// Lost messages between clients that are both here.
     lost_here: AtomicU64,
-    /// Were not heard across.
+    /// Lost messages between the two sides.
     lost_across: AtomicU64,
 }
 
-/// Half of the clients are at the hub.
+/// Returns whether a client is here; half of the clients are at the hub.
 fn is_here(slot: usize) -> bool {
     slot.is_multiple_of(2)
 }
@@ -155,7 +157,7 @@ async fn f15_a_leaf_whose_hub_is_killed_again_and_again_loses_nothing_of_its_own
         }
     }
     let of = |number: &AtomicU64| number.load(Relaxed);
-    // Whoever is left hears of whoever is left, after the last kill, too.
+    // Messages still arrive after the last kill.
     let before = of(&books.received);
     eventually("messages come", || of(&books.received) > before + 1000);
     let late_bytes = resident_bytes(feed.id());

@@ -1,8 +1,8 @@
-//! nats.go's own tests of JetStream, run through the feed: each of the suite's servers has a feed in front of it that has
-//! joined it as a leaf node, and the suite's clients connect to the feed (row F9).
+//! nats.go's own tests of JetStream, run through the feed: each server of the suite has a feed in front of it
+//! that has joined it as a leaf node, and the suite's clients connect to the feed.
 //!
-//! What is not run, and why, stands in `tests/clients/natsgo/reasons.txt`. Here those tests run that take little time, in
-//! `make soak` all of them.
+//! `tests/clients/natsgo/reasons.txt` lists the tests that are not run, and why. By default only the short
+//! tests run, in `make soak` all of them.
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "a test may fail, and say what came of it")]
 
 use std::{
@@ -13,9 +13,10 @@ use std::{
 
 use tests::{clients::installed, conformance::reasons::Reasons, node::source_tree, program::program};
 
-/// Of the suite's tests, by what their names begin with.
+/// Pattern of the short tests' names.
 const SHORT: &str = "^Test(Key|Publish|Object|Update|Get|Delete|Purge|Account|Create|SubjectsFilter)";
-/// Of 181, what is left without those of the reasons that are whole tests; and of the short ones.
+/// Fewest tests that must pass: of all 181, without those that reasons.txt excludes as a whole; and of the
+/// short ones.
 const PASS_MIN: [usize; 2] = [174, 80];
 
 #[test]
@@ -26,7 +27,7 @@ fn f9_nats_go_s_own_tests_pass_through_the_feed() {
     let text =
         fs::read_to_string(source_tree().join("tests/clients/natsgo/reasons.txt")).expect("it is there");
     let reasons = Reasons::parse(&text).expect("reasons");
-    // Of each, the test and perhaps a part of it.
+    // A pattern for each test, or for a subtest.
     let whole = |name: &str| name.split('/').map(|part| format!("^{part}$")).collect::<Vec<_>>().join("/");
     let skipped: Vec<String> = reasons.tests().map(whole).collect();
     let mut tester = Command::new(tester)
@@ -46,7 +47,7 @@ fn f9_nats_go_s_own_tests_pass_through_the_feed() {
         .current_dir(directory)
         .output()
         .expect("it can be started");
-    // It ends when nobody holds its input any more.
+    // The tester ends when its input is closed.
     drop(tester.stdin.take());
     let last = said.map_while(Result::ok).last().expect("it says how many servers there were");
     tester.wait().expect("it ends");
@@ -59,7 +60,7 @@ fn f9_nats_go_s_own_tests_pass_through_the_feed() {
         .collect();
     assert!(output.status.success(), "{}\n{last}", failed.join("\n"));
     assert!(passed >= PASS_MIN[usize::from(!is_long)], "{passed} passed");
-    // servers behind a feed: 393, alone: 13
+    // A line such as "servers behind a feed: 393, alone: 13".
     let numbers: Vec<usize> =
         last.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
     assert!(numbers[0] >= passed / 2 && numbers[0] > 10 * numbers[1], "{last}");

@@ -1,4 +1,4 @@
-//! From start to end: ports that are taken, an orderly stop, a sudden one, and what the admin port says meanwhile.
+//! From start to end: ports that are taken, a graceful stop, a sudden one, and the admin port meanwhile.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -36,8 +36,8 @@ fn a_port_in_use_is_said_and_nothing_is_shared() {
     for (flag, address) in [
         ("--listen", strangers),
         ("--admin", strangers),
-        // Our own kind: SO_REUSEPORT, which our loops share, must not let another process of ours take a part of the
-        // connections unseen.
+        // Another process of ours: our loops share a port with SO_REUSEPORT, but a second process must not
+        // take some of the connections unnoticed.
         ("--listen", running.address()),
         ("--admin", running.admin()),
     ] {
@@ -135,7 +135,7 @@ fn after_a_sudden_end_it_starts_again_at_the_same_place(cores: &str) {
     let mut accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
     let (listen, admin) = (accelerator.address(), accelerator.admin());
     for _ in 0..3 {
-        // With connections open and half done, whose remains the kernel keeps for a while.
+        // Open connections with unfinished requests, whose remains the kernel keeps for a while.
         let mut clients: Vec<Client> = (0..5).map(|_| accelerator.connect()).collect();
         clients.iter_mut().for_each(|client| drop(client.get("/page").expect_status(200)));
         clients.iter_mut().for_each(|client| client.send(b"GET /page HT"));
@@ -195,7 +195,7 @@ fn the_admin_port_tells_how_it_is(cores: &str) {
     for _ in 0..5 {
         accelerator.get("/page").expect_status(200);
     }
-    // The first figures of the loops come with the first ring of their bells.
+    // A loop's lateness is first measured when its timer fires.
     let has_lateness = |page: &Response| {
         let text = page.text();
         let counts = text.lines().filter_map(|line| line.strip_prefix("loop_lateness_seconds_count"));
@@ -224,19 +224,19 @@ fn the_admin_port_tells_how_it_is(cores: &str) {
     assert!((sum("cache_hits_total") - 4.0).abs() < 0.1, "{text}");
     assert!((sum("cache_misses_total") - 1.0).abs() < 0.1, "{text}");
     assert!(sum("loop_lateness_seconds_count") > 0.0);
-    // Every line is a comment or a sample, and every sample belongs to a family that was announced.
+    // Every line is a comment or a sample, and every sample belongs to a declared family.
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
         let families = ["_total", "_bucket", "_sum", "_count", "_info", ""].map(|end| name.strip_suffix(end));
         let announced = families.iter().flatten().any(|family| text.contains(&format!("# TYPE {family} ")));
         assert!(announced, "{line}");
     }
-    // The same numbers by the command, for programs and for people.
+    // `nighttrain stat` shows these numbers, too, as JSON and as a table.
     assert_eq!(accelerator.stat().count("requests.hits"), 4);
     let table = accelerator.ask(&["stat"]);
     assert!(table.status.success() && String::from_utf8_lossy(&table.stdout).contains("hits"), "{table:?}");
 
-    // Being stopped, it is alive and not ready.
+    // A server that is stopping is alive and not ready.
     let mut waiting = accelerator.connect();
     waiting.send(&Request::get("/slow").bytes());
     eventually("the origin is asked", || origin.count("/slow") == 1);

@@ -1,4 +1,4 @@
-//! Row A30 of the features: what one connection may bring and how slowly, and what all of them may take.
+//! Limits: how much and how slowly one connection may send, and how much memory all of them may take.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -44,7 +44,7 @@ fn narrow(accelerator: &Accelerator) -> TcpStream {
 fn a30_who_reads_too_slowly_is_cut_and_who_reads_slowly_is_not(cores: &str) {
     let body = content(9, 0, 30_000_000);
     let origin = site(&body);
-    // Who reads a megabyte a second is slow here, and a byte each 50 ms too slow.
+    // A client that reads a megabyte a second is slow, and one that reads a byte each 50 ms is too slow.
     let accelerator = before(&origin, cores)
         .limit("send_rate_min", "100KiB")
         .limit("send_rate_grace", "1s")
@@ -70,7 +70,7 @@ fn a30_who_reads_too_slowly_is_cut_and_who_reads_slowly_is_not(cores: &str) {
             }
         });
         scope.spawn(move || {
-            // What had come by then may be read for long after the reset.
+            // Bytes that arrived earlier can be read for long after the reset.
             let begun = Instant::now();
             let is_over = || is_cut.load(Relaxed) || begun.elapsed() > tests::PATIENCE;
             while !is_over() && too_slow.read(&mut [0; 1]).is_ok_and(|read| read > 0) {
@@ -94,14 +94,14 @@ fn a30_a_connection_brings_so_many_requests(cores: &str) {
         .start();
     let mut client = accelerator.connect();
     for number in 1..=3 {
-        // The second is no hit.
+        // The second request is a miss.
         let path = if number == 2 { "/?new" } else { "/" };
         client.send(format!("GET {path} HTTP/1.1\r\nHost: site.test\r\n\r\n").as_bytes());
         let answer = client.response("GET");
         assert_eq!(answer.header("Connection"), (number == 3).then_some("close"), "{number}");
     }
     assert!(client.until_closed().1.is_empty());
-    // What was sent ahead of the last answer is not answered.
+    // Requests that were pipelined after the last answer are not answered.
     let mut client = accelerator.connect();
     client.send(&b"GET / HTTP/1.1\r\nHost: site.test\r\n\r\n".repeat(5));
     for _ in 0..3 {
@@ -147,7 +147,7 @@ fn a30_heads_and_bodies_have_their_measures(cores: &str) {
     };
     assert_eq!((upload("any.test", 1024), upload("any.test", 1025)), (200, 413));
     assert_eq!((upload("large.test", 100_000), upload("large.test", (1 << 20) + 1)), (200, 413));
-    // The same over HTTP/2.
+    // The limits over HTTP/2.
     let curl = |arguments: &[String]| {
         let output = Command::new("curl")
             .args([
@@ -173,13 +173,13 @@ fn a30_heads_and_bodies_have_their_measures(cores: &str) {
 
 fn a30_connections_take_so_much_memory_and_idle_ones_make_room(cores: &str) {
     let origin = site(b"here");
-    // Room for sixteen on each core.
+    // Room for sixteen connections on each core.
     let accelerator = before(&origin, cores).limit("connection_bytes_max", "64KiB").start();
     accelerator.get("/").expect_status(200);
     let mut idle: Vec<Client> = Vec::new();
     for number in 0..200 {
         let mut client = accelerator.connect();
-        // Whoever comes has room, because somebody who idles has gone by then, or is told that there is none.
+        // A new connection finds room because an idle one has been closed by then, or gets a 503.
         if client.try_send(b"GET / HTTP/1.1\r\nHost: site.test\r\n\r\n").is_ok() {
             let status = client.response("GET").status();
             assert!(status == 200 || status == 503, "{number}: {status}");
@@ -191,7 +191,7 @@ fn a30_connections_take_so_much_memory_and_idle_ones_make_room(cores: &str) {
     assert!(stat.count("bytes.connections") <= 2 * (64 << 10), "{stat:?}");
     drop(idle);
     eventually("nothing is counted of who has gone", || accelerator.stat().count("bytes.connections") == 0);
-    // Those that do not idle stay, and new ones are refused.
+    // Connections that are not idle stay, and new ones are refused.
     let mut busy: Vec<Client> = Vec::new();
     let mut refused = 0;
     for _ in 0..60 {

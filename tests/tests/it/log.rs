@@ -1,5 +1,5 @@
-//! The log of transactions (A26): read live from another process, filtered and grouped, and written to a file; by readers that
-//! die, that never read and that ask for nonsense; by clients who would forge it.
+//! The transaction log: read live from another process, filtered and grouped, and written to a file; with
+//! readers that die, never read or send nonsense, and clients that try to forge records.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -26,14 +26,14 @@ use tests::{
     program,
 };
 
-/// A `nighttrain log` of a running server; killed when dropped.
+/// A `nighttrain log` of a running server; killed on drop.
 struct Reader {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Reader {
-    /// Starts one, and waits until the server knows that somebody reads.
+    /// Starts a reader, and waits until the server has registered it.
     fn start(admin: SocketAddr, arguments: &[&str]) -> Self {
         let mut command = program::command();
         command.arg("log").args(arguments).args(["--admin", &admin.to_string()]);
@@ -54,7 +54,7 @@ impl Reader {
         self.lines.lock().expect("no thread panics with it").clone()
     }
 
-    /// So many lines, once they are there.
+    /// Returns the lines once there are this many.
     fn wait_for(&self, count: usize) -> Vec<String> {
         eventually("the log says it", || self.lines().len() >= count);
         self.lines()
@@ -69,7 +69,7 @@ impl Reader {
         kill_process(Pid::from_child(&self.child), signal).expect("our own child");
     }
 
-    /// Waits for its end; whether it is a good one, and what it says of it.
+    /// Waits until the reader ends. Returns whether it succeeded, and its error output.
     fn ended(mut self) -> (bool, String) {
         let mut status = None;
         eventually("the reader ends", || {
@@ -99,7 +99,7 @@ fn is_read(admin: SocketAddr) -> bool {
     stat(admin).count("log.read") == 1
 }
 
-/// An origin with a page to store, one to pass, and one that fails.
+/// Starts an origin with a page to store, one to pass, and one that fails.
 fn origin() -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     origin.answers("/page", Answer::new(200, "a page").header("Cache-Control", "max-age=600"));
@@ -165,7 +165,8 @@ fn a26_filters_limits_and_groups() {
     );
     let grouped = Reader::start(admin, &["--json", "--group", "url == /page"]);
     let common = Reader::start(admin, &["--format", "common"]);
-    // A reader that comes later than another finds the log read already: nothing is asked until each reads.
+    // The server may have registered another reader before this one, so no request counts until each of them
+    // reads.
     eventually("all of them read", || {
         accelerator.get("/private").expect_status(200);
         !common.lines().is_empty()
@@ -300,7 +301,7 @@ fn a26_a_reader_that_is_killed_or_never_reads_costs_records_and_nobody_else() {
     let written = stat(admin).count("log.records");
     assert!(written > 500, "{written} records went over what was not read");
     reader.signal(Signal::CONT);
-    // What comes from now on tells the reader how many it has missed; its lease may have run out meanwhile.
+    // New records tell the reader how many it has missed; its lease may have expired meanwhile.
     eventually("it goes on with what is there", || {
         accelerator.get("/last").status();
         reader.lines().iter().any(|line| line == "/last")
@@ -345,7 +346,8 @@ fn a26_a_reader_ends_with_the_server_and_with_its_own_reader() {
     );
 }
 
-/// What a connection's last request said is said again where the next one says the same; all else is its own.
+/// Fields that equal those of the connection's previous request are reused in its record; all others are the
+/// request's own.
 #[test]
 fn a26_each_request_of_a_connection_is_logged_as_itself() {
     let origin = origin();
@@ -439,7 +441,7 @@ fn a26_the_access_log_is_written_opened_again_and_complete_at_the_end() {
     for _ in 0..3 {
         accelerator.get("/page").expect_status(200);
     }
-    // The last of them may not be on the file yet: a stop writes what there is.
+    // The last records may not be in the file yet: a stop writes them.
     accelerator.signal(Signal::TERM);
     assert!(accelerator.wait().success());
     assert_eq!((lines(&aside).len(), lines(&path).len()), (1, 3));
@@ -509,7 +511,7 @@ fn a26_the_log_is_for_who_may_see_the_admin_port() {
         .start();
     assert_eq!(accelerator.admin_get("/log").status(), 401);
     let output = accelerator.ask(&["log"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("demands a token"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("requires a token"), "{output:?}");
     let request = Request::get("/log")
         .header("Host", &accelerator.admin().to_string())
         .header("Authorization", "Bearer a-token-of-sixteen-letters");
@@ -569,7 +571,7 @@ fn a26_a_slow_consumers_end_is_logged() {
     let message = [&b"PUB night.train 8192\r\n"[..], &[b'x'; 8192], b"\r\n"].concat();
     let mut is_told = false;
     while !is_told {
-        // It is held back at times, and never refused.
+        // The producer is held back at times, and never refused.
         producer.write_all(&message).expect("sent");
         is_told = !reader.lines().is_empty();
     }

@@ -1,4 +1,4 @@
-//! Clients that others wrote for Mailinator and Mailpit, and programs that call sendmail, on the whole program.
+//! Third-party clients of Mailinator and Mailpit, and programs that call sendmail, against the whole program.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -15,7 +15,7 @@ use tests::{
 
 const TOKEN: &str = "a-token-of-twenty-letters";
 
-/// A service that shows everything to who has the token.
+/// Starts a service that shows all mails to clients with the token.
 fn with_token() -> (MailService, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("token");
@@ -71,7 +71,7 @@ fn samples_and_sendmail_fill_an_inbox() {
     let done =
         sendmail(&["-t", "-i", "-f", "cron@host.test"], "To: ann@night.test\nSubject: from cron\n\n.\nend\n");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    // sysexits.h: 64 is wrong usage, 75 try again later.
+    // sysexits.h: 64 is wrong usage, 75 a temporary failure.
     assert_eq!(sendmail(&["-t"], "Subject: for nobody\n\n").status.code(), Some(64));
     assert_eq!(sendmail(&["-bp"], "").status.code(), Some(64));
     let list = succeeds(
@@ -89,5 +89,5 @@ fn samples_and_sendmail_fill_an_inbox() {
         .output()
         .expect("the program starts");
     assert_eq!(gone.status.code(), Some(75));
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("127.0.0.1:9 cannot be reached"));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("cannot connect to 127.0.0.1:9"));
 }

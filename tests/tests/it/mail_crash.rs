@@ -1,7 +1,7 @@
-//! kill -9 at random points under load: each mail that got its 250 is there, whole, after the restart, and nothing
-//! half.
+//! kill -9 at random points under load: after the restart each mail that was answered with 250 is there and
+//! whole, and no half mail is.
 //!
-//! `MAIL_CRASHES=50` is the whole of it; the suite runs a few.
+//! `MAIL_CRASHES=50` is the full run; the suite does a few crashes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -20,7 +20,7 @@ use tests::mail::{MailService, Smtp};
 const SENDERS: u64 = 4;
 const INBOXES: u64 = 40;
 
-/// A mail whose body follows from its number, from a few bytes to more than a read.
+/// Text of a mail; its body follows from its number, and is from a few bytes to more than one read long.
 fn text(number: u64) -> String {
     let lines = (number * 7919) % 400;
     let mut text = format!("Subject: {number}\r\n\r\n");
@@ -31,7 +31,7 @@ fn text(number: u64) -> String {
     text
 }
 
-/// Sends until the server is gone; the numbers that got their 250.
+/// Sends mails until the server is gone; returns the numbers of those that were answered with 250.
 fn send(address: SocketAddr, next: &AtomicU64, acknowledged: &AtomicU64) -> Vec<u64> {
     let mut sent = Vec::new();
     let Ok(mut client) = Smtp::greeted(address) else { return sent };
@@ -53,7 +53,8 @@ fn what_got_its_250_survives_kill_9() {
     let crashes: u64 = std::env::var("MAIL_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("mail.store");
-    // 50 lives leave 45 MB, which is more than eight segments hold beside those that are open or kept free.
+    // 50 crashes leave 45 MB in the store, more than eight segments hold beside those that are open or kept
+    // free.
     let start = || MailService::with_store_of("512MiB", &store, &["--inbox-mails-max", "100000"]);
     let next = Arc::new(AtomicU64::new(0));
     let mut acknowledged: BTreeSet<u64> = BTreeSet::new();
@@ -67,7 +68,7 @@ fn what_got_its_250_survives_kill_9() {
                 thread::spawn(move || send(address, &next, &count))
             })
             .collect();
-        // In the middle of something, at another point each time.
+        // Each kill happens at another point of the load.
         while count.load(Ordering::Relaxed) < 20 + (crash * 37) % 61 {
             thread::yield_now();
         }
@@ -95,7 +96,7 @@ fn what_got_its_250_survives_kill_9() {
     service.stop();
 }
 
-/// All mails of an inbox: name and subject.
+/// Id and subject of all mails of an inbox.
 fn listed(service: &MailService, inbox: u64) -> Vec<(String, String)> {
     let mut all = Vec::new();
     loop {

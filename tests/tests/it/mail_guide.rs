@@ -1,6 +1,7 @@
-//! Each command of docs/guide/mail.md, run as it is written there.
+//! Runs each command of docs/guide/mail.md as it is written there.
 //!
-//! In a network of its own (`unshare`), so that the guide's ports are free and nobody else's service is met.
+//! The commands run in a network namespace of their own (`unshare`), so that the guide's ports are free and
+//! no other service is reached.
 
 use std::{fmt::Write as _, fs, process::Command};
 
@@ -9,7 +10,7 @@ use tests::{
     program,
 };
 
-/// A fenced block: what is said behind the fence, and its content.
+/// Fenced blocks of a Markdown text: the words after the opening fence, and the content.
 fn blocks(markdown: &str) -> Vec<(String, String)> {
     let mut blocks = Vec::new();
     let mut open: Option<(String, String)> = None;
@@ -54,12 +55,12 @@ fn every_command_of_the_guide_works_as_written() {
     );
     assert!(ran >= 6 && said.contains("every command worked"), "{said}");
     assert!(said.contains("signed up from Go") && said.contains("493021"), "{said}");
-    // Of the shell, of Python and of Go.
+    // The guide's examples for the shell, Python and Go.
     assert_eq!(said.lines().filter(|line| line.starts_with("signed up")).count(), 3, "{said}");
 }
 
-/// The compose files, as far as a machine without containers goes: the service's command, asked by its name in the
-/// file from an address of a network like theirs.
+/// The compose files, as far as a machine without containers allows: each service's command is run, and
+/// requested by the service's name in the file, from an address of a network like that of the containers.
 #[test]
 fn m15_the_compose_files_let_other_containers_read_all_mail_and_nobody_else() {
     let guide = fs::read_to_string(source_tree().join("docs/guide/mail.md")).expect("the guide");

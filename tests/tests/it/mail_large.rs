@@ -1,6 +1,7 @@
-//! Mails of any size by a client that others wrote, what they take of memory while they come, and a kill in their middle.
+//! Mails of all sizes from a third-party client, the memory that they take while they are received, and a
+//! kill in the middle of them.
 //!
-//! `MAIL_LARGE=1` sends what takes minutes and gigabytes as well.
+//! `MAIL_LARGE=1` also sends mails that take minutes and gigabytes.
 
 #![allow(
     clippy::unwrap_used,
@@ -64,7 +65,7 @@ fn with_a_larger_knob_it_may_have_200_mib() {
     if too_large > 0 {
         assert!(smtplib(&service, &sizes, too_large).starts_with("ok 268435456"));
     } else {
-        // Refused by its SIZE alone.
+        // The mail is refused by its declared SIZE alone.
         let mut client = Smtp::greeted(service.smtp).unwrap();
         assert!(client.say("MAIL FROM:<a@b.test> SIZE=268435457\r\n").unwrap().starts_with("552"));
         for (number, size) in sizes.iter().enumerate() {
@@ -84,14 +85,15 @@ fn raw_of(service: &MailService, inbox: &str) -> String {
     service.get(&format!("/inbox/{inbox}@night.test/{id}/raw"))
 }
 
-/// Memory that is no file's.
+/// Anonymous memory: resident pages that belong to no file.
 fn anonymous_bytes(service: &MailService) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", service.id())).unwrap();
     let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     field.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Twenty at once: the log's buffers (five segments, there for any mail), and for each what a small one may take as well.
+/// Twenty large mails at once take the log's buffers (five segments, which any mail needs) and, for each
+/// mail, what a small mail may take.
 #[test]
 fn twenty_large_mails_at_once_take_no_more_memory_than_twenty_small_ones() {
     const CLIENTS: usize = 20;
@@ -134,7 +136,8 @@ fn twenty_large_mails_at_once_take_no_more_memory_than_twenty_small_ones() {
     assert!(service.counted("mail_parts_total") >= (CLIENTS * bytes / (512 << 10)) as f64);
 }
 
-/// kill -9 in the middle of large mails: what got its 250 is there, whole, and nothing else.
+/// kill -9 in the middle of large mails: each mail that was answered with 250 is there and whole, and no
+/// other is.
 #[test]
 fn large_mails_survive_kill_9_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Memory that mail needed once: it is the machine's again a minute later.
+//! Memory that mails needed at a peak is returned to the kernel within a minute.
 
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
 
@@ -16,27 +16,27 @@ use tests::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Of memory that is nobody's any more, this much may stay, and after this time.
+/// Most unused memory that may still be resident after [`GIVEN_BACK`].
 const STAYS_MAX: u64 = 64 * MIB;
 const GIVEN_BACK: Duration = Duration::from_secs(60);
-/// Less than this proves nothing.
+/// Least peak of memory; a lower one would prove nothing.
 const NEEDED_MIN: u64 = 100 * MIB;
-/// The server has read as much after this time at the latest.
+/// Time in which the server must have read enough to reach [`NEEDED_MIN`].
 const NEEDED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Memory that is no file's.
+/// Anonymous memory: resident pages that belong to no file.
 fn anonymous_bytes(mail: &MailService) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", mail.id())).expect("it runs");
     let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("of Linux");
     field.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
-/// One of as many clients as have the shares of memory that `NEEDED_MIN` takes.
+/// Address of one of eight clients, enough that their shares of memory together reach `NEEDED_MIN`.
 fn client(number: u8) -> [u8; 4] {
     [127, 0, 0, 10 + number % 8]
 }
 
-/// A mail under way: so many bytes of it.
+/// Starts a mail, sends `bytes` bytes of it, and leaves it unfinished.
 fn half_a_mail(mail: &MailService, from: [u8; 4], bytes: usize) -> Smtp {
     let stream = connect_from(from, mail.smtp).expect("it listens");
     let mut client = Smtp::over(stream).expect("it greets");
@@ -48,11 +48,11 @@ fn half_a_mail(mail: &MailService, from: [u8; 4], bytes: usize) -> Smtp {
     client
 }
 
-/// A page that is asked for and not read.
+/// Requests a page and does not read it.
 fn unread(mail: &MailService, from: [u8; 4], path: &str) -> TcpStream {
     let mut stream = connect_from(from, mail.http).expect("it listens");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
-    // It has begun.
+    // The answer has begun.
     stream.read_exact(&mut [0; 12]).expect("it answers");
     stream
 }
@@ -61,7 +61,7 @@ fn unread(mail: &MailService, from: [u8; 4], path: &str) -> TcpStream {
 fn what_many_connections_needed_is_given_back_when_they_are_gone() {
     let directory = tempfile::tempdir().expect("a directory");
     let mail = MailService::with_store(&directory.path().join("mail.store"), &[]);
-    // A mail of some size to each core, and a page: what a service in use has anyway.
+    // One sizeable mail per core, and one page: memory that a service in use needs anyway.
     let mut sender = Smtp::greeted(mail.smtp).expect("it greets");
     let large = "x".repeat(4 << 20);
     for inbox in 0..8 {
@@ -73,7 +73,7 @@ fn what_many_connections_needed_is_given_back_when_they_are_gone() {
         let json: serde_json::Value = serde_json::from_str(&list).expect("JSON");
         json["msgs"][0]["id"].as_str().expect("a name").to_owned()
     };
-    // An answer that is made whole, unlike the source: twice the mail.
+    // MailHog's answer is built whole in memory, twice the mail's size, unlike the raw source.
     let path = format!("/mailhog/api/v1/messages/{id}");
     mail.get(&path);
     let before = anonymous_bytes(&mail);
@@ -81,7 +81,7 @@ fn what_many_connections_needed_is_given_back_when_they_are_gone() {
     for _ in 0..2 {
         let senders: Vec<_> = (0..400_u16).map(|n| half_a_mail(&mail, client(n as u8), 240 << 10)).collect();
         let readers: Vec<_> = (0..48).map(|n| unread(&mail, client(n), &path)).collect();
-        // The senders' bytes lie in the sockets at first.
+        // The senders' bytes are in the socket buffers at first.
         let begun = Instant::now();
         while most < before + NEEDED_MIN && begun.elapsed() < NEEDED_WITHIN {
             most = most.max(anonymous_bytes(&mail));

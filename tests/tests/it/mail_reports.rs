@@ -1,5 +1,5 @@
-//! Public reports of mail servers and readers, with the smallest input of each: what the whole program makes of it, by SMTP,
-//! on its pages and by the interfaces of Mailpit, Mailinator and MailHog.
+//! Publicly reported bugs of mail servers and readers, each with its smallest input: how the whole program
+//! handles it by SMTP, on its pages and on the interfaces of Mailpit, Mailinator and MailHog.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ fn start() -> MailService {
     MailService::start(&["--store", "anon", "--store-size", "128MiB", "--domain", "night.test"])
 }
 
-/// A text for a path or a query: all but letters and digits is percent-encoded.
+/// Percent-encodes a text for a path or a query: all but ASCII letters and digits.
 fn coded(text: &str) -> String {
     let byte = |byte: u8| {
         if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
@@ -40,13 +40,13 @@ fn smtp(service: &MailService) -> Smtp {
     Smtp::greeted(service.smtp).unwrap()
 }
 
-/// The name of the mail, which the reply to its data says.
+/// Id of the mail, from the reply to its DATA.
 fn id_of(reply: &str) -> String {
     assert!(reply.starts_with("250"), "{reply}");
     reply.split_whitespace().nth(2).expect("a name").to_owned()
 }
 
-/// Hands over a mail as it stands to one address; its name.
+/// Sends a mail unchanged to one address; returns the mail's id.
 fn send(client: &mut Smtp, to: &str, mail: &[u8]) -> String {
     for line in ["MAIL FROM:<sender@x.test> BODY=8BITMIME", &format!("RCPT TO:<{to}>"), "DATA"] {
         let reply = client.say(&format!("{line}\r\n")).unwrap();
@@ -56,12 +56,12 @@ fn send(client: &mut Smtp, to: &str, mail: &[u8]) -> String {
     id_of(&client.say("\r\n.\r\n").unwrap())
 }
 
-/// A mail as Mailpit's interface tells it.
+/// A mail in JSON, from Mailpit's interface.
 fn told(service: &MailService, id: &str) -> Value {
     json(service, &format!("/api/v1/message/{id}"))
 }
 
-/// Names of a mail's attachments with their bytes, attached and inline.
+/// File names and bytes of a mail's attachments, attached and inline.
 fn attachments(service: &MailService, id: &str) -> Vec<(String, Vec<u8>)> {
     let mail = told(service, id);
     let all = ["Attachments", "Inline"].map(|kind| mail[kind].as_array().expect(kind).clone()).concat();
@@ -75,14 +75,14 @@ fn attachments(service: &MailService, id: &str) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// How many mails a search finds.
+/// Counts the mails that a search finds.
 fn found(service: &MailService, query: &str) -> usize {
     let answer = json(service, &format!("/api/v1/search?query={}", coded(query)));
     answer["messages"].as_array().unwrap().len()
 }
 
-/// axllent/mailpit#731, #622, #620, #407, maildev/maildev#488, greenmail#170: addresses that are right are taken, and their
-/// inboxes open (RFC 5321, 4.1.2, 4.1.3, 4.5.1; RFC 6531, 3.3).
+/// axllent/mailpit#731, #622, #620, #407, maildev/maildev#488, greenmail#170: valid addresses are accepted,
+/// and their inboxes open (RFC 5321, 4.1.2, 4.1.3, 4.5.1; RFC 6531, 3.3).
 #[test]
 fn odd_addresses_have_inboxes() {
     let service = start();
@@ -91,7 +91,7 @@ fn odd_addresses_have_inboxes() {
     for (from, to, inbox) in [
         ("<a@b.test>", "\"odd user\"@example.test", "\"odd user\"@example.test"),
         ("<a@b.test>", "\" \"@example.test", "\" \"@example.test"),
-        // The route is dropped.
+        // The source route is dropped.
         ("<a@b.test>", "@route.test:routed@example.test", "routed@example.test"),
         (&*format!("<{bounces}>"), "long@example.test", "long@example.test"),
         ("<SRS0=I7TD=ft=sender.test=mailer@x.test> BODY=8BITMIME", "srs@example.test", "srs@example.test"),
@@ -106,21 +106,21 @@ fn odd_addresses_have_inboxes() {
         }
         assert!(client.say("DATA\r\n").unwrap().starts_with("354"));
         let id = id_of(&client.say("Subject: hello\r\n\r\nx\r\n.\r\n").unwrap());
-        // The page of the inbox, and the mail on it.
+        // The inbox's page lists the mail, and the mail's page opens.
         let page = get(&service, &format!("/inbox/{}", coded(inbox))).expect_status(200).text();
         assert!(page.contains(&id), "{to}: {page}");
         let at = format!("/inbox/{}/{id}", coded(inbox));
         get(&service, &at).expect_status(200);
-        // Mailinator's path.
+        // Mailinator's path opens the same inbox.
         let (local, domain) = inbox.rsplit_once('@').unwrap();
         let path = format!("/api/v2/domains/{}/inboxes/{}", coded(domain), coded(local));
         assert_eq!(json(&service, &path)["msgs"][0]["id"], id, "{to}");
-        // Mailpit's search.
+        // Mailpit's search finds the mail.
         let words = to.trim_start_matches("@route.test:").replace('"', "");
         let query = if words.contains(' ') { format!("to:\"{words}\"") } else { format!("to:{words}") };
         assert_eq!(found(&service, &query), 1, "{query}");
     }
-    // An IDN is one inbox, however it is written.
+    // An internationalized domain has one inbox, in its Unicode form and in its ASCII form.
     let moved = get(&service, &format!("/inbox/{}", coded("用户@例子.test"))).expect_status(303);
     let page = get(&service, moved.header("location").unwrap()).expect_status(200).text();
     assert!(page.contains("hello"), "{page}");
@@ -129,7 +129,7 @@ fn odd_addresses_have_inboxes() {
         let reply = client.say(&format!("RCPT TO:<{wrong}>\r\n")).unwrap();
         assert!(reply.starts_with("501"), "{wrong}: {reply}");
     }
-    // Quotes that are not needed make no other inbox.
+    // Unnecessary quotes do not make another inbox.
     send(&mut client_after_reset(client), "\"simple\"@example.test", b"Subject: quoted\r\n\r\nx");
     assert_eq!(found(&service, "to:simple@example.test"), 1);
     let page = get(&service, "/inbox/simple@example.test").expect_status(200).text();
@@ -141,7 +141,8 @@ fn client_after_reset(mut client: Smtp) -> Smtp {
     client
 }
 
-/// rnwood/smtp4dev#2108: Hebrew in ISO-8859-8-I (WHATWG, Encoding: labels) is read in lists, on pages and by searches.
+/// rnwood/smtp4dev#2108: Hebrew in ISO-8859-8-I (WHATWG Encoding, labels) is decoded in lists, on pages and
+/// in searches.
 #[test]
 fn hebrew_is_read_everywhere() {
     let service = start();
@@ -173,7 +174,8 @@ fn hebrew_is_read_everywhere() {
     assert_eq!(mail["parts"][0]["body"].as_str().map(str::trim), Some(right), "{mail}");
 }
 
-/// inbucket/inbucket#188, zammad/zammad#2458, #928, j-lawyer-org#1838: names as programs truly write them (RFC 2231, RFC 6266).
+/// inbucket/inbucket#188, zammad/zammad#2458, #928, j-lawyer-org#1838: file names are decoded as mail
+/// programs really write them (RFC 2231, RFC 6266).
 #[test]
 fn file_names_come_as_they_were_meant() {
     let service = start();
@@ -225,8 +227,9 @@ fn file_names_come_as_they_were_meant() {
     }
 }
 
-/// mailslurper/mailslurper#187, mailhog/MailHog#50: a dot behind a soft line break is taken off once by DATA (RFC 5321, 4.5.2)
-/// and never by BDAT, wherever the bytes are cut; `_` in a body is itself (RFC 2045, 6.7).
+/// mailslurper/mailslurper#187, mailhog/MailHog#50: a dot after a soft line break is removed once by DATA
+/// (RFC 5321, 4.5.2) and never by BDAT, at whatever point the bytes are cut; `_` in a body stays itself (RFC
+/// 2045, 6.7).
 #[test]
 fn dots_behind_soft_breaks_are_kept() {
     let service = start();
@@ -269,7 +272,8 @@ fn dots_behind_soft_breaks_are_kept() {
 }
 
 /// suitenumerique/messages#418, chatmail/core#7237, apache/james-project#4396, stalwartlabs/mail-parser#78,
-/// email-to-pdf-converter#70: which part is the body, and which are attached (RFC 2046, 5.1.4; RFC 2183, 2.1; RFC 6047).
+/// email-to-pdf-converter#70: the right part is chosen as the body, and the right parts are attachments (RFC
+/// 2046, 5.1.4; RFC 2183, 2.1; RFC 6047).
 #[test]
 fn the_body_is_the_part_meant() {
     const CALENDAR: &str = "BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nEND:VCALENDAR";
@@ -328,7 +332,8 @@ fn the_body_is_the_part_meant() {
     }
 }
 
-/// axllent/mailpit#704: a time in a search is understood in each of its spellings, or refused with words, and never dropped.
+/// axllent/mailpit#704: a time in a search is understood in each of its spellings, or refused with an error,
+/// but never ignored.
 #[test]
 fn times_in_searches_are_understood() {
     let service = start();
@@ -349,7 +354,8 @@ fn times_in_searches_are_understood() {
     }
 }
 
-/// Papercut-SMTP#8, himalaya#617: an empty mail to three, a group without members, and a recipient that no field names.
+/// Papercut-SMTP#8, himalaya#617: an empty mail to three recipients, a group without members, and a recipient
+/// that no header field names.
 #[test]
 fn empty_mails_groups_and_hidden_recipients() {
     let service = start();

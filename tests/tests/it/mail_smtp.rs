@@ -1,4 +1,4 @@
-//! The mail service as its senders meet it: postfix's smtp-source, swaks, signals, files that are wrong.
+//! The mail service from a sender's side: postfix's smtp-source, swaks, signals, and invalid files.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -20,7 +20,7 @@ fn anon(arguments: &[&str]) -> MailService {
     MailService::start(&[&ANON, arguments].concat())
 }
 
-/// Runs a program of the system; its output.
+/// Runs a program of the system; returns its output.
 fn ran(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program)
         .args(arguments)
@@ -93,7 +93,7 @@ fn swaks_sends_with_authentication_attachment_and_by_starttls() {
     service.stop();
 }
 
-/// A self-signed certificate by openssl(1).
+/// Makes a self-signed certificate with openssl(1).
 fn certificate(cert: &Path, key: &Path) {
     let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
     let made =
@@ -113,7 +113,7 @@ fn a_stop_lets_a_mail_under_way_end_and_a_start_finds_it() {
     service.signal("TERM");
     let end = std::thread::spawn(move || client.say("Subject: late\r\n\r\nx\r\n.\r\n").unwrap());
     assert!(end.join().unwrap().starts_with("250"));
-    // A second signal would end it at once.
+    // A second signal would stop the service at once, so the test only waits.
     service.ends();
     let service = MailService::with_store(&store, &[]);
     assert_eq!(service.subjects("late"), ["late"]);
@@ -130,21 +130,21 @@ fn sighup_reads_the_list_of_bans_again() {
     assert!(client.mail("a@localhost", "Subject: x\r\n\r\n").unwrap());
     std::fs::write(&list, "sender @client.test\n").unwrap();
     service.signal("HUP");
-    // The reload and the next command race; a few commands later it is done.
+    // The reload and the next commands race; after a few commands the reload is done.
     let refused = (0..100_000).find_map(|_| {
         let reply = client.say("MAIL FROM:<x@client.test>\r\n").unwrap();
         client.say("RSET\r\n").unwrap();
         reply.starts_with("550 5.7.1").then_some(reply)
     });
     assert!(refused.is_some());
-    // A list that is wrong changes nothing.
+    // An invalid list changes nothing.
     std::fs::write(&list, "nonsense\n").unwrap();
     service.signal("HUP");
     assert!(client.say("MAIL FROM:<x@client.test>\r\n").unwrap().starts_with("550"));
     service.stop();
 }
 
-/// Starts it with what is wrong: its exit code and what it says.
+/// Starts the service with invalid arguments; returns its exit code and its standard error.
 fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = program::command();
     command.args(["mail", "--smtp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -176,7 +176,7 @@ fn what_is_wrong_is_said_in_one_line() {
     assert!(text.contains("line 2"), "{text}");
 }
 
-/// What is not relayed: the service opens no connection to where the mail is addressed.
+/// No mail is relayed: the service opens no connection to the host in a recipient's address.
 #[test]
 fn nothing_is_relayed() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -185,15 +185,15 @@ fn nothing_is_relayed() {
     let mut client = Smtp::greeted(service.smtp).unwrap();
     let address = elsewhere.local_addr().unwrap();
     assert!(client.mail(&format!("a@[{}]", address.ip()), "Subject: x\r\n\r\n").unwrap());
-    // It is an inbox like any other.
+    // An address on another host gets an inbox like any other.
     assert_eq!(service.counted("mail_received_total"), 1.0);
-    // Or the service would wait for its next command.
+    // An open connection would make the service wait for its next command.
     drop(client);
     service.stop();
     assert!(elsewhere.accept().is_err(), "nobody came");
 }
 
-/// A line of a hundred megabytes costs no memory, and is answered.
+/// A line of a hundred megabytes takes no memory, and is answered.
 #[test]
 fn an_endless_line_is_answered() {
     let service = anon(&[]);

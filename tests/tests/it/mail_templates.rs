@@ -1,4 +1,4 @@
-//! Mails as they were sent: public templates in a real browser, in our frame and alone.
+//! Mails look as their sender meant: public templates in a real browser, in our frame and in a bare page.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -9,9 +9,9 @@ use tests::{
     node::{artifacts, mail_templates, node_modules, source_tree, succeeds},
 };
 
-/// At least 40 templates (MJML's, Foundation's and others, built from their packages), at the widths of a phone, a
-/// tablet and a desk: at most 1% of the pixels differ from the same HTML in a bare page, no network on either side.
-/// Pictures of what differs: target/mail-templates.
+/// At least 40 templates (MJML's, Foundation's and others, built from their packages), at the widths of a
+/// phone, a tablet and a desktop: at most 1% of the pixels differ from the same HTML in a bare page, with no
+/// network on either side. Pictures of the differences: target/mail-templates.
 #[test]
 fn m15_templates_look_as_they_were_sent() {
     let service = MailService::start(&[]);

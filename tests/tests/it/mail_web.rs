@@ -14,9 +14,9 @@ use tests::{
     node::{artifacts, node_modules, source_tree, succeeds},
 };
 
-/// Desk and phone, day and night: ask for an inbox, see mail arrive live, open it, block and load remote content,
-/// search, delete; hostile mail runs nothing and fetches nothing; no accessibility violation. Screenshots:
-/// target/mail-pages.
+/// Desktop and phone, light and dark: a browser opens an inbox, sees a mail arrive live, opens it, blocks and
+/// loads remote content, searches and deletes; a hostile mail runs nothing and fetches nothing; no
+/// accessibility violation. Screenshots: target/mail-pages.
 #[test]
 fn a_browser_does_what_a_person_does() {
     let service = MailService::start(&[]);
@@ -35,7 +35,8 @@ fn a_browser_does_what_a_person_does() {
     assert!(said.contains("ok without scripts"), "{said}");
 }
 
-/// One rule of `tests/browser/geometry.cjs`: boxes are measured at five widths, from a desk's to a small phone's.
+/// Checks one rule of `tests/browser/geometry.cjs`: boxes are measured at five widths, from a desktop's to a
+/// small phone's.
 fn holds_in_a_browser(rule: &str) {
     let service = MailService::start(&[]);
     let said = succeeds(
@@ -51,44 +52,45 @@ fn holds_in_a_browser(rule: &str) {
     assert!(said.contains(&format!("ok {rule}")), "{said}");
 }
 
-/// With a button and without: as much room on each of its four sides.
+/// A toast has equal padding on its four sides, with a button and without.
 #[test]
 fn toasts_have_even_padding() {
     holds_in_a_browser("toast-padding");
 }
 
-/// A new row comes from below the bar with what acts on the selected, and never covers it.
+/// An arriving row slides out from below the bar of actions on the selection, and never covers it.
 #[test]
 fn arriving_rows_cover_no_control() {
     holds_in_a_browser("arriving-row");
 }
 
-/// Rows of *All mail* were 101.5 px high: every second divider fell between pixels. Nothing with a border does, on any page.
+/// Rows of *All mail* were 101.5 px high, so every second divider fell between pixels. No element with a
+/// border does so, on any page.
 #[test]
 fn dividers_lie_on_whole_pixels() {
     holds_in_a_browser("whole-pixels");
 }
 
-/// The list's bar and the mail's stay whole below the header, however far is scrolled.
+/// The list's bar and the mail's bar stay whole below the header at any scroll position.
 #[test]
 fn headers_cut_no_bar() {
     holds_in_a_browser("whole-bars");
 }
 
-/// Long addresses, codes and links keep their button on their line.
+/// Long addresses, codes and links keep their copy button on the same line.
 #[test]
 fn copy_buttons_stay_beside_their_text() {
     holds_in_a_browser("copy-buttons");
 }
 
-/// Dark, remote pictures and another tab keep the width of the preview.
+/// Dark mode, remote pictures and another tab keep the chosen width of the preview.
 #[test]
 fn a_chosen_width_is_kept() {
     holds_in_a_browser("kept-width");
 }
 
-/// Eight things that people do, each with no more clicks and keys than Mailpit needs: it is asked itself where
-/// bench/install-mailpit.sh has put it, else what it needed when this was written counts.
+/// Eight common tasks take no more clicks and keys than in Mailpit. Mailpit itself is measured if
+/// bench/install-mailpit.sh has built it; otherwise the numbers from when this test was written count.
 #[test]
 fn m15_eight_tasks_take_no_more_actions_than_in_mailpit() {
     let service = MailService::start(&[]);
@@ -108,7 +110,7 @@ fn m15_eight_tasks_take_no_more_actions_than_in_mailpit() {
     assert!(said.contains("ok eight tasks"), "{said}");
 }
 
-/// Mailpit, where it is built.
+/// A running Mailpit, if it is built.
 struct Mailpit {
     child: Child,
     url: String,
@@ -151,7 +153,7 @@ impl Mailpit {
 
 impl Drop for Mailpit {
     fn drop(&mut self) {
-        // It may have ended by itself, which the test has noticed then.
+        // Mailpit may have ended by itself, which the test has noticed by then.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
-//! What only makes sense across crates.
+//! Tests that span several crates.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All are one program, because each test program is linked separately; each file covers one subject.
 
 mod acme;
 mod attacks_2026;

@@ -1,13 +1,13 @@
-//! A hosted cluster's operator: accounts and users by JWTs that nkeys have signed.
+//! Operator of a hosted NATS cluster: accounts and users by JWTs that are signed with nkeys.
 
-/// An operator with an account and a user, as hosted clusters have them; the user's credentials are in a file.
+/// An operator with an account and a user, as hosted clusters have; the user's credentials are in a file.
 pub(crate) struct Operator {
-    /// What a server's configuration says of it.
+    /// Lines of a server's configuration that name this operator.
     pub(crate) lines: String,
 }
 
 impl Operator {
-    /// The user may be one that has expired long ago.
+    /// Makes an operator; with `is_expired` the user's JWT has expired long ago.
     pub(crate) fn new(
         creds: &std::path::Path,
         is_expired: bool,
@@ -22,7 +22,7 @@ impl Operator {
         };
         let jetstream = r#","mem_storage":-1,"disk_storage":-1,"streams":-1,"consumer":-1"#;
         let account_jwt = jwt(&operator, &account.public_key(), &of_account(jetstream), None)?;
-        // The one by which servers of a cluster talk, which has no JetStream.
+        // The system account, by which servers of a cluster talk and which has no JetStream.
         let system = nkeys::KeyPair::new_account();
         let system_jwt = jwt(&operator, &system.public_key(), &of_account(""), None)?;
         let expires = is_expired.then_some(1_000_000_000);
@@ -46,7 +46,7 @@ impl Operator {
     }
 }
 
-/// A JWT as NATS has them: signed by an nkey.
+/// Makes a NATS JWT, signed with an nkey.
 fn jwt(
     by: &nkeys::KeyPair,
     subject: &str,
@@ -63,7 +63,7 @@ fn jwt(
     Ok(format!("{signed}.{}", base64(&sig)))
 }
 
-/// RFC 4648 §5, without padding.
+/// Encodes base64url without padding (RFC 4648 §5).
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();

@@ -1,4 +1,5 @@
-//! What is known not to be worth storing: requests for it pass at once, side by side, in their own words.
+//! Hit-for-miss: requests for an address whose answers are not stored pass at once, side by side, each with
+//! its own headers.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -43,7 +44,8 @@ fn a5_requests_for_a_private_page_do_not_wait_for_each_other(cores: &str) {
     let there = Arc::new(AtomicUsize::new(CLIENTS));
     let in_script = Arc::clone(&there);
     origin.on("/mine", move |_, reply| {
-        // Nobody is answered before all are here; the first one comes alone.
+        // The origin holds requests until those of all clients have arrived; only the first client comes
+        // alone.
         in_script.fetch_add(1, Ordering::SeqCst);
         while in_script.load(Ordering::SeqCst) < CLIENTS && !reply.stopped() {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -66,7 +68,8 @@ fn a5_requests_for_a_private_page_do_not_wait_for_each_other(cores: &str) {
     assert!(accelerator.stat().count("requests.notes_used") >= CLIENTS as u64);
 }
 
-/// A page is private in one language, and for all in the others.
+/// A page is private in one language and storable in the others: hit-for-miss holds for the private variant
+/// alone.
 fn a_note_holds_for_its_variant_alone(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {
@@ -86,7 +89,7 @@ fn a_note_holds_for_its_variant_alone(cores: &str) {
         assert!(!get(language).contains("detail"), "{language} is not private");
         assert!(get(language).contains("; hit"), "{language} is stored");
     }
-    // The note of the private variant is not forgotten for that.
+    // Storing the other variants does not remove the private variant's hit-for-miss.
     let used = accelerator.stat().count("requests.notes_used");
     get("fr");
     assert_eq!(accelerator.stat().count("requests.notes_used"), used + 1);
@@ -167,7 +170,8 @@ fn a_range_of_what_is_too_large_is_asked_for_as_a_range(cores: &str) {
     for time in 0..3 {
         let part = accelerator.fetch(&range).expect_status(206);
         assert_eq!(part.body, content(1, 70_000_000, 100), "{time}");
-        // The first answer is not read up to the range once its head says that it is too large.
+        // The first fetch does not read up to the range once the answer's head says that the object is too
+        // large.
         let detail = if time == 0 { "detail=range-alone" } else { "detail=too-large" };
         assert!(part.header("cache-status").is_some_and(|s| s.contains(detail)), "{part:?}");
     }

@@ -1,5 +1,5 @@
-//! Numbers from peers: each field that holds one is given its extremes, by an origin and by a client. Whatever the
-//! answer is, it is HTTP or none, the accelerator lives, and the next request is answered.
+//! Extreme numbers from origins and clients: each field that holds a number gets them. Any answer is valid
+//! HTTP or missing, the accelerator keeps running, and the next request is answered.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -10,7 +10,8 @@ use tests::{
     Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin, accelerator::Setup, content::content,
 };
 
-/// Around each power of two at which some width of integer ends, beyond all of them, with signs, and no number at all.
+/// Decimal numbers around each power of two at which an integer type ends, numbers beyond all of them, signed
+/// ones, and texts that are no number.
 const DECIMALS: &[&str] = &[
     "0",
     "00",
@@ -44,7 +45,7 @@ const DECIMALS: &[&str] = &[
     "five",
 ];
 
-/// The same in hexadecimal.
+/// Hexadecimal counterparts of [`DECIMALS`].
 const HEXADECIMALS: &[&str] = &[
     "0",
     "00",
@@ -69,7 +70,7 @@ const HEXADECIMALS: &[&str] = &[
     "five",
 ];
 
-/// Where an origin says a decimal number (`{n}`), in an answer that could be stored or in one that could not.
+/// Origin answers with a decimal number at `{n}`; some of them may be stored and some may not.
 const OF_ORIGINS: &[&str] = &[
     "HTTP/{n} 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5\r\n\r\nhello",
     "HTTP/1.{n} 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5\r\n\r\nhello",
@@ -103,14 +104,14 @@ const OF_ORIGINS: &[&str] = &[
      Content-Length: {n}\r\n\r\n",
 ];
 
-/// Where an origin says a hexadecimal one.
+/// Origin answers with a hexadecimal chunk size at `{n}`.
 const CHUNKS_OF_ORIGINS: &[&str] = &[
     "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{n}\r\nhello\r\n0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n{n}\r\nhello\r\n0\r\n\r\n",
     "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n{n};n={n}\r\nhello\r\n0\r\n\r\n",
 ];
 
-/// Where a client says a decimal one. `/known` is stored, `/other` is not.
+/// Client requests with a decimal number at `{n}`. `/known` is stored, `/other` is not.
 const OF_CLIENTS: &[&str] = &[
     "GET /known HTTP/{n}\r\nHost: site.test\r\nConnection: close\r\n\r\n",
     "GET /known HTTP/1.{n}\r\nHost: site.test\r\nConnection: close\r\n\r\n",
@@ -139,7 +140,7 @@ const OF_CLIENTS: &[&str] = &[
     "POST /other HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\nExpect: {n}-continue\r\nContent-Length: 5\r\n\r\nhello",
 ];
 
-/// Where a client says a hexadecimal one.
+/// Client requests with a hexadecimal chunk size at `{n}`.
 const CHUNKS_OF_CLIENTS: &[&str] = &[
     "POST /other HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{n}\r\nhello\r\n0\r\n\r\n",
     "POST /other HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -164,7 +165,7 @@ fn start(before: impl FnOnce(Setup) -> Setup) -> (ScriptedOrigin, Accelerator) {
     (origin, accelerator)
 }
 
-/// Sends bytes that end the connection after one request, and reads until it ends: HTTP or nothing comes.
+/// Sends a request that ends its connection, and reads until the end: HTTP or nothing must come.
 #[track_caller]
 fn send_and_listen(accelerator: &Accelerator, request: &[u8], case: &str) {
     let mut client = accelerator.connect();
@@ -179,8 +180,8 @@ fn send_and_listen(accelerator: &Accelerator, request: &[u8], case: &str) {
     );
 }
 
-/// The connection that asks after each case whether all is well; a new one where the process has ended could not be
-/// made.
+/// Checks after each case that the accelerator still answers. The same connection is used again, because a
+/// new one could not be opened after the process has ended.
 #[track_caller]
 fn expect_well(well: &mut Client, accelerator: &Accelerator, case: &str) {
     well.send(&Request::get("/well").bytes());
@@ -190,7 +191,7 @@ fn expect_well(well: &mut Client, accelerator: &Accelerator, case: &str) {
     assert_eq!((response.status(), response.end), (200, End::Complete), "after {}", case.escape_debug());
 }
 
-/// Has an origin say each of its numbers, to requests of every kind.
+/// Lets an origin send each number in each of its answers, to requests of every kind.
 fn origins_say(origin: &ScriptedOrigin, accelerator: &Accelerator) {
     let mut well = accelerator.connect();
     for (number, case) in cases(OF_ORIGINS, CHUNKS_OF_ORIGINS).enumerate() {
@@ -199,7 +200,7 @@ fn origins_say(origin: &ScriptedOrigin, accelerator: &Accelerator) {
         let head = format!("{path} HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n");
         for request in [
             format!("GET {head}\r\n"),
-            // From the store, where it was stored.
+            // The second GET is answered from the store, if the answer was stored.
             format!("GET {head}\r\n"),
             format!("HEAD {head}\r\n"),
             format!("GET {head}Range: bytes=1-3\r\n\r\n"),
@@ -223,7 +224,7 @@ fn an_origins_numbers_reach_no_assertion() {
     origins_say(&origin, &accelerator);
 }
 
-/// With a file, what memory does not take is cut into parts: another arithmetic.
+/// With a file, an object too large for memory is cut into parts, which needs other arithmetic.
 #[test]
 fn an_origins_numbers_reach_no_assertion_before_a_file() {
     let directory = tempfile::tempdir().expect("a temporary directory");

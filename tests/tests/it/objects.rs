@@ -1,4 +1,4 @@
-//! Row A24 of the features: what is stored, listed and searched.
+//! Row A24 of the features: stored objects are listed and searched.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -21,7 +21,7 @@ fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).start()
 }
 
-/// What `nighttrain objects --json` says.
+/// Output of `nighttrain objects --json`.
 #[track_caller]
 fn objects(accelerator: &Accelerator, arguments: &[&str]) -> Value {
     let output = accelerator.ask(&[&["objects", "--json"], arguments].concat());
@@ -29,7 +29,7 @@ fn objects(accelerator: &Accelerator, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The paths of it, in order.
+/// Paths of the listed objects, sorted.
 #[track_caller]
 fn paths(said: &Value) -> Vec<&str> {
     let mut paths = Vec::new();
@@ -53,7 +53,7 @@ fn a24_what_is_stored_is_listed_with_what_is_known_of_it(cores: &str) {
     origin.answers("/gone", Answer::new(404, "").header("Cache-Control", "max-age=600").header("Age", "100"));
     let accelerator = start(&origin, cores);
     let nothing = accelerator.ask(&["objects"]);
-    assert_eq!(String::from_utf8_lossy(&nothing.stdout), "0 of 0 looked at, which are all in memory\n");
+    assert_eq!(String::from_utf8_lossy(&nothing.stdout), "0 of 0 inspected, all in memory\n");
     for path in ["/plain", "/private", "/gone"] {
         accelerator.get(path);
     }
@@ -76,7 +76,7 @@ fn a24_what_is_stored_is_listed_with_what_is_known_of_it(cores: &str) {
     let gone = row("/gone");
     assert!(gone["age_s"].as_u64() >= Some(100) && gone["status"] == 404, "{gone}");
     assert_eq!(row("/varied")["variant"], true);
-    // It is no visit, and what was purged is not there any more, though it lies in memory.
+    // A listing counts as no request, and leaves out purged objects, though they are still in memory.
     assert_eq!(accelerator.stat().count("requests.received"), 5);
     assert!(accelerator.ask(&["purge", "--tag", "two"]).status.success());
     assert_eq!(paths(&objects(&accelerator, &[])), ["/gone", "/varied", "/varied"]);
@@ -85,10 +85,7 @@ fn a24_what_is_stored_is_listed_with_what_is_known_of_it(cores: &str) {
     assert!(stale["objects"].as_array().expect("rows").iter().all(|row| row["ttl_s"].as_i64() <= Some(0)));
     let table = accelerator.ask(&["objects", "req.url == /gone"]);
     let table = String::from_utf8(table.stdout).expect("text");
-    assert!(
-        table.contains("stale ") && table.ends_with("1 of 3 looked at, which are all in memory\n"),
-        "{table}"
-    );
+    assert!(table.contains("stale ") && table.ends_with("1 of 3 inspected, all in memory\n"), "{table}");
 }
 
 fn a24_it_is_searched_by_an_expression(cores: &str) {
@@ -135,8 +132,8 @@ fn a24_what_is_no_expression_is_one_clear_error(cores: &str) {
     let accelerator = start(&origin, cores);
     for (arguments, expected) in [
         (&["req.url ~~ x"][..], "req.url ~~ x"),
-        (&["req.http.cookie ~ a"], "req.http.host and req.url alone"),
-        (&["obj.http.xkey == a"], "only hashes are kept"),
+        (&["req.http.cookie ~ a"], "only req.http.host and req.url"),
+        (&["obj.http.xkey == a"], "only hashes are stored"),
         (&["--limit", "0"], "1 to 10000"),
         (&["--limit", "10001"], "1 to 10000"),
     ] {

@@ -1,5 +1,5 @@
-//! Rows A10, A11 and A42 of the features: origins that speak HTTP/2, names that move, and servers that go and come back under
-//! load, over either protocol.
+//! Rows A10, A11 and A42 of the features: HTTP/2 origins, host names whose addresses change, and servers that
+//! go and come back under load, over either protocol.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -41,10 +41,10 @@ on_one_core_and_on_two! {
     a10_a_name_that_moves_is_followed,
 }
 
-/// A server of HTTP/2 in the clear. It says its name, which is stored from `/stored/…` and not from elsewhere.
+/// HTTP/2 server without TLS. Each answer is the server's name, which may be stored for `/stored/…` only.
 struct Http2Origin {
     address: SocketAddr,
-    /// Gone, once it is killed.
+    /// `None` once the server is killed.
     runtime: Option<runtime::Runtime>,
     asked: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
@@ -150,7 +150,7 @@ fn a42_many_exchanges_share_a_connection_to_an_origin(cores: &str) {
     accelerator.get("/").expect_status(502);
 }
 
-/// Neither the place of an exchange nor the leave to keep a window of bytes belongs to an upload whose client is silent.
+/// An upload whose client is silent holds neither an HTTP/2 exchange nor a grant for a window of bytes.
 fn a_silent_upload_over_http2_holds_no_exchange(cores: &str) {
     let (gate, is_well) = (Gate::new(), Arc::new(AtomicBool::new(true)));
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -223,7 +223,7 @@ fn a42_nginx_is_asked_over_http2_and_shown_a_certificate(cores: &str) {
         assert_eq!((head.header("content-length"), head.body.len()), (Some("3000000"), 0));
     }
     assert!(accelerator.stat().count("requests.origin_http2_requests") >= 3);
-    // Who is shown no certificate refuses; and HTTP/1.1 can be had.
+    // The server refuses a request without a client certificate; with one, HTTP/1.1 works as well.
     setup().start().get("/large").expect_status(400);
     let older = setup()
         .flag("--origin-protocol", "http1")
@@ -257,7 +257,7 @@ fn a42_gos_server_is_asked_over_http2(cores: &str) {
         let accelerator = setup.start();
         let mut client = accelerator.connect();
         assert_eq!(who(&mut client, "/page"), "HTTP/2.0 site.test http");
-        // Content both ways, of told length and in chunks, with trailers.
+        // Content in both directions: with a declared length, and in chunks with trailers.
         let body = tests::content::content(9, 0, 1_000_000);
         client.send(b"POST /echo HTTP/1.1\r\nHost: site.test\r\nContent-Length: 1000000\r\n\r\n");
         client.send(&body);
@@ -268,12 +268,13 @@ fn a42_gos_server_is_asked_over_http2(cores: &str) {
         client.send(b"5\r\nhello\r\n4\r\n you\r\n0\r\nX-Asked: why\r\n\r\n");
         let echoed = client.response("POST").expect_status(200);
         assert_eq!((echoed.text().as_str(), echoed.trailers.first("x-sum")), ("hello you", Some("9why")));
-        // An answer that comes before the content was sent is passed on, and nothing waits for that.
+        // An answer that comes before all content is sent is passed on at once.
         let mut early = accelerator.connect();
         early.send(b"PUT /early HTTP/1.1\r\nHost: site.test\r\nContent-Length: 50000000\r\n\r\n");
         early.send(&body);
         early.response("PUT").expect_status(403);
-        // What is stored, with a large body; early hints; events that do not end, as they come.
+        // A large body that is stored; early hints; and an endless stream of events, each passed on as it
+        // arrives.
         for _ in 0..2 {
             assert_eq!(client.get("/large").expect_status(200).body.len(), 3_200_000);
         }
@@ -288,7 +289,7 @@ fn a42_gos_server_is_asked_over_http2(cores: &str) {
         let text = events.body_exactly(3 * 9);
         assert_eq!(text, b"data: 0\n\ndata: 1\n\ndata: 2\n\n");
         drop(events);
-        // What the origin breaks off is never whole.
+        // An answer that the origin breaks off never looks complete.
         let cut = accelerator.get("/cut");
         assert_ne!(cut.end, End::Complete, "{cut:?}");
         assert_eq!(who(&mut accelerator.connect(), "/page"), "HTTP/2.0 site.test http");
@@ -323,14 +324,14 @@ fn a42_probes_go_over_http2(cores: &str) {
     accelerator.get("/").expect_status(200);
 }
 
-/// How a server is, in the order of the configuration.
+/// State of a server, by its position in the configuration.
 fn state(accelerator: &Accelerator, at: usize) -> String {
     let said = accelerator.ask(&["origins", "--json"]);
     let said: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
     said["origins"][at]["state"].as_str().expect("a state").to_owned()
 }
 
-/// The accelerator is an origin of HTTP/2, and of WebSockets by HTTP/1.1.
+/// An HTTP/2 origin gets WebSocket requests over HTTP/1.1; the origin here is an accelerator.
 fn a42_a_websocket_goes_by_http1_all_the_same(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/socket", |request, reply| {
@@ -360,7 +361,7 @@ fn a42_a_websocket_goes_by_http1_all_the_same(cores: &str) {
     assert!(inner.stat().count("requests.http2_received") >= 1);
 }
 
-/// A server of either protocol.
+/// An origin server, of HTTP/1.1 or HTTP/2.
 trait Server: Sized {
     fn start_at(at: SocketAddr, name: usize) -> Self;
     fn address(&self) -> SocketAddr;
@@ -418,8 +419,9 @@ fn a11_a_server_of_http2_killed_under_load_is_missed_by_nobody_and_comes_back_ge
     killed_under_load::<Http2Origin>(cores, "http2");
 }
 
-/// A group of three under load, of which one is killed: no client sees an error for what can be stored, or is safe; by its
-/// probes alone the load has moved when a window of them is over; and once it is back it gets a sixteenth of its part.
+/// One of three servers is killed under load. No client sees an error for a request that is storable or safe;
+/// probes alone move the load within one probe window; and the server gets a sixteenth of its share once it
+/// is back.
 fn killed_under_load<S: Server>(cores: &str, protocol: &str) {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut servers: Vec<S> = (0..3).map(|name| S::start_at(anywhere, name)).collect();
@@ -446,7 +448,7 @@ fn killed_under_load<S: Server>(cores: &str, protocol: &str) {
                 let mut asked = 0;
                 while !is_over.load(Relaxed) {
                     let kind = if client % 2 == 0 { "stored" } else { "passed" };
-                    // Anything but 200 ends the test.
+                    // Any status but 200 ends the test.
                     who(&mut connection, &format!("/{kind}/{client}/{asked}"));
                     asked += 1;
                 }
@@ -456,7 +458,7 @@ fn killed_under_load<S: Server>(cores: &str, protocol: &str) {
     eventually("all are asked", || servers.iter().all(|server| server.asked() > 30));
     servers.remove(1).kill();
     eventually("its probes have found it out", || state(&accelerator, 1) == "sick");
-    // Those that were under way may have tried it; nobody does any more.
+    // Requests that were under way may have tried the dead server; no later one does.
     let asked = |servers: &[S]| servers.iter().map(Server::asked).sum::<usize>();
     let seen = asked(&servers);
     eventually("the others are asked", || asked(&servers) > seen + 30);
@@ -469,7 +471,7 @@ fn killed_under_load<S: Server>(cores: &str, protocol: &str) {
     let (seen, own) = (asked(&servers), back.asked());
     eventually("it is asked, and the others", || asked(&servers) > seen + 320 && back.asked() > own);
     let (others, own) = (asked(&servers) - seen, back.asked() - own);
-    // A sixteenth of its part is one in 33; a core's turns may begin with it.
+    // A sixteenth of its share is one request in 33; a core's round may begin with this server.
     assert!(own * 16 < others, "{own} of {others}");
     is_over.store(true, Relaxed);
     for client in clients {
@@ -503,7 +505,7 @@ fn a11_the_whole_of_an_answer_has_its_time(cores: &str) {
     assert_eq!(stat.count("limits.origin_time"), 0, "no other time was over");
 }
 
-/// A server of DNS that says one address of version 4, for a second.
+/// DNS server that answers with one IPv4 address, with a TTL of one second.
 fn dns(address: &Arc<Mutex<Ipv4Addr>>) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let at = socket.local_addr().expect("an address");
@@ -535,7 +537,7 @@ fn a10_a_name_that_moves_is_followed(cores: &str) {
         let answer = Answer::new(200, name.to_string()).header("Cache-Control", "no-store");
         origin.otherwise(move |_, reply| {
             reply.send(&answer.bytes("GET"))?;
-            // Each connection carries one, so that the next one looks where the name leads.
+            // Each connection carries one request, so that the next request uses the name's current address.
             Ok(Next::Close)
         });
     }
@@ -554,9 +556,9 @@ fn a10_a_name_that_moves_is_followed(cores: &str) {
 #[test]
 fn a42_what_is_wrong_with_a_protocol_or_a_resolver_is_said() {
     for (flags, said) in [
-        (["--origin-protocol", "h2"], "the protocols are auto, http1 and http2"),
-        (["--resolver", "dns.example"], "is no address of a server of DNS"),
-        (["--origin-stream-bytes-max", "1KiB"], "from 16KiB to 64MiB"),
+        (["--origin-protocol", "h2"], "expected auto, http1 or http2"),
+        (["--resolver", "dns.example"], "invalid DNS server address"),
+        (["--origin-stream-bytes-max", "1KiB"], "16KiB to 64MiB"),
         (["--origin-streams-max", "0"], "at least 1"),
     ] {
         let mut command = tests::program::command();

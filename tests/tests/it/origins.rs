@@ -1,4 +1,5 @@
-//! Rows A10, A11 and A42 of the features: several servers behind one site, and what becomes of requests when some of them fail.
+//! Rows A10, A11 and A42 of the features: several servers behind one site, and how requests fare when some of
+//! them fail.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -46,7 +47,7 @@ fn origins(count: usize) -> Vec<ScriptedOrigin> {
     (0..count).map(named).collect()
 }
 
-/// The answer of a server, which is stored by nobody.
+/// A server's answer, its number, which may not be stored.
 fn named(number: usize) -> Answer {
     Answer::new(200, number.to_string()).header("Cache-Control", "no-store")
 }
@@ -56,7 +57,7 @@ fn before(origins: &[ScriptedOrigin], cores: &str) -> Setup {
     Accelerator::before(&urls.join(",")).flag("--cores", cores)
 }
 
-/// Who answers, request after request of one client.
+/// Name of the server that answers the client's next request.
 fn who(client: &mut Client, path: &str) -> String {
     client.send(format!("GET {path} HTTP/1.1\r\nHost: site.test\r\n\r\n").as_bytes());
     client.response("GET").expect_status(200).text()
@@ -97,7 +98,7 @@ fn a10_a_page_has_a_server_of_its_own(cores: &str) {
     assert_eq!(ask(&mut accelerator.connect()), first, "whoever asks");
     let of = |name: &str| first.iter().filter(|server| *server == name).count();
     assert!([of("0"), of("1"), of("2")].iter().all(|count| *count > 2), "{first:?}");
-    // One that goes leaves the others' pages where they are.
+    // A server that goes leaves the other servers' pages where they are.
     origins.remove(1).kill();
     let moved = ask(&mut client);
     for (before, after) in first.iter().zip(&moved) {
@@ -153,7 +154,7 @@ fn a11_who_cannot_be_reached_is_left_alone_and_nobody_sees_it(cores: &str) {
     assert_eq!(counts(&mut client, 30), HashMap::from([("0".to_owned(), 30)]));
     let stat = accelerator.stat();
     assert_eq!((stat.count("requests.origin_retries"), stat.count("errors.origin_ejections")), (3, 1));
-    // A body has not gone out by then, so it can go elsewhere.
+    // The request body has not been sent by then, so the request can go to another server.
     client.send(b"POST / HTTP/1.1\r\nHost: site.test\r\nContent-Length: 3\r\n\r\nabc");
     client.response("POST").expect_status(200);
     assert_eq!(origins[0].all_seen().pop().expect("it was asked").body, b"abc");
@@ -239,7 +240,7 @@ fn a10_probes_find_who_is_sick_and_who_is_well_again(cores: &str) {
         let is_well = Arc::clone(is_well);
         origin.on("/healthz", move |request, reply| {
             assert_eq!(request.header("host"), Some("app.internal"));
-            // A status that is good, and content that is not.
+            // The status is good, but the content is not.
             let text = if is_well.load(Ordering::Relaxed) { "all systems ready" } else { "still starting" };
             let (first, second) = text.as_bytes().split_at(7);
             reply.answer(&Answer::chunked(200, &[first, second], &[]))
@@ -307,20 +308,20 @@ fn a42_a_visitor_stays_with_a_server(cores: &str) {
     for _ in 0..10 {
         assert_eq!(ask("/", Some(&cookie)), (first.clone(), None));
     }
-    // What is stored is for all who have no other cookie, and sets none.
+    // A stored answer is shared by all clients without other cookies, and sets no cookie.
     for _ in 0..3 {
         let answer = accelerator.fetch(&Request::get("/stored").header("Cookie", &cookie));
         assert_eq!(answer.expect_status(200).header("set-cookie"), None);
     }
     assert_eq!(origins.iter().map(|origin| origin.count("/stored")).sum::<usize>(), 1);
-    // A server that is gone lets go of its visitors, who stay with another one then.
+    // When a server is gone, its clients move to another server and stay there.
     let place: usize = first.parse().expect("its number");
     origins.remove(place).kill();
     let (second, moved) = ask("/", Some(&cookie));
     assert_ne!(second, first);
     let moved = moved.expect("it is told where");
     assert_eq!(ask("/", Some(&moved)), (second, None));
-    // What is no member's is nobody's.
+    // A cookie that names no server is replaced.
     assert!(ask("/", Some("train=zz")).1.is_some());
 }
 
@@ -330,10 +331,7 @@ fn a42_an_operator_takes_a_server_out(cores: &str) {
     let mut client = accelerator.connect();
     let set = |state: &str| {
         let said = accelerator.ask(&["origins", &origins[0].url(), "--set", state]);
-        assert_eq!(
-            String::from_utf8_lossy(&said.stdout),
-            format!("{} is set to {state}\n", origins[0].url())
-        );
+        assert_eq!(String::from_utf8_lossy(&said.stdout), format!("{} set to {state}\n", origins[0].url()));
     };
     let of_first = || {
         let answers = || accelerator.get("/");
@@ -351,7 +349,7 @@ fn a42_an_operator_takes_a_server_out(cores: &str) {
     assert_eq!(counts(&mut client, 10).len(), 2);
     let said = accelerator.ask(&["origins", "http://nobody.test", "--set", "down"]);
     assert!(!said.status.success());
-    assert!(String::from_utf8_lossy(&said.stderr).contains("no origin has the server"), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("unknown server"), "{said:?}");
 }
 
 fn a10_a_unix_socket_is_asked(cores: &str) {
@@ -381,7 +379,7 @@ fn a10_a_unix_socket_is_asked(cores: &str) {
     assert!(accelerator.stat().count("requests.origin_connects") <= cores, "it is kept");
 }
 
-/// An accelerator that speaks TLS is a server as any other.
+/// An accelerator with TLS, used as an origin server.
 fn secured(certificate: &Certificate, origin: &ScriptedOrigin) -> (Accelerator, SocketAddr) {
     let accelerator = Accelerator::before(&origin.url())
         .flag("--name", "inner")
@@ -423,7 +421,8 @@ fn a42_tls_with_an_origin_is_verified(cores: &str) {
         client.send(&[head.as_bytes(), sent].concat());
         assert!(client.response("POST").expect_status(200).body == sent);
     }
-    // The address is not in its certificate; nor has it been signed by another.
+    // The certificate does not cover the origin's address; a certificate of another issuer is not accepted
+    // either.
     before(None, &certificate).get("/large").expect_status(502);
     let stranger = Certificate::of(&["localhost"]);
     before(Some("localhost"), &stranger).get("/large").expect_status(502);
@@ -434,17 +433,17 @@ fn a42_tls_with_an_origin_is_verified(cores: &str) {
 fn a10_what_is_wrong_with_an_origin_is_said() {
     for (flags, said) in [
         (vec!["--origin", "http://a:1,b:2"], "perhaps http://b:2"),
-        (vec!["--origin", "http://a:1, http://a:1"], "is there already"),
-        (vec!["--origin", "http://a:1 backup"], "all are backups"),
-        (vec!["--origin", "http://a:1", "--balance", "fair"], "round-robin, random, least-busy and hash"),
-        (vec!["--origin", "http://a:1", "--probe", "healthz"], "is no path"),
-        (vec!["--origin", "http://a:1", "--probe-status", "fine"], "is no status"),
-        (vec!["--origin", "http://a:1", "--sticky-cookie", "a b"], "no name of a cookie"),
+        (vec!["--origin", "http://a:1, http://a:1"], "duplicate server"),
+        (vec!["--origin", "http://a:1 backup"], "all servers are backups"),
+        (vec!["--origin", "http://a:1", "--balance", "fair"], "round-robin, random, least-busy or hash"),
+        (vec!["--origin", "http://a:1", "--probe", "healthz"], "invalid path"),
+        (vec!["--origin", "http://a:1", "--probe-status", "fine"], "invalid status"),
+        (vec!["--origin", "http://a:1", "--sticky-cookie", "a b"], "invalid cookie name"),
         (
             vec!["--origin", "https://a", "--origin-tls-ca", "/nowhere/ca.pem"],
             "/nowhere/ca.pem: cannot be read",
         ),
-        (vec!["--origin", "https://a", "--origin-tls-cert", "/nowhere/c.pem"], "go together"),
+        (vec!["--origin", "https://a", "--origin-tls-cert", "/nowhere/c.pem"], "must be set together"),
     ] {
         let flags: Vec<&str> =
             ["cache", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"].into_iter().chain(flags).collect();
@@ -466,7 +465,7 @@ fn a10_the_commands_of_the_guide_do_what_it_says() {
 
 #[test]
 fn a42_an_origin_at_an_address_of_ipv6_is_asked() {
-    // A machine may have none.
+    // A machine may have no IPv6.
     let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else { return };
     let address = listener.local_addr().expect("a bound socket has an address");
     std::thread::spawn(move || {

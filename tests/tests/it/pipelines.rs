@@ -1,5 +1,5 @@
-//! Requests pipelined on one connection: any mix of hits, misses and passes, of bodies that the socket takes at once
-//! and bodies that it does not, cut anywhere. Each is answered, whole and in its order.
+//! Requests pipelined on one connection: any mix of hits, misses and passes, with bodies that the socket
+//! takes at once and bodies that it does not, cut at any byte. Each request is answered, whole and in order.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -14,8 +14,8 @@ use proptest::{
 };
 use tests::{Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin, content::content};
 
-/// Bodies around each border of the hit path: one that is copied behind its head (16 KiB), one that is lent to the
-/// socket (64 KiB), one that fits what a socket takes at once and one that does not, one of several extents.
+/// Body sizes around each border of the hit path: copied behind the head (16 KiB), lent to the socket (64
+/// KiB), small enough for one write to the socket or not, and in several extents.
 const SIZES: [usize; 14] = [
     1,
     100,
@@ -33,39 +33,40 @@ const SIZES: [usize; 14] = [
     1 << 20,
 ];
 
-/// Few enough that all uploads of a pipeline fit the sockets' buffers: the client sends them before it reads an answer.
+/// Small enough that all uploads of a pipeline fit the sockets' buffers: the client sends them before it
+/// reads an answer.
 const UPLOAD_BYTES_MAX: usize = 2_000;
 
-/// One request of a pipeline; a number chooses the size.
+/// One request of a pipeline; the number is an index into [`SIZES`].
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     /// A hit.
     Stored(usize),
     /// A hit that is sent in chunks, because trailers follow.
     Chunked(usize),
-    /// HEAD of what is stored.
+    /// HEAD of a stored object.
     Head(usize),
-    /// What is stored, on a condition: 304.
+    /// Conditional request for a stored object: 304.
     NotModified(usize),
-    /// A part of what is stored.
+    /// Range of a stored object.
     Part(usize),
-    /// Beyond what is stored: a page of our own.
+    /// Range beyond the end of a stored object, answered with our own 416 page.
     Beyond(usize),
-    /// What has not been asked for before.
+    /// A miss: a new address.
     Missed(usize),
-    /// What may not be stored.
+    /// An answer that may not be stored.
     Private(usize),
-    /// A body on its way to the origin.
+    /// A request body that goes to the origin.
     Upload(usize),
-    /// One in chunks.
+    /// A request body in chunks.
     ChunkedUpload(usize),
-    /// What no visitor may do.
+    /// A request that this client may not make: 403.
     Forbidden,
-    /// What is answered here, because it may go no further.
+    /// A request that may go no further (`Max-Forwards: 0`), answered by the accelerator itself.
     LastHop,
-    /// What only the store may answer, and has not.
+    /// `only-if-cached` for an object that is not stored: 504.
     OnlyIfCached(usize),
-    /// What the origin breaks off.
+    /// An answer that the origin breaks off: 502.
     Broken(usize),
 }
 
@@ -77,7 +78,7 @@ fn chunked(size: usize) -> String {
     format!("/chunked/{size}")
 }
 
-/// An address that nobody has asked for, of the body of that size.
+/// A new address, whose answer has a body of this size.
 fn fresh(path: &str, size: usize) -> String {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     format!("/{path}?{}&{}", ASKED.fetch_add(1, Ordering::Relaxed), SIZES[size])
@@ -167,7 +168,7 @@ impl Ask {
             Self::NotModified(_) => (304, Vec::new()),
             Self::Part(size) => (206, body(SIZES[size])[..SIZES[size].min(20_000)].to_vec()),
             Self::Beyond(_) => (416, response.body.clone()),
-            // Pages of our own.
+            // Error pages of the accelerator.
             Self::Forbidden => (403, response.body.clone()),
             Self::OnlyIfCached(_) => (504, response.body.clone()),
             Self::Broken(_) => (502, response.body.clone()),
@@ -189,8 +190,8 @@ impl Ask {
     }
 }
 
-/// Sends the requests as one run of bytes that is cut at `cuts` (in thousandths of it); where a cut says so, all that
-/// was asked for until then is read before the rest is sent, so that the cut is one for certain.
+/// Sends the requests as one run of bytes, cut at `cuts` (in thousandths of its length). Where a cut says so,
+/// all answers due so far are read before the rest is sent, so that the cut surely falls between two reads.
 fn pipeline(accelerator: &Accelerator, asks: &[Ask], cuts: &[(usize, bool)]) {
     let mut client = accelerator.connect();
     let (mut bytes, mut ends) = (Vec::new(), Vec::new());
@@ -234,7 +235,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     })
 }
 
-/// A body of every size, and a request behind it in the same bytes.
+/// A request behind a large hit of any size, in the same bytes, is answered.
 #[test]
 fn what_is_behind_a_large_hit_is_answered() {
     let (_origin, accelerator) = start();
@@ -251,7 +252,7 @@ fn any_pipeline_is_answered_whole_and_in_order() {
     let (_origin, accelerator) = start();
     let cuts = prop::collection::vec((0..1000usize, any::<bool>()), 0..6);
     let pipelines = (prop::collection::vec(ask(), 1..12), cuts);
-    // A pipeline that fails may take ten seconds to say so.
+    // A failing pipeline may need ten seconds to report its failure.
     let config = Config {
         cases: unify::cases(64, 2_000),
         max_shrink_iters: 50,

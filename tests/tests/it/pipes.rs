@@ -1,5 +1,5 @@
-//! Row A16 of the features: WebSockets over HTTP/1.1 and over streams of HTTP/2, with a client and a server that we did not
-//! write; events and long polls, unbuffered.
+//! Row A16 of the features: WebSockets over HTTP/1.1 and over HTTP/2 streams, with a third-party client and
+//! server; event streams and long polls, unbuffered.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -47,13 +47,13 @@ on_one_core_and_on_two! {
     a_quiet_event_stream_outlives_a_stalled_body,
 }
 
-/// Runs on a thread of the test, and not for ever.
+/// Runs a future on the test's own thread, for [`PATIENCE`] at most.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { timeout(PATIENCE, future).await.expect("it comes to its end") })
 }
 
-/// A server of WebSockets that says everything back; it lives as long as the test.
+/// Starts a WebSocket server that echoes each message; the server runs as long as the test.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -122,14 +122,14 @@ async fn http2(accelerator: &Accelerator) -> SendRequest<Bytes> {
     sender
 }
 
-/// The client has read our settings.
+/// Waits until the client has read our SETTINGS.
 async fn eventually_offered(sender: &SendRequest<Bytes>) {
     while !sender.is_extended_connect_protocol_enabled() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Asks for another protocol on a stream (RFC 8441).
+/// Sends an extended CONNECT for another protocol on a stream (RFC 8441).
 async fn connect(
     sender: &SendRequest<Bytes>,
     path: &str,
@@ -146,17 +146,17 @@ async fn connect(
     (status, answer.into_body(), sending)
 }
 
-/// A text from a client, masked with nothing (RFC 6455 §5.2).
+/// Text frame from a client, with a masking key of zeros (RFC 6455 §5.2).
 fn masked(text: &[u8]) -> Vec<u8> {
     [&[0x81, 0x80 | u8::try_from(text.len()).expect("short"), 0, 0, 0, 0][..], text].concat()
 }
 
-/// A text from a server.
+/// Text frame from a server.
 fn unmasked(text: &[u8]) -> Vec<u8> {
     [&[0x81, u8::try_from(text.len()).expect("short")][..], text].concat()
 }
 
-/// So many bytes of a stream.
+/// Reads `bytes` bytes of a stream.
 async fn take(receiving: &mut RecvStream, bytes: usize) -> Vec<u8> {
     let mut taken = Vec::new();
     while taken.len() < bytes {
@@ -184,16 +184,16 @@ fn a16_a_websocket_is_spoken_through_a_stream(cores: &str) {
                 assert_eq!(take(receiving, answer.len()).await, answer);
             }
         }
-        // A close of the protocol's, which the server answers, and then it closes.
+        // A WebSocket close frame: the server answers it, and then closes.
         let (receiving, sending) = &mut open[0];
         sending.send_data(Bytes::from_static(&[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]), false).expect("sent");
         assert_eq!(take(receiving, 4).await, [0x88, 2, 0x03, 0xe8]);
         let last = receiving.data().await.map(|piece| piece.expect("content"));
         assert!(last.is_none_or(|piece| piece.is_empty()) && receiving.is_end_stream());
-        // One that its client gives up.
+        // The client resets a stream.
         open[1].1.send_reset(h2::Reason::CANCEL);
         drop(open);
-        // The connection goes on meanwhile: what was dropped has to be told.
+        // The connection's task must run meanwhile, so that the resets are sent.
         while accelerator.stat().count("requests.pipes_open") > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -201,7 +201,7 @@ fn a16_a_websocket_is_spoken_through_a_stream(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.pipes"), 5);
 }
 
-/// The answer that switches, to the key of a request.
+/// The 101 answer to a request with this key.
 fn switched(key: &str) -> Vec<u8> {
     let accept = derive_accept_key(key.as_bytes());
     format!(
@@ -218,7 +218,7 @@ fn asking(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\n{UPGRADE}").into_bytes()
 }
 
-/// An origin that switches and says everything back.
+/// Starts an origin that switches protocols and echoes all bytes.
 fn switching() -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     origin.on("/echo", |request, reply| {
@@ -242,7 +242,7 @@ fn a16_nothing_goes_on_before_the_origin_has_switched(cores: &str) {
         gates.0.open();
         gates.1.pass();
         reply.send(&switched(request.header("sec-websocket-key").unwrap_or_default()))?;
-        // And at once what is no HTTP.
+        // Bytes that are not HTTP follow at once.
         reply.send(b"first")?;
         let mut room = [0; 4096];
         let came = reply.receive(&mut room)?;
@@ -290,7 +290,7 @@ fn a16_an_origin_that_does_not_switch_answers_as_ever(cores: &str) {
     client.response("GET").expect_status(502);
     run(async {
         let sender = http2(&accelerator).await;
-        // 2xx would say that the protocol is spoken.
+        // A 2xx status would say that the stream now speaks the protocol.
         for (path, status) in [("/refused", 403), ("/plain", 502), ("/other", 502), ("/forged", 502)] {
             assert_eq!(connect(&sender, path, "websocket").await.0, status, "{path}");
         }
@@ -309,7 +309,7 @@ fn a16_only_a_websocket_is_switched_to(cores: &str) {
         client.send(head.as_bytes());
         client.response("GET").expect_status(200);
     }
-    // With a body, and without being said to be for this hop, it is a request as any other.
+    // A request with a body, or without `Connection: Upgrade`, is an ordinary request.
     for head in [
         "GET /echo HTTP/1.1\r\nHost: site.test\r\nUpgrade: websocket\r\n\r\n",
         "POST /echo HTTP/1.1\r\nHost: site.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx",
@@ -445,7 +445,8 @@ fn a16_a_drain_ends_them(cores: &str) {
     assert!(accelerator.wait().success());
 }
 
-/// Nothing for longer than a body may pause: the event stream, which began first, is there when the body is cut.
+/// An event stream that is silent for longer than a body may pause stays open: it began before the stalled
+/// body, which is cut.
 fn a_quiet_event_stream_outlives_a_stalled_body(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gate = Gate::new();

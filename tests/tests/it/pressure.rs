@@ -1,5 +1,5 @@
-//! A store that is smaller than what is asked for, and readers that are slower than what is written: what is served is
-//! right all the same, and nobody can pin the store.
+//! A store smaller than the requested objects, and readers slower than the writes: all content served is
+//! right, and no client can pin the store.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -59,7 +59,7 @@ fn more_than_fits_is_evicted_and_always_right(cores: &str) {
         for number in 0..objects {
             ask(&mut client, number, size);
         }
-        // Backwards: first those that are still there, then those that are not.
+        // In reverse order: first the objects that are still stored, then those that were evicted.
         for number in (0..objects).rev().take(200) {
             ask(&mut client, number, size);
         }
@@ -86,7 +86,7 @@ fn what_is_asked_for_all_the_time_stays(cores: &str) {
         ask(&mut client, churn, size);
     }
     let fetched = origin.all_seen().iter().filter(|seen| number(&seen.target) == 0).count();
-    // 100 MB went through 16 MiB in between. It may take a second fetch until it is known to be popular.
+    // 100 MB went through 16 MiB in between. The object may need a second fetch before it counts as popular.
     assert!(fetched <= 2, "a favourite was fetched {fetched} times");
 }
 
@@ -97,11 +97,12 @@ fn what_has_expired_is_counted_and_its_space_used_again(cores: &str) {
     for number in 0..50 {
         ask(&mut client, number, size);
     }
-    // Not fifty: ages are whole seconds, so an answer that is fetched while one ends is a second old when it arrives.
+    // Fewer than fifty: ages are whole seconds, so an answer that is fetched at a second's end is already one
+    // second old when it arrives.
     let stored = accelerator.stat().count("store.inserts");
     assert!(stored > 0);
     eventually("each expiry is counted", || accelerator.stat().count("store.expiries") == stored);
-    // Five times what fits, all of it short-lived: where it had been is used again.
+    // Five times the store's size of short-lived objects: the space of expired ones is used again.
     for number in 100..900 {
         ask(&mut client, number, size);
     }
@@ -117,7 +118,8 @@ fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores:
         )?;
         Ok(Next::KeepAlive)
     });
-    // There before anybody reads it slowly, as far as the store takes so large a thing.
+    // The object is stored before any client reads it slowly, as far as the store takes an object of this
+    // size.
     let whole = accelerator.get("/large").expect_status(200);
     assert_eq!(differs(7, 0, &whole.body), None);
 
@@ -130,7 +132,7 @@ fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores:
     let mut churning = accelerator.connect();
     let mut cut = vec![false; slow.len()];
     for number in 0..200 {
-        // One byte each, while others turn the whole store over three times.
+        // Each slow reader takes one byte a round, while other objects fill the whole store three times.
         for ((client, read), cut) in slow.iter_mut().zip(&mut read).zip(&mut cut) {
             if *cut {
                 continue;
@@ -155,7 +157,8 @@ fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores:
     let stat = accelerator.stat();
     let pinned = stat.count("store.pinned_bytes");
     assert!(pinned <= STORE / 8, "{pinned} bytes are pinned: {:#}", stat.document());
-    // Whoever was not cut reads on, fast now: every byte that comes is right, and if not all come, it shows.
+    // A reader that was not cut reads the rest fast: every byte is right, and an incomplete body is
+    // recognizable.
     for ((client, read), cut) in slow.iter_mut().zip(&mut read).zip(&mut cut) {
         while !*cut {
             match client.body_piece(1 << 20) {
@@ -180,8 +183,8 @@ fn a_slow_reader_of_a_large_body_pins_no_more_than_an_eighth_of_the_store(cores:
     eventually("nothing is pinned", || accelerator.stat().count("store.pinned_bytes") == 0);
 }
 
-/// Hits of a megabyte that their readers leave lying: the kernel has been lent the store's own pages, and the store is
-/// written over several times before anybody reads them.
+/// Hits of a megabyte whose readers do not read: the kernel has borrowed the store's pages, and the store is
+/// filled several times before the readers start to read.
 fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
     const SIZE: usize = 1 << 20;
     const READERS: u64 = 4;
@@ -190,7 +193,7 @@ fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
     let mut readers = Vec::new();
     for number in 0..READERS {
         ask(&mut churning, number, SIZE);
-        // Another connection, so that it may be another core than the one that stored it.
+        // Another connection, which may be on another core than the one that stored the object.
         let mut reader = accelerator.connect();
         reader.send(&Request::get(&format!("/object/{number}")).bytes());
         assert_eq!(reader.head("GET").status, 200);
@@ -213,15 +216,16 @@ fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
                 Err((end, _)) => break end,
             }
         };
-        // One that was cut, because the store wanted back what its socket had not taken, can tell.
+        // A reader that was cut, because the store took back memory that its socket had not sent, sees that
+        // the body is incomplete.
         assert_eq!(end == End::Complete, read == SIZE as u64, "{end:?} after {read} bytes");
     }
 }
 
-/// Bodies that the store keeps, each read by somebody slow: from the store, or since it arrived. When everything has
-/// been evicted but for them, they are what the store's room goes to; they have their grace, and then are cut.
-/// The first of their ranges is longer than what the kernel takes; the others are short enough to be copied out of the
-/// store when it wants its memory back.
+/// Stored bodies with slow readers, as hits and as fetches under way. When all other objects are evicted,
+/// these readers pin the store; they get their grace (`pin_grace`), and then are cut. The first of their
+/// ranges is longer than the kernel takes; the other ranges are short enough to be copied out of the store
+/// when it needs its memory back.
 fn several_ranges_that_are_read_slowly_outlive_a_full_store(cores: &str) {
     const SIZE: usize = 12 << 20;
     const READERS: u64 = 10;
@@ -281,7 +285,7 @@ fn several_ranges_that_are_read_slowly_outlive_a_full_store(cores: &str) {
 }
 
 fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
-    // The kernel takes up to 4 MiB off the server's hands (tcp_wmem); the rest stays with the store.
+    // The kernel buffers up to 4 MiB (tcp_wmem); the rest stays in the store.
     const SIZE: usize = 12 << 20;
     const READERS: u64 = 10;
     const STORE: u64 = 256 << 20;
@@ -323,7 +327,7 @@ fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
         });
         let stat = accelerator.stat();
         assert!(stat.count("limits.slow_readers_cut") > 0, "{:#}", stat.document());
-        // What they got was right, and whoever did not get all of it can tell.
+        // All bytes that arrived are right, and a reader whose body was cut sees that it is incomplete.
         let mut cut = 0;
         for (number, (mut read, mut client)) in slow.into_iter().enumerate() {
             let end = loop {
@@ -343,7 +347,7 @@ fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
     }
 }
 
-/// The answers that a client did not read are more than its socket takes, though each is small.
+/// Unread answers are more than the client's socket takes, though each answer is small.
 fn a_reader_that_has_stopped_between_small_answers_is_cut(cores: &str) {
     let size = 10_000;
     let (_origin, accelerator) = start(cores, size, "64MiB", "max-age=600");
@@ -351,14 +355,14 @@ fn a_reader_that_has_stopped_between_small_answers_is_cut(cores: &str) {
     let mut client = with_small_window(accelerator.address());
     let requests = Request::get("/object/1").bytes().repeat(2000);
     client.stream().set_write_timeout(Some(Duration::from_millis(500))).expect("a positive timeout");
-    // The server stops reading when it cannot write; not all need to be taken.
+    // The server stops reading when it cannot write, so it need not take all requests.
     let _ = client.try_send(&requests);
     eventually("the stalled reader is counted", || accelerator.stat().count("limits.send_stall") == 1);
     eventually("nobody is connected", || accelerator.stat().count("requests.connections") == 0);
 }
 
 fn a_reader_that_has_stopped_is_cut(cores: &str) {
-    // More than the kernel takes off the server's hands: tcp_wmem's usual most is 4 MiB.
+    // More than the kernel buffers: tcp_wmem's usual maximum is 4 MiB.
     let size = 16 << 20;
     let (origin, accelerator) = start(cores, size, "128MiB", "max-age=600");
     origin.answers("/passed", Answer::new(200, content(7, 0, size)).header("Cache-Control", "no-store"));

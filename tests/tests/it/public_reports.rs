@@ -1,6 +1,5 @@
-//! Bugs that people have reported of other caches and proxies, each with its smallest input: what is right here stays
-//! right.
-//! A test's comment names the report (repository#number).
+//! Bugs that were reported against other caches and proxies, each with its smallest input: what is right here
+//! stays right. Each test's comment names the report (repository#number).
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -38,7 +37,7 @@ on_one_core_and_on_two! {
     a_broken_post_ends_at_the_origin,
 }
 
-/// Asks by HTTP/2 in the clear, with a client that leaves when a field is forbidden there.
+/// Sends requests over HTTP/2 without TLS, with a client (curl) that fails on a field which HTTP/2 forbids.
 fn over_http2(arguments: &[&str]) -> Output {
     let common =
         ["--disable", "--silent", "--show-error", "--fail", "--http2-prior-knowledge", "--max-time", "60"];
@@ -59,10 +58,11 @@ fn all<'a>(answer: &'a Response, name: &'a str) -> Vec<&'a str> {
     answer.head.headers.all(name).collect()
 }
 
-/// A page with this lifetime is stale when it comes and validated each time, so that no test has to wait.
+/// Together with `Age: 20`, this lifetime makes a page stale on arrival and revalidated each time, so that no
+/// test has to wait.
 const STALE: &str = "max-age=1";
 
-/// apache/trafficserver#11784: each revalidation lost Content-Type, or added the repeated fields once more.
+/// apache/trafficserver#11784: each revalidation lost Content-Type, or added repeated fields once more.
 fn a_304_replaces_repeated_fields_keeps_others(cores: &str) {
     const ROUNDS: usize = 1000;
     let origin = ScriptedOrigin::start();
@@ -97,7 +97,8 @@ fn a_304_replaces_repeated_fields_keeps_others(cores: &str) {
     assert_eq!(origin.count("/a.js"), ROUNDS + 1, "it is still asked for");
 }
 
-/// apache/trafficserver#10772, #3409, PR #13158.
+/// apache/trafficserver#10772, #3409, PR #13158: a range request for stale content gets the content that the
+/// origin has now.
 fn a_range_of_stale_content_follows_the_origin(cores: &str) {
     let origin = ScriptedOrigin::start();
     let running = start(&origin, cores);
@@ -141,7 +142,7 @@ fn a_range_of_stale_content_follows_the_origin(cores: &str) {
     assert_eq!(part("/500-said").expect_status(500).text(), "an error page");
 }
 
-/// supabase/cli#6674, sozu-proxy/sozu#1442.
+/// supabase/cli#6674, sozu-proxy/sozu#1442: a POST is not sent on an origin connection that is closing.
 fn a_post_meets_no_dying_connection(cores: &str) {
     const ROUNDS: usize = 40;
     let origin = ScriptedOrigin::start();
@@ -181,7 +182,7 @@ fn a_post_meets_no_dying_connection(cores: &str) {
     }
 }
 
-/// nginx/nginx#1604, #884, #807.
+/// nginx/nginx#1604, #884, #807: a 103 answer is passed on with its Link fields only.
 fn an_early_hint_brings_its_links_alone(cores: &str) {
     let origin = ScriptedOrigin::start();
     let link = "Link: </a.css>; rel=preload; as=style\r\n";
@@ -209,7 +210,7 @@ fn an_early_hint_brings_its_links_alone(cores: &str) {
         });
         let mut client = running.connect();
         client.send(&Request::get(&path).bytes());
-        // The early hint comes before the answer is there.
+        // The early hint arrives before the final answer exists.
         let hint = loop {
             let head = client.head("GET");
             if head.status == 103 {
@@ -229,7 +230,7 @@ fn an_early_hint_brings_its_links_alone(cores: &str) {
             "{}",
             hit.text_of_head()
         );
-        // HTTP/2 forbids the fields that HTTP/1.1 keeps for one hop: a strict client would leave.
+        // HTTP/2 forbids the hop-by-hop fields of HTTP/1.1: a strict client would drop the connection.
         let pass = format!("http://{}{path}?h2", running.address());
         gate.open();
         let output = over_http2(&[&pass]);
@@ -243,7 +244,7 @@ fn an_early_hint_brings_its_links_alone(cores: &str) {
     running.get("/101").expect_status(502);
 }
 
-/// nginx/nginx#1115.
+/// nginx/nginx#1115: trailers never become part of the body.
 fn trailers_stay_out_of_the_body(cores: &str) {
     let origin = ScriptedOrigin::start();
     let bytes = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
@@ -277,7 +278,7 @@ fn trailers_stay_out_of_the_body(cores: &str) {
     }
 }
 
-/// apache/trafficserver#11313, PR #13410.
+/// apache/trafficserver#11313, PR #13410: an answer with an empty body is stored.
 fn an_empty_body_is_a_hit(cores: &str) {
     let origin = ScriptedOrigin::start();
     let fresh = "Cache-Control: max-age=600\r\n";
@@ -320,7 +321,8 @@ fn an_empty_body_is_a_hit(cores: &str) {
     }
 }
 
-/// squid-cache/squid#2401, #378; varnishcache/varnish-cache#3169.
+/// squid-cache/squid#2401, #378; varnishcache/varnish-cache#3169: a 304 changes neither the stored length nor
+/// the stored content coding.
 fn a_304_changes_neither_body_nor_coding(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, fields) in [
@@ -352,7 +354,8 @@ fn a_304_changes_neither_body_nor_coding(cores: &str) {
     }
 }
 
-/// varnishcache/varnish-cache#4089, #4081.
+/// varnishcache/varnish-cache#4089, #4081: a 206 whose Content-Range has no complete length is passed on
+/// unchanged.
 fn a_part_of_unknown_length_passes(cores: &str) {
     let origin = ScriptedOrigin::start();
     let bytes = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 10-19/*\r\nTransfer-Encoding: chunked\r\n\
@@ -365,7 +368,7 @@ fn a_part_of_unknown_length_passes(cores: &str) {
     assert_eq!((part.text().as_str(), part.header("content-range")), ("0123456789", Some("bytes 10-19/*")));
 }
 
-/// components-web-app/components-web-app#84.
+/// components-web-app/components-web-app#84: a purge by tag does not match a longer tag with the same prefix.
 fn a_tag_that_begins_like_another_is_another(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, tag) in [("/one", "/_api/_/routes//2026"), ("/two", "/_api/_/routes//2026/2026-programme")] {
@@ -386,7 +389,7 @@ fn a_tag_that_begins_like_another_is_another(cores: &str) {
     assert!(is_hit(&running.get("/one")) && !is_hit(&running.get("/two")));
 }
 
-/// apache/apisix#13523.
+/// apache/apisix#13523: a purge drops all variants of an address.
 fn a_purge_takes_all_variants(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {
@@ -406,7 +409,7 @@ fn a_purge_takes_all_variants(cores: &str) {
     assert!(languages.iter().all(|language| !is_hit(&get(language))));
 }
 
-/// apache/trafficserver#9877.
+/// apache/trafficserver#9877: a 204 from the store has no Content-Length.
 fn a_204_from_the_store_has_no_length(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.sends("/", "HTTP/1.1 204 No Content\r\nCache-Control: max-age=600\r\n\r\n", Next::KeepAlive);
@@ -418,7 +421,7 @@ fn a_204_from_the_store_has_no_length(cores: &str) {
     );
 }
 
-/// apache/trafficserver#9496.
+/// apache/trafficserver#9496: If-None-Match with the ETag of an encoded variant is answered with 304.
 fn the_tag_of_a_coding_is_answered_304(cores: &str) {
     let origin = ScriptedOrigin::start();
     let page =
@@ -441,7 +444,7 @@ fn a_chunked_hit_ends_once(cores: &str) {
     origin.answers("/trailers", answer(&trailers).header("Cache-Control", "max-age=600"));
     let running = start(&origin, cores);
     for path in ["/plain", "/trailers"] {
-        // A byte too much would be the beginning of the next answer.
+        // An extra byte would be read as the beginning of the next answer.
         let mut client = running.connect();
         for _ in 0..5 {
             let te = Request::get(path).header("TE", "trailers").header("Connection", "TE");
@@ -449,7 +452,7 @@ fn a_chunked_hit_ends_once(cores: &str) {
             assert_eq!(client.get(path).expect_status(200).text(), "hello");
         }
     }
-    // nginx-s3-gateway#579: two ways of writing a byte are two pages, as `guide/sites.md` says.
+    // nginx-s3-gateway#579: two percent-encodings of one byte are two pages, as `guide/sites.md` says.
     origin.answers("/a%2bb", Answer::new(200, "lower").header("Cache-Control", "max-age=600"));
     origin.answers("/a%2Bb", Answer::new(200, "upper").header("Cache-Control", "max-age=600"));
     for _ in 0..2 {
@@ -460,7 +463,7 @@ fn a_chunked_hit_ends_once(cores: &str) {
     }
 }
 
-/// caddyserver/caddy#6293: events waited in the compressor.
+/// caddyserver/caddy#6293: events were held back in the compressor.
 fn each_event_of_a_stream_comes_at_once(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gates = Arc::new([Gate::new(), Gate::new(), Gate::new()]);
@@ -477,7 +480,7 @@ fn each_event_of_a_stream_comes_at_once(cores: &str) {
     let running = start(&origin, cores);
     let mut client = running.connect();
     client.send(&Request::get("/events").header("Accept-Encoding", "br, gzip").bytes());
-    // The head comes before the first event, each event before the next.
+    // The head arrives before the first event is sent, and each event before the next.
     let head = client.head("GET");
     assert_eq!((head.status, head.headers.first("content-encoding")), (200, None));
     for (number, gate) in gates.iter().enumerate() {
@@ -486,7 +489,7 @@ fn each_event_of_a_stream_comes_at_once(cores: &str) {
     }
 }
 
-/// varnishcache/varnish-cache#3556.
+/// varnishcache/varnish-cache#3556: a POST whose client breaks off is broken off at the origin too.
 fn a_broken_post_ends_at_the_origin(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/", Answer::new(200, "ok"));
@@ -498,6 +501,6 @@ fn a_broken_post_ends_at_the_origin(cores: &str) {
         drop(client);
         assert_eq!(running.get("/").expect_status(200).text(), "ok");
     }
-    // No origin has taken half a form for a whole one.
+    // The origin has not accepted half a form as a whole one.
     assert_eq!(origin.count("/form"), 0);
 }

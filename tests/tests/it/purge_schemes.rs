@@ -1,5 +1,5 @@
-//! A purge is about a page, under any scheme and port that it is stored under (A9): a shop's purge by http drops the
-//! page that visitors get by https, and is redirected nowhere.
+//! A purge drops a page under every scheme and port that it is stored under (A9): a shop's purge over http
+//! drops the page that visitors get over https, and is not redirected.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -27,7 +27,7 @@ struct Site {
 }
 
 impl Site {
-    /// Starts a site like WordPress behind our TLS: only purges come by http.
+    /// Starts a site like WordPress behind our TLS: only purges arrive over http.
     fn start(cores: &str, with: impl FnOnce(Setup) -> Setup) -> Self {
         let origin = ScriptedOrigin::start();
         origin.otherwise(|_, reply| {
@@ -44,7 +44,7 @@ impl Site {
         Self { running: with(setup).start(), origin, certificate }
     }
 
-    /// Returns whether a URL of https is answered without a fetch.
+    /// Returns whether an https URL is answered without a fetch.
     fn is_hit(&self, url: &str) -> bool {
         let before = self.origin.all_seen().len();
         let output = Command::new("curl")
@@ -84,7 +84,7 @@ fn a_purge_by_http_drops_https_pages(cores: &str) {
             assert_eq!(site.purge(purge), status, "{shown}");
             assert!(!site.is_hit(url), "it is there after {shown}");
         }
-        // Nothing but that page went.
+        // Only that page was purged.
         site.is_hit("https://site.test/other");
         assert_eq!(site.purge(Request::new("PURGE", "/2026/a-post/")), 200);
         assert!(site.is_hit("https://site.test/other"));
@@ -92,7 +92,7 @@ fn a_purge_by_http_drops_https_pages(cores: &str) {
         site.is_hit(url);
         assert_eq!(site.purge(Request::new("PURGE", "/2026/a-post/").header("Fastly-Soft-Purge", "1")), 200);
         assert!(!site.is_hit(url));
-        // Visitors are redirected all the same.
+        // Visitors over http are still redirected.
         assert_eq!(site.purge(Request::get("/2026/a-post/")), 301);
     }
 }
@@ -100,7 +100,7 @@ fn a_purge_by_http_drops_https_pages(cores: &str) {
 fn a_page_is_purged_under_every_port(cores: &str) {
     let site = Site::start(cores, |setup| setup);
     let url = |port: u16| format!("https://site.test:{port}/x");
-    // There are more ports than are told apart.
+    // More ports than `PORTS_MAX` (8), the number that is remembered.
     let ports: Vec<u16> = (8443..8443 + 12).collect();
     for port in &ports {
         site.is_hit(&url(*port));
@@ -119,10 +119,7 @@ fn a_purge_says_what_it_found(cores: &str) {
     };
     site.is_hit("https://site.test/x");
     assert_eq!(said("http://site.test/x"), "Dropped https://site.test/x\n");
-    assert_eq!(
-        said("http://site.test/x"),
-        "Nothing was stored under http://site.test/x, by http or by https\n"
-    );
+    assert_eq!(said("http://site.test/x"), "No stored object: http://site.test/x, by http or by https\n");
     site.is_hit("https://site.test/x");
     site.is_hit("https://site.test:8443/x");
     let all = "Dropped https://site.test/x and https://site.test:8443/x\n";
@@ -144,6 +141,6 @@ fn a_token_by_http_is_warned_of(cores: &str) {
     let wrong = Request::new("PURGE", "/x").header("X-Purge-Token", "guess");
     assert_eq!(site.purge(wrong), 403);
     let printed = site.running.printed();
-    assert_eq!(printed.matches("a purge token came over plain http").count(), 1, "{printed}");
+    assert_eq!(printed.matches("purge token received over plain http").count(), 1, "{printed}");
     assert!(!printed.contains("an/honest+token.of24characters"));
 }

@@ -1,4 +1,4 @@
-//! Row A30 of the features: how much a client may ask for, and its network.
+//! Row A30 of the features: limits on the requests of a client and of its network.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -29,14 +29,14 @@ fn before(origin: &ScriptedOrigin, cores: &str) -> Setup {
     Accelerator::before(&origin.url()).flag("--cores", cores)
 }
 
-/// A client that comes from an address of loopback's.
+/// Connects a client from a loopback address.
 fn from(address: [u8; 4], accelerator: &Accelerator) -> Client {
     Client::over(connect_from(address, accelerator.address()).expect("connected")).expect("a client")
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: site.test\r\n\r\n";
 
-/// Statuses of so many requests, over connections of their own.
+/// Statuses of `requests` requests, each over its own connection.
 fn statuses(address: [u8; 4], accelerator: &Accelerator, requests: usize) -> Vec<u16> {
     let ask = |_| {
         let mut client = from(address, accelerator);
@@ -71,7 +71,7 @@ fn a30_who_asks_too_often_waits_and_others_do_not(cores: &str) {
     assert_eq!(statuses([127, 0, 0, 3], &accelerator, 3), [200; 3]);
     assert_eq!(accelerator.stat().count("limits.client_requests"), 2);
     eventually("it may ask again", || statuses([127, 0, 0, 2], &accelerator, 1) == [200]);
-    // Over HTTP/2 likewise.
+    // HTTP/2 requests are limited too.
     let flood = std::process::Command::new("h2load")
         .args(["-n", "2000", "-c", "2", "-m", "10"])
         .arg(format!("http://{}/", accelerator.address()))
@@ -81,7 +81,7 @@ fn a30_who_asks_too_often_waits_and_others_do_not(cores: &str) {
     let codes = said.lines().find(|line| line.starts_with("status codes:")).expect("codes").to_owned();
     let of_4xx: Vec<&str> = codes.split(',').filter(|part| part.ends_with(" 4xx")).collect();
     assert!(of_4xx.iter().any(|part| !part.trim().starts_with("0 ")), "{said}");
-    // Of each host once.
+    // One fetch for each host.
     assert_eq!(origin.count("/"), 2);
 }
 

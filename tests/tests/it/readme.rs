@@ -1,4 +1,4 @@
-//! The README's two commands, run: each prints what stands there.
+//! Runs the README's two commands: each prints what the README shows.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -11,7 +11,7 @@ use std::{
 
 use tests::{PATIENCE, node::source_tree, program};
 
-/// What stands in the README's blocks of commands: each command with what it prints.
+/// Each command in the README's console blocks, with its output.
 fn console() -> Vec<(String, Vec<String>)> {
     let readme = fs::read_to_string(source_tree().join("README.md")).expect("the README");
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
@@ -26,7 +26,8 @@ fn console() -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// `make run` ends in `nighttrain serve --demo`; here it has a network of its own, so that its ports are free.
+/// `make run` ends in `nighttrain serve --demo`; the test runs it in its own network namespace, so that its
+/// ports are free.
 #[test]
 fn make_run_prints_what_the_readme_says() {
     let console = console();
@@ -61,7 +62,7 @@ fn make_run_prints_what_the_readme_says() {
             break;
         }
     }
-    // It may have ended by itself; then a line is missing.
+    // The server may have ended by itself; then a line is missing.
     let _ = running.kill();
     let _ = running.wait();
     for line in printed {
@@ -97,11 +98,11 @@ fn a_cache_in_front_of_the_slow_site_answers_as_the_readme_says() {
         write!(stream, "HEAD / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
         let mut head = String::new();
         stream.read_to_string(&mut head).expect("it answers");
-        // How many seconds are left depends on when a second ends.
+        // The remaining seconds depend on when a second ends.
         let promised = line.split("ttl=").next().expect("text");
         assert!(head.contains(promised), "{promised}: {head}");
     }
-    // Nothing is under way.
+    // No request is under way.
     let _ = running.kill();
     let _ = running.wait();
 }

@@ -1,6 +1,7 @@
-//! The accelerator in front of a real site: Debian's nginx with a documentation tree of five thousand files, and beside
-//! it an application with sessions, languages, validators, chunks, redirects and errors. Two visitors go through all
-//! of it; every byte and every header that matters is compared with what the origin says without us.
+//! The accelerator in front of a real site: Debian's nginx with a documentation tree of five thousand files,
+//! and beside it an application with sessions, languages, validators, chunks, redirects and errors. Two
+//! visitors go through all of it; every byte and every relevant header is compared with the origin's own
+//! answer.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -17,7 +18,7 @@ use tests::{
 
 const MONTH_S: i64 = 30 * 86_400;
 
-/// What a browser sends with everything.
+/// Request with the headers that a browser always sends.
 fn browser(visitor: &Visitor, method: &str, target: &str) -> Request {
     let mut request = Request::new(method, target)
         .header("User-Agent", visitor.user_agent)
@@ -62,8 +63,8 @@ fn bob() -> Visitor {
     }
 }
 
-/// An application as they are: careful in places, careless in others. The careless places are the traps: nothing there
-/// tells a cache to keep its hands off, except what HTTP makes of cookies and `Authorization`.
+/// A typical application: careful in some places, careless in others. The careless places are traps: only
+/// HTTP's rules for cookies and `Authorization` keep a cache from storing their answers.
 fn application() -> ScriptedOrigin {
     let app = ScriptedOrigin::start();
     let text = |status: u16, body: String| Answer::new(status, body).header("Content-Type", "text/plain");
@@ -78,13 +79,14 @@ fn application() -> ScriptedOrigin {
         }
         None => reply.answer(&text(302, String::new()).header("Location", "/app/login")),
     });
-    // Says nothing about caching, and looks old enough for a guess. It changed once, not with each request.
+    // No word about caching, and a `Last-Modified` old enough for heuristic freshness. The date is fixed, so
+    // it does not change with each request.
     let changed = date(-MONTH_S);
     app.on("/app/basket", move |request, reply| {
         let whose = session(request).unwrap_or_else(|| "nobody".to_owned());
         reply.answer(&text(200, format!("basket of {whose}")).header("Last-Modified", &changed))
     });
-    // Says that it may be kept, and sets a cookie all the same.
+    // The answer allows storing, but sets a cookie.
     app.on("/app/visit", move |request, reply| {
         let whose = session(request).unwrap_or_else(|| "nobody".to_owned());
         let answer = text(200, "visited".to_owned()).header("Cache-Control", "max-age=600");
@@ -132,7 +134,7 @@ fn session(request: &Seen) -> Option<String> {
     cookies.split("; ").find_map(|cookie| cookie.strip_prefix("session=")).map(str::to_owned)
 }
 
-/// Asks the accelerator and, past it, the origin; what comes must be the same.
+/// Sends each request to the accelerator and directly to the origin; both answers must be the same.
 struct Comparison {
     through: Client,
     direct: Client,
@@ -158,7 +160,7 @@ impl Comparison {
             shown()
         );
         assert_eq!(fields_that_matter(&through), fields_that_matter(&direct), "{}", shown());
-        // The origin's own clock, not ours: each later by the age of the answer.
+        // These come from the origin's clock, not ours, and differ by the age of the answer.
         for name in ["date", "expires"] {
             assert_eq!(through.header(name).is_some(), direct.header(name).is_some(), "{name}\n{}", shown());
         }
@@ -167,8 +169,8 @@ impl Comparison {
     }
 }
 
-/// Every field but those of the connection (how a body is framed is between neighbours, RFC 9110 §7.6.1), those that
-/// move with the clock, and those that a cache adds by its office.
+/// All fields except those of the connection (framing is hop by hop, RFC 9110 §7.6.1), those that change with
+/// the clock, and those that a cache adds.
 fn fields_that_matter(response: &Response) -> Vec<(String, String)> {
     const OTHERS: [&str; 10] = [
         "connection",
@@ -179,9 +181,10 @@ fn fields_that_matter(response: &Response) -> Vec<(String, String)> {
         "age",
         "via",
         "cache-status",
-        // Known when the body is whole, so an answer that came in chunks may have it from the store.
+        // Known once the body is whole, so a hit may have it although the origin's answer came in chunks.
         "content-length",
-        // What the neighbour can do for later requests, and a cache can do ranges of what it holds (RFC 9110 §14.3).
+        // Says what the next hop can do for later requests; a cache can serve ranges of stored objects (RFC
+        // 9110 §14.3).
         "accept-ranges",
     ];
     let mut fields: Vec<(String, String)> = response.head.headers.0.clone();
@@ -212,7 +215,7 @@ fn a_real_site_is_the_same_through_the_accelerator_and_its_origin_rests() {
     let app = application();
     let nginx = Nginx::start(app.address());
     let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
-    // What is made of content here is another subject (codings.rs): what nginx compresses stays so.
+    // Compression by the accelerator is tested in codings.rs; here nginx's own compression is kept.
     let setup = Accelerator::before(&nginx.url()).flag("--cores", &cores).flag("--memory", "512MiB");
     let accelerator = setup.flag("--compress", "none").start();
 
@@ -235,8 +238,8 @@ fn a_real_site_is_the_same_through_the_accelerator_and_its_origin_rests() {
     the_counters_tell_it(&stat, requests, compared_bytes);
 }
 
-/// The same site on a file: killed in the middle of it, the second life asks the origin for nothing that was on the
-/// file.
+/// The site on a file store: after a kill in the middle, the restarted accelerator fetches nothing that was
+/// on the file.
 #[test]
 fn a_real_site_on_a_file_is_the_same_after_a_kill_in_the_middle() {
     let app = application();
@@ -311,7 +314,7 @@ fn log_in(accelerator: &Accelerator, visitor: &mut Visitor) {
     visitor.session = Some(value.to_owned());
 }
 
-/// Every file, by one visitor after the other; the second one's come from the store alone.
+/// Reads every file as one visitor and then as another, whose answers all come from the store.
 fn read_the_documentation(
     accelerator: &Accelerator,
     nginx: &Nginx,
@@ -328,14 +331,14 @@ fn read_the_documentation(
     for target in targets {
         assert_eq!(fetched.get(target), Some(&1), "{target} reached the origin more or less than once");
     }
-    // A third one without compression: other variants of what varies, the same of what does not.
+    // A third visitor without compression: other variants of pages that vary, the stored answer for the rest.
     let plain = Visitor { coding: "identity", ..ada() };
     for _ in 0..2 {
         for target in targets.iter().step_by(20) {
             comparison.ask(&browser(&plain, "GET", target)).expect_status(200);
         }
     }
-    // And one who has them all already.
+    // A visitor who already has all pages.
     for target in targets.iter().step_by(20) {
         let known = accelerator.fetch(&browser(&visitors[1], "GET", target)).expect_status(200);
         let validator = known.header("etag").expect("nginx gives validators");
@@ -352,8 +355,8 @@ fn read_the_documentation(
     comparison.compared_bytes
 }
 
-/// nginx as it comes says nothing about freshness: then a guess from `Last-Modified` must do, for visitors without
-/// cookies.
+/// A default nginx sends no freshness information: answers are stored by heuristic freshness from
+/// `Last-Modified`, for visitors without cookies.
 fn read_what_says_nothing(accelerator: &Accelerator, nginx: &Nginx, targets: &[String]) {
     let mut comparison = Comparison::new(accelerator, nginx);
     let targets: Vec<String> = targets.iter().map(|target| format!("/unsaid{target}")).collect();
@@ -371,7 +374,7 @@ fn read_what_says_nothing(accelerator: &Accelerator, nginx: &Nginx, targets: &[S
 fn use_the_application(accelerator: &Accelerator, nginx: &Nginx, app: &ScriptedOrigin, visitors: &[Visitor]) {
     let mut comparison = Comparison::new(accelerator, nginx);
     const ROUNDS: usize = 3;
-    // Those past us are marked, so that only those through us are counted.
+    // Direct requests carry `X-Direct`, so that only those through the accelerator are counted.
     let through = |path: &str| app.seen(path).iter().filter(|seen| seen.header("x-direct").is_none()).count();
     for _ in 0..ROUNDS {
         for visitor in visitors {
@@ -395,7 +398,7 @@ fn use_the_application(accelerator: &Accelerator, nginx: &Nginx, app: &ScriptedO
             let admin = browser(visitor, "GET", "/app/admin").header("Authorization", &authorization);
             assert_eq!(comparison.ask(&admin).expect_status(200).text(), format!("admin by {authorization}"));
         }
-        // And somebody without a session gets nobody's.
+        // A visitor without a session gets no other visitor's pages.
         let stranger = Visitor { name: "stranger", ..ada() };
         let mut get = |path: &str| comparison.ask(&browser(&stranger, "GET", path));
         assert_eq!(get("/app/account").expect_status(302).header("location"), Some("/app/login"));
@@ -412,7 +415,8 @@ fn use_the_application(accelerator: &Accelerator, nginx: &Nginx, app: &ScriptedO
     assert_eq!(through("/app/broken"), 2 * ROUNDS, "an error is not kept unless it says so");
 }
 
-/// What the origin got from each visitor was theirs: no request was made with one visitor's cookie for another.
+/// Checks that the origin got each visitor's own headers: no request carried one visitor's cookie for
+/// another.
 fn no_session_went_astray(app: &ScriptedOrigin) {
     for seen in app.all_seen() {
         let is_of = |name: &str| {
@@ -425,7 +429,7 @@ fn no_session_went_astray(app: &ScriptedOrigin) {
     }
 }
 
-/// How often each target was answered by nginx to the accelerator.
+/// Counts nginx's answers to the accelerator, by target.
 fn fetched(nginx: &Nginx) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for (_, target, _) in nginx.log() {

@@ -1,4 +1,4 @@
-//! Requests of every kind, and the connections that they come on.
+//! Requests of every kind, and their connections.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -61,7 +61,7 @@ fn bodies_of_requests_reach_the_origin_whole(cores: &str) {
 }
 
 fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
-    // The scripted origin reads bodies before its scripts run, so this one is made by hand.
+    // The scripted origin reads bodies before its scripts run, so this origin is written by hand.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let hasty = Accelerator::before(&format!("http://{}", listener.local_addr().expect("bound")))
         .flag("--cores", cores)
@@ -77,7 +77,7 @@ fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
         }
         let answer = Answer::new(403, "not from you").header("Connection", "close").bytes("POST");
         stream.write_all(&answer).expect("an answer");
-        // Read what comes, as a server that closes in order does: a reset would destroy the answer.
+        // Reads the rest, as a server with an orderly close does: a reset would destroy the answer.
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
@@ -86,9 +86,9 @@ fn an_origin_may_answer_before_it_has_read_the_body(cores: &str) {
     client.send(&content(1, 0, 10_000));
     let response = client.response("POST").expect_status(403);
     assert_eq!(response.text(), "not from you");
-    // Where the next request would begin, nobody knows (RFC 9112 §9.3).
+    // The start of the next request is unknown, so the connection closes (RFC 9112 §9.3).
     assert_eq!(response.header("connection"), Some("close"));
-    // What it goes on sending must not destroy the answer that it has not read yet.
+    // Bytes that the client goes on sending must not destroy the answer, which it has not read yet.
     client.send(&content(1, 10_000, 100_000));
     drop(client);
     drop(hasty);
@@ -114,7 +114,7 @@ fn an_interim_answer_does_not_end_an_upload(cores: &str) {
             let read = stream.read(&mut buffer).expect("more of it");
             assert!(read > 0, "the upload ended after {} bytes", received.len());
             received.extend_from_slice(&buffer[..read]);
-            // While the body comes, in two pieces, so that a part of it stands alone.
+            // Interim answers during the upload, each in two pieces, so that half of one arrives alone.
             if said < 3 {
                 stream.write_all(b"HTTP/1.1 102 Proc").expect("half an interim answer");
                 stream.write_all(b"essing\r\n\r\n").expect("the other half");
@@ -137,7 +137,7 @@ fn permission_to_send_a_body_is_given_when_asked_for(cores: &str) {
     for (framing, body) in
         [("Content-Length: 5", "hello"), ("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n")]
     {
-        // One that waits: not a byte of the body before 100 has come.
+        // A client that waits: no byte of the body is sent before 100 has arrived.
         let head =
             format!("POST /upload HTTP/1.1\r\nHost: site.test\r\nExpect: 100-continue\r\n{framing}\r\n\r\n");
         client.send(head.as_bytes());
@@ -145,11 +145,11 @@ fn permission_to_send_a_body_is_given_when_asked_for(cores: &str) {
         assert_eq!(interim.status, 100);
         client.send(body.as_bytes());
         assert_eq!(client.response("POST").expect_status(200).text(), "hello");
-        // One that does not wait.
+        // A client that does not wait.
         client.send(&[head.as_bytes(), body.as_bytes()].concat());
         assert_eq!(client.response("POST").expect_status(200).text(), "hello");
     }
-    // An expectation that nobody knows (RFC 9110 §10.1.1).
+    // An unknown expectation (RFC 9110 §10.1.1).
     client
         .send(b"POST /upload HTTP/1.1\r\nHost: site.test\r\nExpect: a-miracle\r\nContent-Length: 0\r\n\r\n");
     let status = client.response("POST").whole().status();
@@ -169,7 +169,7 @@ fn a_request_that_changes_something_makes_the_stored_answer_invalid(cores: &str)
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         accelerator.get("/thing").expect_status(200);
         assert_eq!(gets(), fetched, "stored before {method}");
-        // RFC 9111 §4.4: only when it succeeded.
+        // RFC 9111 §4.4: a stored answer is invalidated only if the request succeeded.
         accelerator
             .fetch(&Request::new(method, "/thing").header("X-Fail", "1").body(b"x"))
             .expect_status(500);
@@ -217,7 +217,7 @@ fn purge_forgets_one_address_and_no_other(cores: &str) {
     assert_eq!((fetches("/page"), fetches("/page?other")), (6, 2));
     assert_eq!(accelerator.stat().count("requests.purges"), 2, "by whichever door they came");
 
-    // Of another host, or never seen: nothing to forget, nothing forgotten.
+    // A purge for another host, or for an address never seen, drops nothing.
     let response = accelerator.fetch(&Request::new("PURGE", "/page").header("Host", "other.test")).whole();
     assert!(response.status() < 500, "{}", response.text_of_head());
     get_all();
@@ -231,7 +231,8 @@ fn purge_forgets_one_address_and_no_other(cores: &str) {
 fn purge_is_for_listed_networks_and_nobody_else(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/page", Answer::new(200, "x").header("Cache-Control", "max-age=600"));
-    // Behind a proxy on this machine every stranger comes from loopback: by default that is nobody either.
+    // Behind a proxy on this machine every client comes from loopback, so by default loopback may not purge
+    // either.
     for (listed, may) in [
         (None, false),
         (Some("192.0.2.1"), false),
@@ -252,14 +253,14 @@ fn purge_is_for_listed_networks_and_nobody_else(cores: &str) {
         }
         accelerator.get("/page").expect_status(200);
         assert_eq!(origin.count("/page"), asked + 1 + usize::from(may), "{listed:?}");
-        // The operator's door is open, whoever is listed.
+        // The admin interface may purge, whatever `purge-from` lists.
         assert!(accelerator.ask(&["purge", "http://site.test/page"]).status.success());
         accelerator.get("/page").expect_status(200);
         assert_eq!(origin.count("/page"), asked + 2 + usize::from(may), "{listed:?}");
     }
 }
 
-/// Whatever answers: what follows a request's head as its body is never taken for a request of its own.
+/// The body of a request is never taken for another request, whichever part of the accelerator answers.
 fn a_body_that_nobody_read_is_not_the_next_request(cores: &str) {
     let origin = ScriptedOrigin::start();
     let page = Answer::new(200, content(1, 0, 100_000))
@@ -305,8 +306,8 @@ fn a_body_that_nobody_read_is_not_the_next_request(cores: &str) {
     }
 }
 
-/// An answer that was on its way when its address was purged is older than the purge: it is not stored, with or without
-/// variants, nobody who asks after the purge gets it, and who waited for it asks again.
+/// An answer that is being fetched when its address is purged is older than the purge: it is not stored, with
+/// or without variants, no later request gets it, and requests that waited for it are fetched again.
 fn a_purge_also_forgets_what_is_on_its_way(cores: &str) {
     let origin = ScriptedOrigin::start();
     let gates: Vec<Gate> = (0..6).map(|_| Gate::new()).collect();
@@ -320,7 +321,7 @@ fn a_purge_also_forgets_what_is_on_its_way(cores: &str) {
             if !vary.is_empty() {
                 answer = answer.header("Vary", vary);
             }
-            // The first answers wait; those to requests after the purge come at once.
+            // The first answers wait; answers to requests after the purge are sent at once.
             if number == 0 {
                 before_head.pass();
             }
@@ -349,7 +350,7 @@ fn a_purge_also_forgets_what_is_on_its_way(cores: &str) {
             accelerator.stat().count("requests.misses_collapsed") > joined
         });
         accelerator.fetch(&Request::new("PURGE", path)).expect_status(200);
-        // The old one is still under way, and nobody joins it.
+        // The old fetch is still under way, and no new request joins it.
         assert_eq!(accelerator.fetch(&request).expect_status(200).text(), "version 1", "{path}");
         gates[first].open();
         gates[first + 1].open();
@@ -364,7 +365,7 @@ fn a_purge_also_forgets_what_is_on_its_way(cores: &str) {
             assert_eq!(early.response("GET").expect_status(200).text(), "version 0", "it had asked before");
             assert_eq!(waiting.response("GET").expect_status(200).text(), "version 1", "{path}");
         }
-        // However the old one ended, it is not what is stored.
+        // The old fetch's answer is not stored, whichever way it ended.
         for _ in 0..3 {
             assert_eq!(accelerator.fetch(&request).expect_status(200).text(), "version 1", "{path}");
         }
@@ -381,7 +382,7 @@ fn clients_of_http_1_0_are_served(cores: &str) {
     origin.answers("/passed", Answer::chunked(200, &pieces, &[]).header("Cache-Control", "no-store"));
     let accelerator = start(&origin, cores);
     for path in ["/length", "/length", "/chunked", "/chunked", "/passed"] {
-        // Without Host, as it was in those days, too.
+        // HTTP/1.0 clients may send no Host.
         for host in ["", "Host: site.test\r\n"] {
             let mut client = accelerator.connect();
             client.send(format!("GET {path} HTTP/1.0\r\n{host}\r\n").as_bytes());
@@ -399,7 +400,8 @@ fn clients_of_http_1_0_are_served(cores: &str) {
         let kept =
             response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("keep-alive"));
         if !kept {
-            // A server need not keep it; but it must not say that it does and close, nor the other way round.
+            // A server need not keep the connection; but it must not say `keep-alive` and then close, nor the
+            // reverse.
             assert_eq!(client.until_closed(), (End::Closed, Vec::new()));
             return;
         }
@@ -432,7 +434,7 @@ fn a_connection_is_kept_or_closed_as_the_client_says(cores: &str) {
         assert_eq!(response.header("connection"), Some("close"), "{path}");
         assert_eq!(client.until_closed(), (End::Closed, Vec::new()), "{path}");
     }
-    // A client that has said all it will (FIN) still gets its answer.
+    // A client that has closed its sending side (FIN) still gets its answer.
     for path in ["/kept", "/passed"] {
         let mut client = accelerator.connect();
         client.send(&Request::get(path).bytes());
@@ -440,7 +442,7 @@ fn a_connection_is_kept_or_closed_as_the_client_says(cores: &str) {
         assert_eq!(client.response("GET").expect_status(200).text(), path[1..]);
         assert_eq!(client.until_closed(), (End::Closed, Vec::new()));
     }
-    // Empty lines before a request are from old clients (RFC 9112 §2.2).
+    // Old clients send empty lines before a request (RFC 9112 §2.2).
     let mut client = accelerator.connect();
     for _ in 0..2 {
         client.send(b"\r\n");
@@ -475,7 +477,7 @@ fn pipelined_requests_are_answered_in_their_order(cores: &str) {
     bytes.extend(post.bytes());
     bytes.extend(head.bytes());
     bytes.extend(Request::get("/c").bytes());
-    // In pieces that fall anywhere, at once behind each other.
+    // Pieces are cut at arbitrary bytes, and sent without a pause.
     for piece in bytes.chunks(37) {
         client.send(piece);
     }
@@ -507,7 +509,7 @@ fn absolute_targets_name_the_host(cores: &str) {
     let response = accelerator.fetch(&Request::get("/page").header("Host", "right.test")).expect_status(200);
     assert_eq!(response.text(), "right.test /page");
     assert_eq!(origin.count("/page"), 1, "both are one address");
-    // RFC 9112 §3.2, §3.2.2: who names two hosts is told so, from the store, too.
+    // RFC 9112 §3.2, §3.2.2: a request with two different hosts gets 400, even if the page is stored.
     for head in [
         "GET http://right.test/page HTTP/1.1\r\nHost: wrong.test\r\n\r\n",
         "GET http://right.test/page HTTP/1.1\r\nHost: right.test:81\r\n\r\n",
@@ -530,20 +532,20 @@ fn what_only_the_store_may_answer(cores: &str) {
         .flag("--client-cache-control", "obey")
         .start();
     let only = Request::get("/page").header("Cache-Control", "only-if-cached");
-    // RFC 9111 §5.2.1.7.
+    // RFC 9111 §5.2.1.7: `only-if-cached` gets 504 if no answer is stored.
     accelerator.fetch(&only).expect_status(504);
     assert_eq!(origin.count("/page"), 0);
     accelerator.get("/page").expect_status(200);
     accelerator.fetch(&only).expect_status(200);
     assert_eq!(origin.count("/page"), 1);
-    // RFC 9111 §5.2.1.5: an answer to this request is not kept.
+    // RFC 9111 §5.2.1.5: the answer to a `no-store` request is not stored.
     origin.answers("/secret", Answer::new(200, "x").header("Cache-Control", "max-age=600"));
     accelerator.fetch(&Request::get("/secret").header("Cache-Control", "no-store")).expect_status(200);
     accelerator.get("/secret").expect_status(200);
     assert_eq!(origin.count("/secret"), 2);
 }
 
-/// RFC 9110 §7.6.2: counted down on the way, and answered where it ends.
+/// RFC 9110 §7.6.2: `Max-Forwards` is decremented at each hop, and at 0 the accelerator answers itself.
 fn options_go_as_far_as_they_may(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/", Answer::new(200, "options of the origin"));

@@ -1,5 +1,5 @@
-//! Variants are keyed by what the origin is sent, whatever a client claims (A2). Entity tags that we have marked come
-//! back to the origin as those that it has given out (A10).
+//! Variants are keyed by the fields that the origin is sent, not by a client's claims (A2). An entity tag
+//! that we have suffixed goes back to the origin in the form that the origin gave out (A10).
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -30,7 +30,7 @@ fn from(address: [u8; 4], running: &Accelerator, request: &Request) -> Response 
     client.exchange(request)
 }
 
-/// Adds pages that show the value of the field that they vary by.
+/// Adds pages that vary by a field and show its value.
 fn mirrors(origin: &ScriptedOrigin, fields: &[&'static str]) {
     for &field in fields {
         origin.on(&format!("/{field}"), move |request, reply| {
@@ -58,8 +58,8 @@ fn a_variant_is_keyed_as_sent(cores: &str) {
     }
 }
 
-/// A field that is not sent, or is the same for all, makes no variants: nobody fills the store by it, nor picks
-/// another's page.
+/// A field that is not sent to the origin, or is the same for all clients, makes no variants: no client can
+/// fill the store with it, nor get another client's page.
 fn what_a_stranger_claims_selects_no_variant(cores: &str) {
     let fields = [
         "X-Forwarded-For",
@@ -85,7 +85,7 @@ fn what_a_stranger_claims_selects_no_variant(cores: &str) {
         }
         assert_eq!(origin.count(&path), 1, "{field}");
     }
-    // The client's Via is sent on with our entry behind it, and Host is sent as it is keyed.
+    // The client's Via is sent on with our entry after it, and Host is sent as it is keyed.
     mirrors(&origin, &["Via", "Host"]);
     let via = |said: &str| running.fetch(&Request::get("/Via").header("Via", said)).expect_status(200).text();
     let (one, other) = (via("1.1 one"), via("1.1 other"));
@@ -111,7 +111,7 @@ fn what_a_listed_proxy_says_selects_the_variant(cores: &str) {
             assert!(page.text().contains(visitor), "{field}: {visitor} was shown {}", page.text());
             assert_eq!(origin.count(&path), fetches, "{field}");
         }
-        // Another address is a stranger, whatever it claims.
+        // A client at another address is not trusted, whatever it claims.
         let claim = Request::get(&path).header(field, "192.0.2.7");
         let page = from([127, 0, 0, 2], &running, &claim).expect_status(200);
         assert!(!page.text().contains("192.0.2.7"), "{field}: a stranger was shown {}", page.text());
@@ -146,7 +146,7 @@ fn both_forms_of_a_tag_reach_the_origin(cores: &str) {
     running.fetch(&same).expect_status(304);
     let last = origin.all_seen().pop().expect("it was asked");
     assert_eq!(last.header("if-none-match"), Some("\"x\", W/\"v1-gz\", W/\"v1\""));
-    // A tag that ends like a mark of ours may be the origin's own.
+    // A tag with a suffix like ours may be the origin's own, so both forms are sent.
     for (said, sent) in [
         ("\"user-id\"", "\"user-id\", \"user\""),
         ("\"v1\"", "\"v1\""),
@@ -174,7 +174,7 @@ fn parts_of_our_codings_reach_no_origin(cores: &str) {
         ("/mine", "\"v1\"", true),
         ("/mine", "\"v1-br\"", false),
         ("/mine", "\"v1-id\"", false),
-        // The stored object has this tag: it is the origin's own.
+        // The stored object has this tag, so it is the origin's own.
         ("/own", "\"user-id\"", true),
         ("/own", "\"other-id\"", false),
     ] {
@@ -186,7 +186,7 @@ fn parts_of_our_codings_reach_no_origin(cores: &str) {
         assert_eq!(last.header("range").zip(last.header("if-range")), want, "{path}: {tag}");
         assert_eq!(last.header("if-range").is_some(), last.header("range").is_some());
     }
-    // Fields that Connection names are for this hop.
+    // Fields that Connection names are hop-by-hop.
     let hop = Request::get("/mine")
         .header("X-Pass", "1")
         .header("Range", "bytes=2-4")
@@ -196,7 +196,7 @@ fn parts_of_our_codings_reach_no_origin(cores: &str) {
     assert_eq!((last.header("range"), last.header("if-none-match")), (None, None));
 }
 
-/// No key has the cookie by which a visitor stays with a server, so no fetch that is stored has this cookie.
+/// The sticky cookie is in no key, so no fetch whose answer is stored carries it.
 fn a_sticky_cookie_alone_reaches_no_fetch(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {
@@ -211,7 +211,8 @@ fn a_sticky_cookie_alone_reaches_no_fetch(cores: &str) {
     assert_eq!(origin.count("/"), 1);
 }
 
-/// Nor beside other cookies, which go: the origin says that its answer is for all, or by which cookies it differs.
+/// Other cookies are sent without the sticky cookie, if the origin says that its answer is for all, or names
+/// Cookie in Vary.
 fn a_sticky_cookie_beside_others_reaches_no_fetch(cores: &str) {
     let origin = ScriptedOrigin::start();
     fn said(request: &tests::origin::Seen) -> String {
@@ -230,12 +231,13 @@ fn a_sticky_cookie_beside_others_reaches_no_fetch(cores: &str) {
     let with = |path: &str, cookie: &str| running.fetch(&Request::get(path).header("Cookie", cookie));
     assert_eq!(with("/public", "night=0123; theme=dark").expect_status(200).text(), "theme=dark");
     assert_eq!(with("/public", "night=4567; theme=dark").expect_status(200).text(), "theme=dark");
-    // The fields that are sent select: visitors of two servers share a variant, those of two themes do not.
+    // The sent cookies select the variant: visitors of two servers share a variant, those of two themes do
+    // not.
     assert_eq!(with("/vary", "theme=dark; night=0123; a=b").expect_status(200).text(), "theme=dark; a=b");
     assert_eq!(with("/vary", "theme=dark; a=b; night=4567").expect_status(200).text(), "theme=dark; a=b");
     assert_eq!(with("/vary", "night=0123; theme=light").expect_status(200).text(), "theme=light");
     assert_eq!((origin.count("/public"), origin.count("/vary")), (1, 2));
-    // A passed request sends the cookie, and its visitor stays with a server.
+    // A passed request carries the sticky cookie, so that its visitor stays with one server.
     let form = running.fetch(&Request::new("POST", "/form").header("Cookie", "night=0123; theme=dark"));
     assert_eq!(form.expect_status(200).text(), "night=0123; theme=dark");
 }

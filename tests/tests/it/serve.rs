@@ -1,5 +1,5 @@
-//! `nighttrain serve` as one program: a mail comes in, is announced on the feed, and its page is seen through the
-//! accelerator, fresh at once.
+//! `nighttrain serve` as one program: a mail arrives, is announced on the feed, and its page is fresh through
+//! the accelerator at once.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -91,7 +91,7 @@ impl Everything {
 
 impl Drop for Everything {
     fn drop(&mut self) {
-        // It may have ended.
+        // The program may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -106,7 +106,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     text
 }
 
-/// A subscriber by hand: everything about mail, line by line.
+/// Subscribes to all mail events with a plain socket, which is then read line by line.
 fn subscriber(address: SocketAddr) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
@@ -141,13 +141,13 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
         let message: serde_json::Value = serde_json::from_str(&message).expect("JSON");
         assert_eq!(message["inbox"], "alice@example.org");
         assert_eq!(message["subject"], subject);
-        // The page was asked for before, and is stored; the arrival drops it. Asked for again and again until it shows.
+        // The page is already stored; the arrival purges it. The page is requested until it shows the mail.
         eventually(&format!("mail {number} on its page"), || {
             all.page("/inbox/alice@example.org").contains(subject)
         });
     }
     eventually("the announcements are counted", || all.counted("announce_events_total") >= 2.0);
-    // One admin port for all of them.
+    // One admin port serves all three.
     let metrics = get(all.admin, "/metrics");
     for family in ["cache_requests", "feed_", "mail_"] {
         assert!(metrics.contains(family), "{family}");
@@ -155,8 +155,8 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
     assert!(get(all.admin, "/readyz").contains("200 OK"));
 }
 
-/// The feed is an outlet: what its clients say reaches neither live pages nor waits nor the store.
-/// The pages see one address, the accelerator's; what counts is the visitor's, which it passes on.
+/// The pages see one peer address, the accelerator's; the mail's `Received` names the visitor's address,
+/// which the accelerator passes on.
 #[test]
 fn a_mail_by_the_api_comes_from_the_visitor_and_not_from_the_accelerator() {
     let all = Everything::start(&[]);
@@ -209,7 +209,8 @@ fn nobody_forges_a_mail_on_the_feed() {
     assert_eq!(all.counted("announce_events_total"), 1.0);
 }
 
-/// Beyond loopback, and where the pages ask for a token, all mail is nobody's to hear; one's own subjects are.
+/// With a feed beyond loopback, or with a token on the pages, no client may subscribe to all mail; other
+/// subjects stay allowed.
 #[test]
 fn all_mail_is_heard_by_who_may_see_all_mail() {
     let token = tempfile::NamedTempFile::new().expect("a file");
@@ -236,7 +237,8 @@ fn all_mail_is_heard_by_who_may_see_all_mail() {
     }
 }
 
-/// The WebSocket handshake of a program, of a page of this address, and of pages of others.
+/// WebSocket handshakes: those of programs and of pages of this address are accepted, those of other origins
+/// refused.
 #[test]
 fn pages_of_other_origins_do_not_connect_to_the_feed() {
     let all = Everything::start(&[]);
@@ -274,8 +276,8 @@ fn samples_trickle_in_and_a_signal_ends_everything_in_order() {
     assert!(status.success(), "{status}");
 }
 
-/// What a newcomer does after `make run`: a page open in a browser, `feed sub` in a terminal, and a mail that both see
-/// come.
+/// A newcomer's first steps after `make run`: a page open in a browser, `feed sub` in a terminal, and both
+/// show an arriving mail.
 #[test]
 fn a_browser_and_a_subscriber_see_a_mail_arrive() {
     let all = Everything::start(&["--demo"]);
@@ -286,7 +288,7 @@ fn a_browser_and_a_subscriber_see_a_mail_arrive() {
         .spawn()
         .expect("it starts");
     let mut heard = BufReader::new(subscriber.stdout.take().expect("piped")).lines();
-    // A sample tells that it has subscribed: what comes from now on it hears.
+    // A sample event shows that the subscription is active.
     let sample = heard.next().expect("a line").expect("text");
     assert!(sample.contains("demo@localhost"), "{sample}");
     let said = succeeds(
@@ -329,20 +331,21 @@ fn a_port_in_use_is_named() {
     );
 }
 
-/// All that the process has in memory but for files (Linux, `/proc/PID/status`).
+/// Anonymous memory of the process: resident pages that belong to no file (Linux, `/proc/PID/status`).
 fn anonymous_bytes(all: &Everything) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", all.child.id())).expect("it runs");
     let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("of Linux");
     field.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
-/// Who floods one server with connections takes no memory from the others, and the process stays within its sum.
+/// A flood of connections to one server takes no memory from the others, and the process stays within its
+/// total.
 #[test]
 fn a_flooded_server_leaves_memory_to_the_others() {
     const CLIENT_MEMORY: u64 = 16 << 20;
     const CONNECTIONS: usize = 3000;
     let all = Everything::start(&["--client-memory", "16MiB"]);
-    // A file that is stored after the first answer.
+    // A file that is stored after its first answer.
     let page = all.page("/");
     let file = page.split('"').find(|path| path.starts_with("/static/"));
     let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", file.expect("an icon"));
@@ -351,7 +354,7 @@ fn a_flooded_server_leaves_memory_to_the_others() {
     let mut idle = Vec::new();
     for number in 0..CONNECTIONS {
         let mut stream = connect_from([127, 0, 0, 2 + (number % 200) as u8], all.cache).expect("it listens");
-        // Whoever is refused, or was ended for a newcomer, hears of it when it reads.
+        // A refused or evicted connection is noticed only by a read.
         _ = stream.write_all(request.as_bytes());
         idle.push(stream);
     }
@@ -366,6 +369,6 @@ fn a_flooded_server_leaves_memory_to_the_others() {
     }
     assert!(all.page("/inbox/alice@example.org").contains("while the accelerator is flooded"));
     let more = anonymous_bytes(&all).saturating_sub(before);
-    // What the program needs of its own for the first requests of each kind comes on top.
+    // The program's own memory for the first requests of each kind is added.
     assert!(more <= CLIENT_MEMORY + (24 << 20), "{more} bytes more");
 }

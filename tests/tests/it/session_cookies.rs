@@ -1,5 +1,5 @@
-//! A session's cookie reaches the visitor whom it is for, and nobody else: not from the store, not with a fetch that
-//! others wait for, not by a 304 (A1).
+//! A session cookie reaches only the visitor for whom the origin set it: not from the store, not with a fetch
+//! that other requests wait for, not by a 304 (A1).
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -37,7 +37,7 @@ fn start(origin: &ScriptedOrigin, cores: &str, rule: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", rule).start()
 }
 
-/// The origin begins a session for each request, and answers with that session's page: "you are 7".
+/// Lets the origin begin a session for each request, and answer with that session's page: "you are 7".
 fn sessions(origin: &ScriptedOrigin, path: &str, fields: &[(&str, String)]) {
     let fields: Vec<_> = fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     let begun = AtomicUsize::new(0);
@@ -100,7 +100,7 @@ fn an_answer_with_a_cookie_is_never_replayed(cores: &str) {
     }
 }
 
-/// Three clients ask at once: the fetch is under way when the others come.
+/// Three clients send a request at once: the fetch is under way when the second and third arrive.
 fn waiters_never_share_an_answer_with_a_cookie(cores: &str) {
     for rule in RULES {
         let origin = ScriptedOrigin::start();
@@ -122,7 +122,7 @@ fn waiters_never_share_an_answer_with_a_cookie(cores: &str) {
     }
 }
 
-/// Sends one request from `count` clients: the first has its fetch begun, and the others wait for that.
+/// Sends one request from `count` clients: the first starts a fetch, and the others wait for it.
 fn at_once(running: &Accelerator, origin: &ScriptedOrigin, request: &Request, count: usize) -> Vec<Client> {
     let (before, asked) = (running.stat().count("requests.misses_collapsed"), origin.all_seen().len());
     let mut clients: Vec<_> = (0..count).map(|_| running.connect()).collect();
@@ -143,7 +143,8 @@ fn pages_with_a_cookie_pass_side_by_side(cores: &str) {
         let there = Arc::new(AtomicUsize::new(CLIENTS));
         let in_script = Arc::clone(&there);
         origin.on(path, move |_, reply| {
-            // The origin answers no client before all are here; the first client comes alone.
+            // The origin holds requests until those of all clients have arrived; only the first client comes
+            // alone.
             in_script.fetch_add(1, SeqCst);
             while in_script.load(SeqCst) < CLIENTS && !reply.stopped() {
                 std::thread::yield_now();
@@ -164,7 +165,7 @@ fn pages_with_a_cookie_pass_side_by_side(cores: &str) {
     }
 }
 
-/// Adds a page that is validated each time, and whose origin begins a session with each 304.
+/// Adds a page that is revalidated each time; with each 304 the origin begins a session.
 fn validated(origin: &ScriptedOrigin, path: &str, body: Vec<u8>, gate: Gate) {
     let begun = AtomicUsize::new(0);
     let is_first = AtomicUsize::new(0);
@@ -211,7 +212,7 @@ fn a_304s_cookie_goes_to_its_asker(cores: &str) {
     }
 }
 
-/// The answer may be made of a part, or of what has to be decoded first.
+/// A 304's cookie is also sent with a range, and with content that has to be decoded first.
 fn a_304s_cookie_comes_with_parts_too(cores: &str) {
     let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
     gate.open();
@@ -268,14 +269,14 @@ fn a_site_may_have_the_field_removed(cores: &str) {
             assert_eq!((page.text().as_str(), cookie(&page)), ("you are 0", None), "--cookies {rule}");
         }
         assert_eq!(origin.count("/"), 1);
-        // An answer that is not stored has its cookie: else nobody could log in.
+        // An answer that is not stored keeps its cookie; otherwise nobody could log in.
         each_has_its_own(&[running.get("/private"), running.get("/private")]);
         let login = Request::new("POST", "/login").body(b"name=ann");
         each_has_its_own(&[running.fetch(&login), running.fetch(&login)]);
     }
 }
 
-/// A store on a file outlives the rule by which it was filled.
+/// A store on a file outlives the `--cookies` rule under which it was filled.
 fn what_rfc_stored_is_not_shown_by_safe(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");

@@ -1,4 +1,4 @@
-//! Accelerators on a cluster, as the tests of it have them: an origin of numbers, and purges everywhere.
+//! Accelerators in a cluster for the tests: an origin of numbered pages, and cluster-wide purges.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -21,10 +21,10 @@ use tests::{
 };
 
 pub(crate) const HOST: &str = "shop.example";
-/// Short, so that a test does not wait long for one that is out.
+/// Short, so that a test does not wait long for an unreachable instance.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
-/// An origin whose every page is a number, with a validator.
+/// An origin whose pages all show a version number, with an ETag.
 pub(crate) struct Numbered {
     pub(crate) origin: ScriptedOrigin,
     pub(crate) version: Arc<AtomicU64>,
@@ -104,12 +104,12 @@ pub(crate) fn is_hit(response: &Response) -> bool {
     response.header("cache-status").is_some_and(|status| status.contains("; hit"))
 }
 
-/// Has a page stored.
+/// Requests a page until it is answered from the store.
 pub(crate) fn store(instance: &Accelerator, path: &str) {
     eventually("it is answered from the store", || is_hit(&get(instance, path)));
 }
 
-/// Purges everywhere; what the command says, and whether it succeeded.
+/// Purges on all instances; returns whether the command succeeded, and its output.
 pub(crate) fn purge_everywhere(instance: &Accelerator, more: &[&str]) -> (bool, String) {
     let output = instance.ask(&[&["purge", "--everywhere"], more].concat());
     let said = [&output.stdout[..], &output.stderr[..]].concat();

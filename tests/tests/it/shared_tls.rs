@@ -1,5 +1,5 @@
-//! One table of certificates for all servers of a process (A12): the accelerator, the feed, mail's SMTP and pages, the admin
-//! server; and what they show once it has changed.
+//! One table of certificates for all servers of a process (A12): the accelerator, the feed, mail's SMTP and
+//! pages, the admin server; and all present the new certificate after a reload.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -15,11 +15,11 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tests::{certificate::Certificate, eventually, pebble::free_ports, program};
 
-/// Everything, with the certificates of the accelerator.
+/// All servers in one process, with the accelerator's certificates.
 struct Everything {
     child: Child,
     certificate: Certificate,
-    /// Of the accelerator, by https; the feed; smtp; smtps; the pages; the admin server.
+    /// Ports of the accelerator's https, the feed, SMTP, SMTPS, the mail pages, and the admin server.
     ports: [u16; 6],
     directory: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl Everything {
         all
     }
 
-    /// What `nighttrain stat` says, if it gets an answer.
+    /// Output of `nighttrain stat`, if the admin server answers.
     fn stat(&self, flags: &[&str]) -> Option<String> {
         let mut command = program::command();
         let command =
@@ -59,7 +59,7 @@ impl Everything {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The serial number of what is shown at a port.
+    /// Serial number of the certificate that a port presents.
     fn serial(&self, port: u16, more: &str) -> String {
         let script = format!(
             "openssl s_client -connect 127.0.0.1:{port} {more} </dev/null 2>/dev/null | openssl x509 -noout -serial"
@@ -86,7 +86,7 @@ impl Everything {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A session of SMTP under TLS, which somebody keeps open.
+    /// An SMTP session under TLS, kept open.
     fn session(&self) -> Session {
         let mut child = Command::new("openssl")
             .args(["s_client", "-quiet", "-connect", &format!("127.0.0.1:{}", self.ports[3])])
@@ -141,13 +141,13 @@ fn a12_all_servers_show_the_certificates_of_the_process_and_new_ones_at_once() {
     let [.., pages, admin] = all.ports;
     assert!(all.curl(&format!("https://127.0.0.1:{pages}/")).contains("<html"), "pages by https");
     assert!(all.curl(&format!("https://127.0.0.1:{admin}/healthz")).contains("ok"));
-    // By http nobody is answered there.
+    // Plain http gets no answer there.
     assert_eq!(all.curl(&format!("http://127.0.0.1:{pages}/")), "");
     let table = all.stat(&["--admin-name", "a.example"]).expect("the name is in its certificate");
     assert!(table.contains("  a.example, 127.0.0.1  for another "), "{table}");
     assert_eq!(all.stat(&["--admin-name", "b.example"]), None, "this name is not");
     let mut session = all.session();
-    // One who says nothing holds up nobody.
+    // Silent connections hold up no other.
     let _silent: Vec<_> = all.ports.iter().map(|port| TcpStream::connect(("127.0.0.1", *port))).collect();
 
     all.certificate.renew(&["a.example", "127.0.0.1", "c.example"]);
@@ -155,7 +155,7 @@ fn a12_all_servers_show_the_certificates_of_the_process_and_new_ones_at_once() {
     eventually("another one is shown", || all.serial(all.ports[0], "-servername a.example") != before[0]);
     let after = all.serials();
     assert!(after[0] != before[0] && after.iter().all(|serial| *serial == after[0]), "{after:?}");
-    // Who was there has noticed nothing.
+    // The open session is not disturbed.
     session.into.write_all(b"NOOP\r\n").expect("it is there");
     assert!(session.line().starts_with("250 "));
     assert!(all.stat(&["--admin-name", "c.example"]).is_some());

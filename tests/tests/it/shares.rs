@@ -1,5 +1,5 @@
-//! What one client cannot take from the others through the accelerator: the origin's connections, the loop's turns, its
-//! memory.
+//! Resources that one client cannot take from the others through the accelerator: the origin's connections,
+//! loop turns, memory.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -76,7 +76,8 @@ fn readers_of_passed_answers_do_not_keep_pages_from_the_others(cores: &str) {
     let mut readers = Vec::new();
     for number in 0..8 {
         let mut client = accelerator.connect();
-        // With a body it is passed at once; without one it is fetched, and passed when its head says so.
+        // A request with a body is passed at once; one without is fetched, and passed once the answer's head
+        // says so.
         let path = format!("/events{number}");
         let (method, request) = match number % 2 {
             0 => ("POST", Request::new("POST", &path).body(b"q")),
@@ -148,7 +149,8 @@ fn a_body_that_trickles_is_ended(cores: &str) {
     assert_eq!(accelerator.stat().count("limits.request_body_time"), 1);
 }
 
-/// What is passed waits for its reader in a window; while the readers' windows are full in sum, each has two pieces.
+/// A passed answer waits for its reader in a window; while the windows are full in total, each reader has two
+/// chunks.
 fn readers_that_do_not_read_are_not_read_ahead_for(cores: &str) {
     let origin = ScriptedOrigin::start();
     let body = content(1, 0, 20 << 20);
@@ -163,7 +165,7 @@ fn readers_that_do_not_read_are_not_read_ahead_for(cores: &str) {
             client
         })
         .collect();
-    // They read one after the other: who has two pieces goes on with them whenever he reads.
+    // The readers read one after the other: a reader with two chunks can continue at any time.
     for (number, reader) in readers.iter_mut().enumerate() {
         assert!(reader.rest_of_body().0 == body, "{number}");
     }
@@ -181,7 +183,7 @@ fn what_clients_do_not_read_is_bounded_in_sum(cores: &str) {
         .map(|_| {
             let mut client = accelerator.connect();
             let _ = socket2::SockRef::from(client.stream()).set_recv_buffer_size(4096);
-            // The accelerator stops reading, in the end: then what is left is not sent.
+            // The accelerator stops reading at some point; the rest is then not sent.
             let _ = client.stream().set_write_timeout(Some(Duration::from_millis(100)));
             for _ in 0..8 {
                 if client.try_send(&request).is_err() {
@@ -223,7 +225,7 @@ fn an_accelerator_before_another_is_no_circle(cores: &str) {
 fn what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead(cores: &str) {
     let origin = ScriptedOrigin::start();
     for path in ["/one", "/two", "/three"] {
-        // It says that it keeps the connection, and closes it.
+        // The answer promises to keep the connection, but the origin closes it.
         let answer = Answer::new(200, path).header("Cache-Control", "no-store");
         let bytes = answer.bytes("GET");
         origin.sends(path, bytes, Next::Close);
@@ -256,7 +258,8 @@ fn connections_to_the_origin_are_closed_when_they_are_old(cores: &str) {
     assert_eq!(asked.join().expect("the origin"), Ok(0), "closed, although nobody asks");
 }
 
-/// A client asks for slow URLs, more of them than there are exchanges. Clients of other addresses do not wait for it.
+/// One client requests more slow URLs than there are exchanges. Clients of other addresses do not wait for
+/// it.
 fn one_address_leaves_exchanges_to_others(cores: &str) {
     const EXCHANGES: usize = 16;
     let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
@@ -295,7 +298,7 @@ fn one_address_leaves_exchanges_to_others(cores: &str) {
     assert!(answered.into_iter().all(|status| status == 200), "all of them in the end");
 }
 
-/// Many visitors behind one NAT ask for slow URLs. Together they have more exchanges than one client's share.
+/// Many visitors behind one NAT request slow URLs. Together they get more exchanges than one client's share.
 fn connections_of_a_shared_network_have_shares_each(cores: &str) {
     const EXCHANGES: usize = 16;
     let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
@@ -376,7 +379,7 @@ fn long_waits_for_an_origin_are_told(_: &str) {
     eventually("the log says so", || accelerator.printed().contains("origin busy"));
 }
 
-/// The first request for a page asks for a far range, and the page turns out not to be storable.
+/// The first request for a page is for a far range, and the page turns out not to be storable.
 fn a_far_range_is_not_read_up_to(cores: &str) {
     const BYTES: u64 = 256 << 20;
     let origin = ScriptedOrigin::start();

@@ -1,11 +1,11 @@
-//! A minute of `make siege`: attackers at once, and honest clients beside them.
+//! Short runs of `make siege`: several attackers at once, with honest clients beside them.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::process::Command;
 
-/// Memory, what was acknowledged, and that the limits that were hit are counted. How long honest clients wait is for
-/// `make siege` on a quiet machine.
+/// Runs a siege and checks memory, acknowledged messages and mails, and that each limit that was reached is
+/// counted. The waiting time of honest clients is checked by `make siege` on a quiet machine.
 fn besieged(attackers: &[&str]) {
     let mut siege = Command::new(env!("CARGO_BIN_EXE_siege"));
     siege.args(["run", "--seconds", "25", "--pairs", "0"]).env("NIGHTTRAIN_BIN", tests::program::program());
@@ -13,7 +13,7 @@ fn besieged(attackers: &[&str]) {
     let siege = siege.output().expect("it runs");
     let said = String::from_utf8_lossy(&siege.stdout);
     assert!(siege.status.success(), "{said}\n{}", String::from_utf8_lossy(&siege.stderr));
-    // It was a siege: each attacker had its connections, and the limits that it met are counted.
+    // Each attacker had connections, so this was a siege.
     for name in attackers {
         let row = said.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{said}"));
         let opened: u64 =
@@ -22,13 +22,14 @@ fn besieged(attackers: &[&str]) {
     }
 }
 
-/// Those that came with the edge are a siege of their own: all at once need more memory than is promised (026).
+/// Returns whether an attack is on the accelerator's edge: over HTTP/2, or by slow clients. These attacks get
+/// a siege of their own: all attacks at once need more memory than is promised (decision 026).
 fn is_of_the_edge(name: &str) -> bool {
     (name.starts_with("h2-") || name.starts_with("cache-slow-")) && !is_of_the_origin(name)
 }
 
-/// Returns whether an attack makes the feed hold and do much with little. These have a siege of their own, for the same
-/// reason.
+/// Returns whether an attack makes the feed hold much, or do much, at little cost. These attacks get a siege
+/// of their own, for the reason of [`is_of_the_edge`].
 fn is_of_the_feed(name: &str) -> bool {
     const FEED: [&str; 7] = [
         "feed-stuck",
@@ -42,7 +43,7 @@ fn is_of_the_feed(name: &str) -> bool {
     name.starts_with("web-") || FEED.contains(&name)
 }
 
-/// Returns whether an attack makes an origin work.
+/// Returns whether an attack burdens an origin.
 fn is_of_the_origin(name: &str) -> bool {
     name.starts_with("origin-") || name == "h2-slow-pages"
 }

@@ -1,6 +1,6 @@
-//! The recipes of `docs/guide/sites.md`, each as it stands there, before an origin that knows its visitors by a cookie:
-//! rows A34 and A35 of the features. The origin says of everything that all may share it, as programs do that were never
-//! run behind a cache; the recipe alone keeps its visitors apart.
+//! The recipes of `docs/guide/sites.md`, each as written there, before an origin that knows its visitors by a
+//! cookie: rows A34 and A35 of the features. The origin marks every answer as public, like programs that
+//! never ran behind a cache; only the recipe keeps the visitors apart.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -18,7 +18,7 @@ on_one_core_and_on_two! {
     a34_a35_visitors_of_the_wordpress_of_the_guide_never_see_each_other,
 }
 
-/// The first block of configuration behind this heading of the guide.
+/// The first configuration block under this heading of the guide.
 pub(crate) fn recipe(heading: &str) -> String {
     let guide =
         std::fs::read_to_string(tests::node::source_tree().join("docs/guide/sites.md")).expect("the guide");
@@ -33,13 +33,13 @@ pub(crate) fn host_of(recipe: &str) -> String {
     hosts.split('"').nth(1).expect("a host").to_owned()
 }
 
-/// A recipe with another origin, and the rest as it is.
+/// A recipe with another origin, otherwise unchanged.
 pub(crate) fn with_origin(recipe: &str, url: &str) -> String {
     let own = recipe.lines().find(|line| line.starts_with("origin = ")).expect("an origin");
     recipe.replace(own, &format!("origin = \"{url}\""))
 }
 
-/// What a recipe is tried with.
+/// A recipe's accelerator with its scripted origin.
 struct Site {
     origin: ScriptedOrigin,
     running: Accelerator,
@@ -47,7 +47,7 @@ struct Site {
     cookie: &'static str,
 }
 
-/// A visitor, who has what a browser or a program keeps.
+/// A visitor with the header field that a browser or a program sends with each request.
 #[derive(Clone)]
 struct Visitor {
     name: &'static str,
@@ -55,7 +55,8 @@ struct Visitor {
 }
 
 impl Site {
-    /// The recipe in front of an origin that knows who says its name in `cookie`, `Authorization` or `X-Api-Key`.
+    /// Starts the recipe in front of an origin that knows a visitor by `cookie`, `Authorization` or
+    /// `X-Api-Key`.
     fn start(heading: &str, cookie: &'static str, cores: &str) -> Self {
         let origin = ScriptedOrigin::start();
         let sessions = AtomicUsize::new(0);
@@ -72,7 +73,7 @@ impl Site {
                     let name = String::from_utf8_lossy(&request.body).into_owned();
                     Answer::new(303, "").header("Set-Cookie", &format!("{cookie}={name}; Path=/"))
                 }
-                // A session begins with the first page, and that is for all, says the program.
+                // A session begins with the first page, which the program nevertheless marks as public.
                 "/begin" if name.is_none() => answer.header("Set-Cookie", &begun()),
                 _ => answer,
             })
@@ -100,7 +101,7 @@ impl Site {
         page.text()
     }
 
-    /// A visitor who has logged in, and has a cookie of a counter besides.
+    /// A logged-in visitor, who also has an analytics cookie.
     #[track_caller]
     fn logged_in(&self, name: &'static str, path: &str) -> Visitor {
         let answer = self.ask(&STRANGER, Request::new("POST", path).body(name.as_bytes())).expect_status(303);
@@ -110,7 +111,8 @@ impl Site {
         Visitor { name, field: Some(("Cookie", format!("_ga=GA1.{name}; {session}"))) }
     }
 
-    /// Strangers share pages, whatever counters know them by; who is known gets his own; in whatever order they come.
+    /// Checks that strangers share pages, whatever their analytics cookies, and that known visitors get their
+    /// own pages, in any order of requests.
     fn keeps_apart(&self, known: &[Visitor], targets: &[&str]) {
         let strangers =
             ["one", "two"].map(|name| Visitor { name, field: Some(("Cookie", format!("_ga=GA1.{name}"))) });
@@ -128,7 +130,7 @@ impl Site {
         }
     }
 
-    /// How often the origin is asked for a path while strangers look at it, several times.
+    /// Counts the origin's requests while several strangers visit each path.
     fn asked_for_strangers(&self, targets: &[&str]) -> usize {
         let asked = self.origin.all_seen().len();
         for target in targets {
@@ -140,7 +142,7 @@ impl Site {
         self.origin.all_seen().len() - asked
     }
 
-    /// Nobody is given the session that another one has just begun.
+    /// Checks that no visitor gets the session that another has just begun.
     fn begins_a_session_for_each(&self) {
         let begun = |_| {
             let page = self.ask(&STRANGER, Request::get("/begin")).expect_status(200);
@@ -183,7 +185,7 @@ fn a34_a35_visitors_of_the_api_of_the_guide_never_see_each_other(cores: &str) {
     assert_eq!(site.asked_for_strangers(&targets[..2]), 0, "one order of parameters, stored");
     assert_eq!(site.asked_for_strangers(&["/v1/list"]), 1);
     assert_eq!(site.ask(&known[0], Request::new("DELETE", "/v1/export/all")).status(), 405);
-    // What was changed is fetched anew.
+    // A changed page is fetched again.
     site.ask(&known[0], Request::new("PUT", "/v1/list").body(b"x")).expect_status(200);
     assert_eq!(site.asked_for_strangers(&["/v1/list"]), 1);
     site.begins_a_session_for_each();
@@ -209,7 +211,7 @@ fn a34_a35_visitors_of_the_wordpress_of_the_guide_never_see_each_other(cores: &s
     site.keeps_apart(&known, &targets);
     assert_eq!(site.asked_for_strangers(&["/2026/11/a-post/?utm_source=feed", "/?s=words&mc_cid=1", "/"]), 0);
     assert_eq!(site.asked_for_strangers(&["/wp-login.php"]), 4);
-    // Who has left a comment sees it at once.
+    // A visitor who has left a comment sees it at once.
     let field = Some(("Cookie", "comment_author_8e1f=cleo".to_owned()));
     let cleo = Visitor { name: "cleo", field };
     let page = site.ask(&cleo, Request::get("/2026/11/a-post/")).expect_status(200);

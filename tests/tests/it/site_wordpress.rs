@@ -1,5 +1,6 @@
-//! The recipe for WordPress of `docs/guide/sites.md`, as it stands there, before Debian's WordPress with its database:
-//! rows A34 and A35 of the features. Who is known and what is fresh is decided by WordPress alone.
+//! The WordPress recipe of `docs/guide/sites.md`, as written there, before Debian's WordPress with its
+//! database: rows A34 and A35 of the features. WordPress alone decides which visitors are known and which
+//! pages are fresh.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -28,12 +29,12 @@ struct Blog {
 /// A browser's cookies.
 #[derive(Default)]
 struct Visitor {
-    /// Name, path and value of each.
+    /// Name, path and value of each cookie.
     cookies: Vec<(String, String, String)>,
 }
 
 impl Visitor {
-    /// Who has no cookies but one of a counter.
+    /// A visitor with no cookie but an analytics cookie.
     fn stranger(number: u32) -> Self {
         Self { cookies: vec![("_ga".to_owned(), "/".to_owned(), format!("GA1.{number}"))] }
     }
@@ -43,7 +44,7 @@ impl Visitor {
         of_path.map(|(name, _, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
     }
 
-    /// Keeps and forgets what an answer says.
+    /// Stores and deletes cookies as an answer says.
     fn keep(&mut self, answer: &Response) {
         for set in answer.head.headers.all("set-cookie") {
             let mut parts = set.split("; ");
@@ -80,7 +81,7 @@ impl Blog {
         self.ask(visitor, request, target)
     }
 
-    /// The page, of which the accelerator says this.
+    /// Requests a page and checks its `Cache-Status`; returns the text.
     #[track_caller]
     fn page(&self, visitor: &mut Visitor, target: &str, status: &str) -> String {
         let page = self.get(visitor, target).expect_status(200);
@@ -89,7 +90,7 @@ impl Blog {
         page.text()
     }
 
-    /// As a browser does: the form first, which brings the cookie that WordPress wants to see again.
+    /// Logs in like a browser: first the form, which sets the cookie that WordPress expects back.
     #[track_caller]
     fn logged_in(&self, name: &str) -> Visitor {
         let mut visitor = Visitor::stranger(7);
@@ -101,7 +102,8 @@ impl Blog {
         visitor
     }
 
-    /// Anew for the first who asks after a change, then the same for everybody.
+    /// Checks that the first stranger after a change gets a fetched page, and all later strangers get it from
+    /// the store.
     #[track_caller]
     fn strangers_see(&self, target: &str, words: &str) {
         let mut first = None;
@@ -147,7 +149,7 @@ fn a34_a35_the_recipe_for_wordpress_serves_debians_wordpress() {
     a_password_opens_a_post_for_who_said_it(&blog);
     what_an_author_changes_is_seen(&blog, &mut known[0].1);
     files_are_stored(&blog);
-    // A network of blogs keeps the key of a new one in a cookie (wp-activate.php).
+    // A network of blogs keeps a new blog's key in a cookie (wp-activate.php).
     let mut invited =
         Visitor { cookies: vec![("wp-activate-8e1f".to_owned(), "/".to_owned(), "key".to_owned())] };
     let answer = blog.get(&mut invited, "/wp-activate.php");
@@ -184,7 +186,7 @@ fn a_comment_that_waits_is_its_authors(blog: &Blog) {
                 &comment_parent=0&wp-comment-cookies-consent=yes";
     blog.post(&mut cleo, "/wp-comments-post.php", form).expect_status(302);
     assert!(cleo.has("comment_author_"));
-    // Its answer names the post in `Location`: what was stored of that is dropped (RFC 9111 §4.4).
+    // The answer names the post in `Location`, so the stored post is dropped (RFC 9111 §4.4).
     for status in ["fwd=uri-miss", "; hit", "; hit"] {
         assert!(blog.page(&mut cleo, POST, "detail=bypass-cookie").contains("words-that-wait"));
         assert!(!blog.page(&mut Visitor::stranger(3), POST, status).contains("words-that-wait"));
@@ -204,12 +206,12 @@ fn a_password_opens_a_post_for_who_said_it(blog: &Blog) {
     blog.ask(&mut guest, request.body(b"post_password=opens&Submit=Enter"), target).expect_status(302);
     assert!(guest.has("wp-postpass_"));
     assert!(blog.page(&mut guest, "/locked/", "detail=bypass-cookie").contains("behind-the-lock"));
-    // WordPress sends the guest back there, so it may have been dropped once more.
+    // WordPress redirects the guest back there, so the stored page may have been dropped once more.
     locked("nighttrain");
     locked("; hit");
 }
 
-/// With what WordPress' editor sends: all of it through the accelerator.
+/// Edits a post with the requests of WordPress' editor, all through the accelerator.
 fn what_an_author_changes_is_seen(blog: &Blog, author: &mut Visitor) {
     let nonce = blog.page(author, "/wp-admin/admin-ajax.php?action=rest-nonce", "fwd=bypass");
     let target = "/wp-json/wp/v2/posts/1";
@@ -220,7 +222,7 @@ fn what_an_author_changes_is_seen(blog: &Blog, author: &mut Visitor) {
     assert!(!blog.page(&mut Visitor::stranger(6), POST, "; hit").contains("changed-words"), "not purged");
     blog.purge(POST);
     blog.strangers_see(POST, "changed-words");
-    // Beside the editor, too: by a program on the blog's own machine.
+    // A change outside the editor, by a program on the blog's own machine, is seen too.
     let said = blog.wordpress.php("echo wp_update_post(['ID' => 1, 'post_content' => 'other-words']);");
     assert_eq!(said, "1");
     blog.purge(POST);

@@ -1,4 +1,5 @@
-//! Row A34 of the features: several sites behind one accelerator, each with its rules; row A35: what they make of cookies.
+//! Row A34 of the features: several sites behind one accelerator, each with its rules; row A35: cookies under
+//! these rules.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -34,7 +35,7 @@ fn start(text: &str, cores: &str) -> Accelerator {
     Accelerator::configured(text).flag("--cores", cores).flag("--purge-from", "127.0.0.1").start()
 }
 
-/// An origin that says who it is and what it was asked for, for ten minutes.
+/// An origin whose answers show its name and the request, fresh for ten minutes.
 fn named(name: &'static str) -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     origin.otherwise(move |request, reply| {
@@ -44,13 +45,13 @@ fn named(name: &'static str) -> ScriptedOrigin {
     origin
 }
 
-/// Asks for a path of a host.
+/// Requests a path of a host.
 #[track_caller]
 fn get(running: &Accelerator, host: &str, target: &str) -> Response {
     running.fetch(&Request::get(target).header("Host", host))
 }
 
-/// What `nighttrain explain --json` says of a URL.
+/// Output of `nighttrain explain --json` for a URL.
 #[track_caller]
 fn explain(running: &Accelerator, url: &str, arguments: &[&str]) -> Value {
     let output = running.ask(&[&["explain", "--json", url], arguments].concat());
@@ -58,7 +59,7 @@ fn explain(running: &Accelerator, url: &str, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The first step of this state that decides this.
+/// The first step with this state and decision.
 #[track_caller]
 fn step<'s>(said: &'s Value, state: &str, decision: &str) -> &'s Value {
     let steps = said["steps"].as_array().expect("steps");
@@ -104,7 +105,7 @@ fn a34_each_host_has_its_own_origin_and_others_are_misdirected(cores: &str) {
         assert!(text.contains("No website of this name is served here"), "{text}");
     }
     assert_eq!(running.fetch(&Request::new("POST", "/").header("Host", "c.test").body(b"x")).status(), 421);
-    // A tag may be on pages of several sites, so a purge is for any host.
+    // A tag may be on pages of several sites, so a purge by tag is accepted for any host.
     let purge = Request::new("PURGE", "/").header("Host", "c.test").header("Surrogate-Key", "x");
     running.fetch(&purge).expect_status(200);
     assert_eq!(
@@ -135,12 +136,12 @@ fn a34_what_no_site_names_is_for_the_origin_of_all_others(cores: &str) {
         one.url()
     );
     let running = start(&text, cores);
-    // The rules of [cache] hold for sites, too, where they say nothing else.
+    // Rules of `[cache]` also hold for sites that set no rule of their own.
     assert_eq!(get(&running, "a.test", "/?b&a").text(), "one: a.test /?a&b");
     assert_eq!(get(&running, "b.test", "/?b&a").text(), "rest: b.test /?b&a");
     assert_eq!(get(&running, "other.test", "/?b&a").text(), "rest: other.test /?a&b");
     step(&explain(&running, "http://other.test/", &[]), "site", "default");
-    // A flag takes the place of what [cache] says, and with that of what a site does not say.
+    // A flag replaces the value of `[cache]`, and so the default of each site.
     let running = Accelerator::configured(&text).flag("--origin", &one.url()).flag("--cores", cores).start();
     assert_eq!(get(&running, "b.test", "/").text(), "one: b.test /");
 }
@@ -168,7 +169,7 @@ fn a34_an_origin_that_fails_takes_no_other_site_with_it(cores: &str) {
         Some(_) => reply.answer(&Answer::new(500, "broken")),
     });
     assert_eq!(get(&running, "gone.test", "/").status(), 502);
-    // What is stale is validated: an origin that is thought to fail would be left alone for a second.
+    // A stale page is revalidated: an origin that counts as failing would not be asked for a second.
     for host in ["well.test", "short.test"] {
         assert_eq!(get(&running, host, "/stale").expect_status(200).text(), "old");
     }
@@ -176,7 +177,7 @@ fn a34_an_origin_that_fails_takes_no_other_site_with_it(cores: &str) {
     assert_eq!(get(&running, "gone.test", "/").status(), 502);
     assert_eq!(get(&running, "well.test", "/stale").expect_status(200).text(), "old");
     assert!(well.count("/stale") > asked, "the site whose origin is well was asked");
-    // The rule of one site is not the other's.
+    // One site's `stale-if-error` does not apply to the other.
     assert_eq!(get(&running, "short.test", "/stale").status(), 500);
 }
 
@@ -195,7 +196,7 @@ fn a34_parameters_that_are_ignored_are_neither_keyed_nor_sent(cores: &str) {
     assert_eq!(origin.count("/p"), 1);
     assert_eq!(running.get("/q?utm_source=x").text(), "one: site.test /q");
     assert!(is_hit(&running.get("/q")) && !is_hit(&running.get("/q?")));
-    // What is passed is as its client wrote it.
+    // A passed request keeps the target that its client wrote.
     running.fetch(&Request::new("POST", "/p?b=2&utm_source=x&a=1").body(b"x")).expect_status(200);
     let posted: Vec<_> = origin.all_seen().into_iter().filter(|seen| seen.method == "POST").collect();
     assert_eq!(posted[0].target, "/p?b=2&utm_source=x&a=1");
@@ -235,7 +236,7 @@ fn a34_purges_and_invalidations_know_the_rules_for_queries(cores: &str) {
     assert!(!is_stored("/item") && is_stored("/list?kind=a&page=2"));
 }
 
-/// Pages of a site that knows its visitors by a cookie, and says little to caches.
+/// An origin that knows its visitors by a cookie, and says little to caches.
 fn with_sessions() -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     origin.otherwise(|request, reply| {
@@ -268,7 +269,7 @@ fn a34_known_visitors_pass_and_no_cookies_reach_what_is_stored(cores: &str) {
             assert!(status_of(&page).contains("detail=bypass-cookie"), "{}", status_of(&page));
         }
     }
-    // Nobody can tell what such a field says.
+    // A malformed Cookie field cannot be judged, so the request passes.
     assert!(!is_hit(&with("session")) && !is_hit(&with("a=b;;")) && is_hit(&with("a=b")));
     let preview = running.fetch(&Request::get("/page").header("x-preview", "1"));
     assert!(status_of(&preview).contains("detail=bypass-header"), "{}", status_of(&preview));
@@ -303,7 +304,7 @@ fn a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for(core
     origin.on("/form", |request, reply| {
         let body = format!("{} saw {}", request.method, request.headers.joined("cookie"));
         let answer = Answer::new(200, body).header("Content-Location", "/form?utm_y");
-        // Fresh by its origin's word, which says nothing of cookies.
+        // The origin makes the answer fresh, and says nothing about cookies.
         reply.answer(&answer.header("Cache-Control", "max-age=600"))
     });
     let text = format!(
@@ -346,7 +347,7 @@ fn a34_methods_that_are_not_taken_are_405_and_invalidate_nothing(cores: &str) {
     assert!(!is_hit(&running.get("/api/x")));
     assert!(origin.all_seen().iter().all(|seen| matches!(seen.method.as_str(), "GET" | "PUT")));
     assert_eq!(running.stat().count("requests.methods_refused"), 7);
-    // These are not concerned.
+    // PURGE and BAN are exempt from `methods`.
     running.fetch(&Request::new("PURGE", "/page")).expect_status(200);
     running.fetch(&Request::new("BAN", "/").header("X-Ban", "req.url ~ ^/api")).expect_status(200);
     let said = explain(&running, "http://site.test/api/x", &["-X", "POST"]);
@@ -399,7 +400,7 @@ fn a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody(cores: &str) {
     running.get("/news/gone").expect_status(404);
     assert!(!is_hit(&running.get("/news/gone")), "an error is not kept for as long");
 
-    // Two ask at once, and neither waits for the other.
+    // Two requests at once: neither waits for the other.
     let gate = Gate::new();
     let held = gate.clone();
     origin.on("/slow", move |_, reply| {
@@ -432,7 +433,8 @@ fn a34_a_ttl_of_a_path_shares_pages_of_plain_paths(cores: &str) {
         &format!("[cache]\norigin = \"{}\"\n[[cache.path]]\npath = \"/*\"\nttl = \"1h\"\n", origin.url()),
         cores,
     );
-    // The operator's word on this path stands for the answer's own, so visitors with cookies share the answer.
+    // The operator's `ttl` for this path overrides the answer's headers, so visitors with cookies share the
+    // answer.
     for path in ["/unsaid", "/at-once"] {
         assert_eq!(running.fetch(&Request::get(path).header("Cookie", "a=1")).text(), "for a=1");
         for visitor in ["a=2", "a=3"] {
@@ -441,7 +443,7 @@ fn a34_a_ttl_of_a_path_shares_pages_of_plain_paths(cores: &str) {
         }
         assert!(is_hit(&running.get(path)));
     }
-    // An answer that is said to be one visitor's stays one visitor's.
+    // An answer that is marked as private to one visitor stays private.
     for (path, says) in [("/private", "private"), ("/no-store", "no-store"), ("/no-cache", "no-cache")] {
         origin.on(path, move |request, reply| {
             let answer = Answer::new(200, format!("for {}", request.headers.joined("cookie")));
@@ -547,7 +549,7 @@ fn a31_a_mistake_in_an_error_page_is_told_with_its_place() {
     let (code, said) = check(&site(&path));
     assert_eq!(code, Some(3));
     let want = format!(
-        "FILE:3:14: error-page: {path}: line 2, column 2: there is no {{{{titel}}}}, only {{{{status}}}}"
+        "FILE:3:14: error-page: {path}: line 2, column 2: unknown placeholder {{{{titel}}}}; expected {{{{status}}}}"
     );
     assert!(said.contains(&want), "{said}");
     let (code, said) = check("[cache]\nerror-page = \"/nowhere/page.html\"\n");
@@ -557,7 +559,7 @@ fn a31_a_mistake_in_an_error_page_is_told_with_its_place() {
     );
 }
 
-/// What `check` says of a file.
+/// Exit code and output of `nighttrain check` for a configuration.
 fn check(text: &str) -> (Option<i32>, String) {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     file.write_all(text.as_bytes()).expect("written");
@@ -582,5 +584,5 @@ fn a34_a_rule_with_a_mistake_is_told_with_its_place() {
     let run = Accelerator::configured("[[cache.site]]\nhosts = [\"a.test\"]\n").run_to_its_end();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!(run.status.code(), Some(3), "{said}");
-    assert!(said.contains(":1:1: origin: this site says none, and [cache] neither"), "{said}");
+    assert!(said.contains(":1:1: origin: set neither for this site nor in [cache]"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! Pages that take their origin as long as they are fresh: clients that wait for one get it together, and nobody gets a
-//! page that is another's.
+//! Pages that take the origin as long as their lifetime: clients that wait for the same page get it together,
+//! and no client gets another's page.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -31,14 +31,14 @@ on_one_core_and_on_two! {
     chunked_twice_is_taken_as_once,
 }
 
-/// A request that shows nothing of its visitor.
+/// A request with no field about its visitor.
 const NOBODY: &[(&str, &str)] = &[];
 
-/// A delay of more than the one-second lifetime, for clocks of whole seconds, too.
+/// A delay longer than the one-second lifetime, even on clocks of whole seconds.
 const LATE: Duration = Duration::from_millis(2_100);
 
-/// Starts an origin whose first answer at `/slow` waits for the gate. Each answer has its number and what `of` makes of
-/// the request.
+/// Starts an origin whose first answer at `/slow` waits for the gate. Each answer shows its number and the
+/// text that `of` makes from the request.
 fn slow(
     fields: &'static [(&'static str, &'static str)],
     of: impl Fn(&tests::origin::Seen) -> String + Send + Sync + 'static,
@@ -69,8 +69,8 @@ fn text(client: &mut Client) -> String {
     client.response("GET").expect_status(200).text()
 }
 
-/// Sends a request for each of `askers`, waits until all of them wait for the first answer and it is late, and lets it
-/// come.
+/// Sends a request for each of `askers`, waits until all of them wait for the first answer and that is late,
+/// and then lets the answer come.
 fn ask_together(
     accelerator: &Accelerator,
     origin: &ScriptedOrigin,
@@ -100,7 +100,7 @@ fn who_waits_for_a_slow_page_gets_it(cores: &str) {
             assert_eq!(text(client), "0 ", "{control}");
         }
         assert_eq!(origin.count("/slow"), 1, "{control}: one fetch for all");
-        // The page was stale when it came: the next request has it fetched.
+        // The page was stale on arrival, so the next request fetches it again.
         assert_eq!(text(&mut ask(&accelerator, &[])), "1 ", "{control}");
         assert_eq!(accelerator.stat().count("requests.shared_late"), 1, "{control}");
     }
@@ -122,8 +122,8 @@ fn nobody_gets_what_is_anothers(cores: &str) {
         "private, max-age=1",
         "no-store",
     ] {
-        // These three directives let an answer to credentials be shared (RFC 9111 §3.5); a page that differs by them
-        // has to say so.
+        // These three directives let an answer to a request with credentials be shared (RFC 9111 §3.5); a
+        // page that differs by credentials must say so in Vary.
         let is_for_all = ["public", "s-maxage", "must-revalidate"].iter().any(|word| control.contains(word));
         let vary =
             if is_for_all { "Cookie, Accept-Language, Authorization" } else { "Cookie, Accept-Language" };
@@ -146,7 +146,7 @@ fn nobody_gets_what_is_anothers(cores: &str) {
             assert_eq!(got.split_once(' ').expect("a number").1, want, "{control}");
         }
     }
-    // The rule holds, too, where the fetch is for a bearer's request and the page says nothing of variants.
+    // The rule also holds if the fetch is for a request with a bearer token and the page has no Vary.
     let (origin, gate) = slow(&[("Cache-Control", "public, max-age=1")], of);
     let accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
     let askers: [&[(&str, &str)]; 3] =
@@ -160,7 +160,8 @@ fn nobody_gets_what_is_anothers(cores: &str) {
     );
 }
 
-/// The `Age` of each page is above the operator's lifetime when it comes, as with a page that takes longer than that.
+/// An operator's lifetime counts from arrival: each page arrives with an `Age` above it, like a page that
+/// takes longer than its lifetime.
 fn an_operators_lifetime_counts_from_arrival(cores: &str) {
     let origin = ScriptedOrigin::start();
     for path in ["/default", "/static/x"] {
@@ -189,7 +190,8 @@ fn an_operators_lifetime_counts_from_arrival(cores: &str) {
     }
 }
 
-/// The page is to be validated each time, and is another each time.
+/// A page that must be revalidated each time, and differs each time: after one wait in vain, requests pass
+/// side by side.
 fn after_a_vain_wait_requests_go_side_by_side(cores: &str) {
     for control in ["max-age=0", "no-cache"] {
         let origin = ScriptedOrigin::start();
@@ -218,7 +220,7 @@ fn after_a_vain_wait_requests_go_side_by_side(cores: &str) {
         let mut said: Vec<String> = clients.iter_mut().map(text).collect();
         said.sort();
         assert_eq!(said, ["0", "1", "2", "3"], "{control}: each its own");
-        // The next requests do not even wait once.
+        // The next requests do not wait at all.
         let mut next: Vec<Client> = (0..3).map(|_| ask(&accelerator, &[])).collect();
         eventually("they are at the origin together", || asked.load(Ordering::SeqCst) == 7);
         gates[2].open();
@@ -227,7 +229,7 @@ fn after_a_vain_wait_requests_go_side_by_side(cores: &str) {
     }
 }
 
-/// Once the origin confirms the page again, one validation serves all clients that ask at once.
+/// Once the origin confirms the page again, one revalidation serves all clients that request it at once.
 fn a_confirmed_page_is_waited_for_again(cores: &str) {
     let origin = ScriptedOrigin::start();
     let (first, later) = (Gate::new(), Gate::new());
@@ -285,7 +287,7 @@ fn a_late_page_is_explained(cores: &str) {
     let said = accelerator.ask(&["explain", "http://site.test/slow"]);
     let words = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(words.contains("expired on arrival"), "{words}");
-    // The note is for `explain`: requests wait for the next fetch as for any.
+    // The note is information for `explain` only: requests wait for the next fetch as usual.
     assert!(words.contains("fetched from the origin"), "{words}");
 }
 

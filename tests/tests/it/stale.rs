@@ -1,7 +1,7 @@
-//! Rows A3, A4 and A6 of the features: what is stale is shown while it is fetched anew, or if the origin fails (RFC
-//! 5861), and is validated where it can be (RFC 9111 §4.3).
+//! Rows A3, A4 and A6 of the features: a stale answer is served while it is fetched again, or if the origin
+//! fails (RFC 5861), and is revalidated if it has a validator (RFC 9111 §4.3).
 //!
-//! An answer that says `max-age=10` and `Age: 20` is stale when it comes, so that no test has to wait.
+//! An answer with `max-age=10` and `Age: 20` is stale on arrival, so that no test has to wait.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -85,7 +85,7 @@ fn a3_what_is_stale_is_shown_while_one_request_fetches_it_anew(cores: &str) {
     );
     assert!(!cache_status(&fresh).contains("stale"));
     assert_eq!(origin.count("/page"), 2, "by one request for all");
-    // Each core asks the owner once a second; the owner knows of its fetch.
+    // Each core asks the core that owns the object once a second; the owner knows about its fetch.
     assert!((1..=2).contains(&accelerator.stat().count("requests.refreshes")));
 }
 
@@ -107,7 +107,7 @@ fn a3_a_knob_gives_what_says_nothing_a_grace(cores: &str) {
     });
 }
 
-/// An origin that answers once, and fails in this way from then on.
+/// An origin that answers once, and from then on fails in the given way.
 fn failing(origin: &ScriptedOrigin, path: &str, cache_control: &str, way: Way) {
     let was_asked = AtomicBool::new(false);
     let first = Answer::new(200, "good").header("Cache-Control", cache_control).header("Age", "20");
@@ -181,11 +181,12 @@ fn a4_an_origin_that_fails_is_left_alone(cores: &str) {
     }
     let attempts = origin.all_seen().len() - paths.len();
     let most = 2 + begun.elapsed().as_secs() as usize;
-    // One may be repeated over a fresh connection, where it was sent over a kept one that the origin closed.
+    // An attempt over a kept connection that the origin closed may be repeated over a new one.
     assert!((1..=2 * most).contains(&attempts), "{attempts} attempts in {:?}", begun.elapsed());
 }
 
-/// Whoever knows an address that the origin answers badly could have all others shown stale by it.
+/// One address that the origin answers badly must not make all other pages stale: any client could request
+/// it.
 fn a4_what_breaks_one_page_shows_no_other_stale(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.sends("/broken", b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", Next::Close);
@@ -204,7 +205,7 @@ fn a4_what_breaks_one_page_shows_no_other_stale(cores: &str) {
     }
 }
 
-/// It says nothing of what is stored, which stays as stale as it was.
+/// An unconditional request that gets a 304 has failed: the stored answer stays as stale as it was.
 fn a4_a_304_to_no_condition_is_a_failure(cores: &str) {
     let origin = ScriptedOrigin::start();
     failing(&origin, "/page", "max-age=10, stale-if-error=600", Way::Says(304));
@@ -217,8 +218,8 @@ fn a4_a_304_to_no_condition_is_a_failure(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.revalidated"), 0);
 }
 
-/// A 5xx with a lifetime is stored, and replaced by the next answer when the lifetime is over: `--stale-if-error` (ten
-/// minutes) is for pages, not for errors.
+/// A 5xx with a lifetime is stored, and replaced by the next answer when the lifetime is over:
+/// `--stale-if-error` (ten minutes) is for pages, not for errors.
 fn a_stored_error_never_stands_in_for_another(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, status, says) in [
@@ -236,11 +237,11 @@ fn a_stored_error_never_stands_in_for_another(cores: &str) {
         eventually("the newer error is shown", || {
             running.get(path).expect_status(status).text() != "error 0"
         });
-        // The newer error is stored in its turn, and gives way again.
+        // The newer error is stored too, and is replaced again.
         let newer = running.get(path).text();
         eventually("and the next one", || running.get(path).expect_status(status).text() != newer);
     }
-    // An error that is stale when it comes is never shown again.
+    // An error that is stale on arrival is never served again.
     let number = AtomicUsize::new(0);
     origin.on("/stale", move |_, reply| {
         let answer = Answer::new(502, number.fetch_add(1, Relaxed).to_string()).header("Age", "20");
@@ -276,7 +277,8 @@ fn a6_what_is_stale_is_validated_and_keeps_its_body(cores: &str) {
         accelerator.get(path).expect_status(200);
         let validated = accelerator.get(path).expect_status(200);
         assert_eq!(validated.text(), body, "{path}");
-        // Another core may have met the owner writing: then it cannot say that there was something.
+        // Another core may have found the owner writing; its `Cache-Status` then cannot name the stored
+        // answer.
         assert!(cache_status(&validated).contains("; fwd-status=304"), "{}", cache_status(&validated));
         for response in [validated, accelerator.get(path).expect_status(200)] {
             assert_eq!(response.text(), body, "{path}");
@@ -286,7 +288,7 @@ fn a6_what_is_stale_is_validated_and_keeps_its_body(cores: &str) {
             assert!(response.header("age").and_then(|age| age.parse().ok()).is_some_and(|age: u64| age < 10));
         }
         assert_eq!(origin.count(path), 2, "{path} is fresh again");
-        // The client's own condition is for the client.
+        // The client's own condition is evaluated for the client's answer only.
         let request = Request::get(path).header("If-None-Match", "\"v1\"");
         accelerator.fetch(&request).expect_status(304);
         let range = accelerator.fetch(&Request::get(path).header("Range", "bytes=1-2"));
@@ -374,7 +376,7 @@ fn a6_variants_are_validated_each_by_itself(cores: &str) {
     assert_eq!(origin.count("/page"), 4, "each was fetched once and validated once");
 }
 
-/// A 304 that says that what is stored varies, or may not be stored: it is fetched whole.
+/// A 304 that adds Vary, or forbids storing, is not used: the page is fetched whole.
 fn a6_a_304_that_makes_another_answer_of_it_is_not_used(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, name, value) in [("/varies", "Vary", "Accept"), ("/secret", "Cache-Control", "no-store")] {
@@ -419,7 +421,7 @@ fn clients_wishes_count_if_they_are_obeyed(cores: &str) {
     }
 }
 
-/// An origin whose page has versions, each with a tag and a length of its own.
+/// Adds a page with versions, each with its own entity tag and length.
 fn versioned(origin: &ScriptedOrigin, path: &str, vary: Option<&'static str>) -> Arc<AtomicUsize> {
     let version = Arc::new(AtomicUsize::new(0));
     let of_origin = Arc::clone(&version);
@@ -443,7 +445,7 @@ fn versioned(origin: &ScriptedOrigin, path: &str, vary: Option<&'static str>) ->
     version
 }
 
-/// HEAD that the origin alone can judge (RFC 9110 §13.1.1).
+/// HEAD with a condition that only the origin can evaluate (RFC 9110 §13.1.1).
 fn judged(path: &str) -> Request {
     Request::new("HEAD", path).header("If-Match", "*")
 }
@@ -457,7 +459,7 @@ fn a6_what_differs_from_what_the_origin_says_to_head_is_stale(cores: &str) {
         assert_eq!(get("de").expect_status(200).text(), "x");
         assert_eq!(get("fr").expect_status(200).text(), "x");
         let before = origin.count(path);
-        // It is the same: it stays fresh.
+        // The origin's answer to HEAD matches, so the stored answer stays fresh.
         accelerator.fetch(&judged(path).header("Accept-Language", "de")).expect_status(200);
         for language in ["de", "fr"] {
             assert!(cache_status(&get(language)).contains("; hit"));
@@ -468,7 +470,8 @@ fn a6_what_differs_from_what_the_origin_says_to_head_is_stale(cores: &str) {
         accelerator.fetch(&judged(path).header("Accept-Language", "de")).expect_status(200);
         eventually("it is stale", || get("de").text() == "xxxxx");
         assert_eq!(accelerator.stat().count("requests.heard_stale"), 1);
-        // The other variant was none of that answer's; without variants there is one.
+        // The HEAD answer was not about the other variant, so that stays fresh; without Vary there is one
+        // stored answer.
         assert_eq!(get("fr").text(), if vary.is_some() { "x" } else { "xxxxx" });
         assert!(cache_status(&get("de")).contains("; hit"));
         let asked = origin.seen(path).pop().expect("it was asked");
@@ -499,11 +502,11 @@ fn a6_what_is_not_for_all_says_nothing_of_what_is_stored(cores: &str) {
     assert_eq!(accelerator.get("/page").text(), "x");
     version.store(1, Relaxed);
     for request in [
-        // A visitor who is known may have a page of his own.
+        // A visitor with a cookie or credentials may have a page of his own.
         Request::new("HEAD", "/page").header("Cookie", "session=1"),
         judged("/page").header("Cookie", "session=1"),
         judged("/page").header("Authorization", "Basic eDp5"),
-        // It is answered from what is stored.
+        // This HEAD is answered from the store.
         Request::new("HEAD", "/page"),
     ] {
         accelerator.fetch(&request).expect_status(200);

@@ -1,7 +1,7 @@
-//! kill -9 at random points under load: after each, no wrong byte, nothing that was purged is back, and what was on the
-//! file is still there without a question to the origin.
+//! kill -9 at random points under load: after each, no byte is wrong, no purged page is back, and pages on
+//! the file are served without a request to the origin.
 //!
-//! `STORE_KILLS=100` is the whole of it (`make soak`); the suite runs a few.
+//! `STORE_KILLS=100` is the full run (`make soak`); the suite does a few kills.
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
@@ -23,12 +23,12 @@ use tests::{Accelerator, Answer, Client, End, Request, ScriptedOrigin, content::
 const PAGES: u64 = 150;
 const READERS: u64 = 3;
 
-/// What is known of the site while everything goes on.
+/// The site under load, and the bounds on what it may serve.
 struct Site {
     origin: ScriptedOrigin,
-    /// Which edition of all pages the origin has.
+    /// The origin's current edition of all pages.
     edition: Arc<AtomicU64>,
-    /// Of each page, the oldest edition that may still be shown, and how often a purge of it was begun.
+    /// For each page, the oldest edition that may still be served, and the number of purges begun.
     pages: Mutex<Vec<(u64, u64)>>,
 }
 
@@ -39,7 +39,8 @@ impl Site {
             let edition = Arc::clone(&edition);
             origin.on(&path(page), move |_, reply| {
                 let answer = Answer::new(200, body(page, edition.load(SeqCst)));
-                // Of two classes of lifetimes, so that ends lie in other segments than what they end.
+                // Two lifetime classes, so that the record which ends an object is in another segment than
+                // the object.
                 let lifetime = if page % 2 == 0 { "max-age=3000" } else { "max-age=60000" };
                 reply.answer(&answer.header("Cache-Control", lifetime))
             });
@@ -51,16 +52,17 @@ impl Site {
         self.pages.lock().expect("nobody panics with it")[page as usize]
     }
 
-    /// A page's answer is one of the origin's, whole, and not older than what was purged before it was asked for.
+    /// Checks that a page is one of the origin's editions, whole, and not older than the last purge before
+    /// the request.
     fn check(&self, page: u64, floor: u64, found: &[u8]) {
-        // An edition is before the bytes, and decides them.
+        // The edition's number precedes the content, which follows from it.
         let edition = found.first_chunk().map_or(u64::MAX, |edition| u64::from_le_bytes(*edition));
         assert!(edition <= self.edition.load(SeqCst), "page {page} is of no edition");
         assert!(found == body(page, edition), "page {page} of edition {edition} has other bytes");
         assert!(edition >= floor, "page {page} of edition {edition} was purged in {floor} and is back");
     }
 
-    /// One visitor, until the server is gone.
+    /// Runs one client until the server is gone.
     fn read(&self, running: &Accelerator, seed: u64, asked: &AtomicU64) {
         let mut random = Random(seed);
         let Ok(mut client) = Client::try_connect(running.address()) else { return };
@@ -79,7 +81,7 @@ impl Site {
         }
     }
 
-    /// Purges one page after the other, each with a new edition, until the server is gone.
+    /// Purges page after page, each with a new edition, until the server is gone.
     fn purge(&self, running: &Accelerator, seed: u64) {
         let mut random = Random(seed);
         let Ok(mut client) = Client::try_connect(running.address()) else { return };
@@ -94,7 +96,7 @@ impl Site {
             if answer.end != End::Complete {
                 return;
             }
-            // 503: it has not been written, and may come back.
+            // 503: the purge has not been written, so the page may come back.
             assert!([200, 404, 503].contains(&answer.status()), "{}", answer.text());
             if answer.status() == 503 {
                 continue;
@@ -118,7 +120,7 @@ fn body(page: u64, edition: u64) -> Vec<u8> {
     body
 }
 
-/// Numbers that a seed repeats.
+/// Pseudo-random numbers that follow from a seed.
 struct Random(u64);
 
 impl Random {
@@ -135,13 +137,14 @@ fn what_was_flushed_survives_kill_9_and_what_was_purged_does_not() {
     let store = directory.path().join("store");
     let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a machine has a processor");
     let site = Site::new();
-    // What is on the file for certain: how often a purge of each page had been begun when that was seen.
+    // State that is surely on the file: the number of purges of each page that had begun when the file was
+    // complete.
     let mut flushed: Option<Vec<u64>> = None;
     let mut random = Random(20_061_011);
     for kill in 0..=kills {
         let mut running = Accelerator::before(&site.origin.url())
             .flag("--cores", &cores)
-            // Less than the pages have, so that some are on the file alone.
+            // Less than the pages' size, so that some pages are only on the file.
             .flag("--memory", "12MiB")
             .store_in(&store, "1GiB")
             .flag("--purge-from", "127.0.0.1")
@@ -161,7 +164,7 @@ fn what_was_flushed_survives_kill_9_and_what_was_purged_does_not() {
                 && stat.number("store.file_copying") == 0.0
                 && stat.number("store.log_records_waiting") == 0.0
         });
-        // A file that is full gives up its oldest.
+        // A full file drops its oldest objects.
         let is_whole = running.stat().number("store.log_given_up") == 0.0;
         flushed = is_whole.then(|| (0..PAGES).map(|page| site.page(page).1).collect());
         if kill == kills {

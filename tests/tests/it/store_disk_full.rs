@@ -1,6 +1,8 @@
-//! A disk that others fill: a store has reserved its room and goes on; one that has not is refused with the numbers.
+//! A disk that other files fill: a store that has reserved its space goes on; a store that cannot reserve it
+//! is refused, with the numbers.
 //!
-//! On a file system of a few MiB in a mount namespace of its own: the test runs itself again inside of it.
+//! The file system has a few MiB and is in a mount namespace of its own: the test runs itself again inside
+//! it.
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
@@ -27,7 +29,7 @@ fn a_disk_that_others_fill_takes_nothing_from_a_store_and_refuses_a_new_one() {
         .arg(std::env::current_exe().expect("a process knows its own file"))
         .args(["--exact", "store_disk_full::inside", "--nocapture"])
         .env(INSIDE, directory.path())
-        // Found and built out here, where there is room.
+        // The program is found and built out here, where there is space.
         .env("NIGHTTRAIN_BIN", tests::program::program())
         .output();
     let said = |output: &std::process::Output| {
@@ -62,7 +64,7 @@ fn all_are_right(running: &Accelerator) {
     }
 }
 
-/// The test proper; nothing to do outside.
+/// The actual test, run inside the namespace; elsewhere it does nothing.
 #[test]
 fn inside() {
     let Some(disk) = std::env::var_os(INSIDE) else { return };
@@ -72,7 +74,7 @@ fn inside() {
         origin.answers(&path(page), Answer::new(200, body(page)).header("Cache-Control", "max-age=6000"));
     }
     let mut running = before(&origin, &disk.join("store")).start();
-    // Others take all that is left.
+    // Another file takes the rest of the disk.
     let mut others = std::fs::File::create(disk.join("others")).expect("a file");
     let mebibyte = vec![7; 1 << 20];
     let full = (0..64).find_map(|_| others.write_all(&mebibyte).err()).expect("the disk is full");
@@ -93,7 +95,7 @@ fn inside() {
     let output = before(&origin, &disk.join("another")).run_to_its_end();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("has no room for the store") && said.contains("are free"), "{said}");
+    assert!(said.contains("not enough disk space for the store") && said.contains("are free"), "{said}");
     let mut left: Vec<_> = std::fs::read_dir(disk)
         .expect("a directory")
         .map(|entry| entry.expect("an entry").file_name())

@@ -1,5 +1,5 @@
-//! The accelerator on a file: a second life in which the origin is not asked for what was flushed, after an orderly end
-//! and after kill -9; what was purged does not come back.
+//! The accelerator with a file: after an orderly stop and after kill -9, flushed pages are served without a
+//! request to the origin, and purged pages do not come back.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
@@ -64,7 +64,7 @@ fn a_second_life_is_warm_after_either_end(cores: &str) {
     let first = asked(&origin);
     assert_eq!(first, PAGES);
     for signal in [Signal::TERM, Signal::KILL, Signal::TERM] {
-        // A page that varies is two objects.
+        // A page with Vary is two objects.
         eventually("all that was stored is on the file", || {
             let stat = running.stat();
             let objects = stat.number("store.file_objects");
@@ -77,7 +77,7 @@ fn a_second_life_is_warm_after_either_end(cores: &str) {
         all_are_right(&running, None);
         assert_eq!(asked(&origin), first, "the origin was asked again after {signal:?}");
     }
-    // A purge that was acknowledged is not undone, however sudden the end.
+    // An acknowledged purge survives kill -9.
     running.fetch(&Request::new("PURGE", &path(1))).expect_status(200);
     running.signal(Signal::KILL);
     running.wait();
@@ -105,13 +105,13 @@ fn a_store_larger_than_memory_is_served_from_the_file(cores: &str) {
             let answer = running.get(&path(page)).expect_status(200);
             assert!(answer.body == content(page as u64, 0, length), "page {page} in round {round}");
             if page % 20 == 0 {
-                // What comes faster than the disk writes is not kept.
+                // Objects that arrive faster than the disk writes are not stored.
                 eventually("it is written", || running.stat().count("store.log_records_waiting") == 0);
             }
         }
     }
     let again = asked(&origin) - 600;
-    // A read may be refused when many are under way; there are not many here.
+    // A read may be refused if many are under way; here only a few are.
     assert_eq!(again, 0, "the origin was asked again: {:?}", running.stat().document());
     assert!(running.stat().number("store.file_hits") > 300.0);
 }
@@ -131,13 +131,14 @@ fn on_the_second_request_only_what_is_asked_for_again_outlives_the_process(cores
     let mut running = begin();
     all_are_right(&running, None);
     let stat = running.stat();
-    // A page that varies is two objects.
+    // A page with Vary is two objects.
     assert_eq!(stat.count("store.file_not_admitted") as usize, PAGES + PAGES / 5);
     (0..10).for_each(|page| drop(running.get(&path(page)).expect_status(200)));
     assert_eq!(asked(&origin), PAGES);
     eventually("what was asked for again is on the file", || {
         let stat = running.stat();
-        // By what a page varies is looked up as soon as it is stored, so it goes there too; it is small.
+        // A page's Vary object is looked up as soon as it is stored, so it is admitted to the file too; it is
+        // small.
         stat.count("store.file_kept") as usize == 10 + PAGES / 5
             && stat.count("store.file_copying") == 0
             && stat.count("store.log_records_waiting") == 0
@@ -178,13 +179,13 @@ fn a_memory_limit_that_cannot_do_is_one_clear_error_with_the_number() {
     };
     let output = before("70MiB").run_to_its_end();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // MiB: 64 for objects, 20 for the program, 18 for what is to be written (nine segments of 2), 8 for what is read,
-    // 10.25 for what each core knows of purges and bans, and as much for who writes them, 52 for what is compressed; and
-    // 36 bytes for each of the 65,536 objects that a file may hold in any case.
+    // MiB: 64 for objects, 20 for the program, 18 for pending writes (nine segments of 2), 8 for reads, 10.25
+    // for each core's table of purges and bans, and as much for the thread that writes them, 52 for
+    // compression; and 36 bytes for each of the 65,536 objects that any file may hold.
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("may use 70MiB") && said.contains("raise the limit to 185MiB"), "{said}");
     assert!(!store.exists(), "a file was made for a start that was refused");
-    // With just so much it starts.
+    // With exactly this limit the accelerator starts.
     all_are_right(&before("185MiB").start(), None);
     assert_eq!(asked(&origin), PAGES);
 }
@@ -208,7 +209,8 @@ fn what_is_in_the_page_cache_is_shown_while_a_server_uses_the_file() {
     let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let cells = said["residency"]["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 64, "{said}");
-    // Its headers were written through the page cache just now; its objects are written past it where that can be.
+    // The file's headers were just written through the page cache; its objects are written past it where
+    // possible.
     assert!(
         cells.iter().all(|share| share.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share))),
         "{said}"
@@ -238,9 +240,9 @@ fn a_stores_file_is_checked_and_described_while_nobody_uses_it() {
     running.wait();
     let whole = ask(&["check"]);
     let said = String::from_utf8_lossy(&whole.stdout).into_owned();
-    assert!(whole.status.success() && said.contains("checksum is right"), "{whole:?}");
+    assert!(whole.status.success() && said.contains("checksums are valid"), "{whole:?}");
     assert!(said.contains("1 purged tags and addresses, 0 bans"), "{said}");
-    // The file of purges counts as much: without it what was purged would be back.
+    // The purge file counts as well: without it purged pages would come back.
     let purges = directory.path().join("store.purges");
     let written = std::fs::read(&purges).expect("a file");
     std::fs::write(&purges, [b"?", &written[1..]].concat()).expect("a file");
@@ -251,10 +253,10 @@ fn a_stores_file_is_checked_and_described_while_nobody_uses_it() {
     std::fs::write(&purges, &written).expect("a file");
     let described: serde_json::Value =
         serde_json::from_slice(&ask(&["stat", "--json"]).stdout).expect("JSON");
-    // A page that varies is two objects.
+    // A page with Vary is two objects.
     let records = described["store"]["records"].as_u64().expect("a number");
     assert_eq!(records as usize, PAGES + PAGES / 5, "{described}");
-    // One byte in a payload.
+    // One byte of a payload is flipped.
     let mut bytes = std::fs::read(&store).expect("a file");
     let wanted = content(2, 0, 500 + 2 * 331);
     let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("page 2 is on the file");
@@ -263,8 +265,8 @@ fn a_stores_file_is_checked_and_described_while_nobody_uses_it() {
     let damaged = ask(&["check"]);
     let said = String::from_utf8_lossy(&damaged.stderr).into_owned();
     assert_eq!(damaged.status.code(), Some(1));
-    assert!(said.contains("1 places are damaged") && said.contains("payload is damaged"), "{said}");
-    // What is damaged is fetched anew, and all else is served.
+    assert!(said.contains("1 places are damaged") && said.contains("payload damaged"), "{said}");
+    // A damaged object is fetched again, and all others are served.
     let running = start(&origin, &store, &tests::cores(1).expect("a core"), "64MiB");
     all_are_right(&running, None);
     assert_eq!(asked(&origin), PAGES + 1);

@@ -1,5 +1,5 @@
-//! Objects that are larger than a segment, and larger than memory takes, on the accelerator's file: stored in parts,
-//! served from parts, whole or in ranges, in this life and in the next; never with a wrong byte.
+//! Objects larger than a segment, and larger than memory, on the accelerator's file: stored in parts and
+//! served from parts, whole or in ranges, before and after a restart; never with a wrong byte.
 #![allow(clippy::expect_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
@@ -24,10 +24,10 @@ on_one_core_and_on_two! {
 }
 
 const MIB: usize = 1 << 20;
-/// Larger than a segment of such a file (4 MiB), than what this memory takes, and than this memory.
+/// Larger than a segment of this file (4 MiB), than an object that memory takes, and than all of this memory.
 const SIZES: [usize; 2] = [40 * MIB + 4321, 100 * MIB];
 const MEMORY: &str = "12MiB";
-/// Body bytes of a part.
+/// Body bytes of one part.
 const PART_BYTES: usize = 480 << 10;
 
 fn path(number: usize) -> String {
@@ -67,7 +67,7 @@ fn asked(origin: &ScriptedOrigin) -> usize {
     origin.all_seen().len()
 }
 
-/// The most memory that the process has had at once.
+/// Peak memory of the process (`VmHWM`).
 fn memory_peak_bytes(running: &Accelerator) -> u64 {
     let path = format!("/proc/{}/status", running.pid().as_raw_nonzero());
     let status = std::fs::read_to_string(path).expect("a running process has a status");
@@ -76,7 +76,8 @@ fn memory_peak_bytes(running: &Accelerator) -> u64 {
     kib << 10
 }
 
-/// Asks until an answer was stored: what the disk cannot take in time is delivered and not stored.
+/// Requests a film until it is stored: an answer that the disk cannot take in time is delivered and not
+/// stored.
 fn store(running: &Accelerator, origin: &ScriptedOrigin, number: usize, body: &[u8]) {
     eventually("it is stored and answered from the store", || {
         let before = asked(origin);
@@ -97,7 +98,7 @@ fn part(running: &Accelerator, number: usize, range: &str) -> tests::Response {
     running.fetch(&Request::get(&path(number)).header("Range", &format!("bytes={range}")))
 }
 
-/// Ranges in the middle, over the edges of parts, at both ends.
+/// Checks ranges in the middle, across the edges of parts, and at both ends.
 fn ranges_are_right(running: &Accelerator, number: usize, body: &[u8]) {
     let edge = PART_BYTES;
     let ranges =
@@ -136,8 +137,8 @@ fn a_second_life_serves_large_objects_from_their_parts(cores: &str) {
         assert_eq!(asked(&origin), first, "the origin was asked again after {signal:?}");
         let stat = running.stat();
         assert_eq!(stat.count("store.file_incomplete") + stat.count("store.file_damaged"), 0);
-        // Two films are not in 12 MiB, and never were in this process: what it has is that memory, what waits to be
-        // written, what is being read, and itself.
+        // The films do not fit into 12 MiB, and never were in this process: it holds that memory, pending
+        // writes, pending reads, and the program itself.
         let peak = memory_peak_bytes(&running);
         assert!(peak < 80 * MIB as u64, "{} MiB were used at once", peak >> 20);
     }
@@ -179,9 +180,9 @@ fn what_is_dropped_or_replaced_stays_so(cores: &str) {
     running.wait();
     drop(running);
     running = start(&origin, &file, cores, MEMORY);
-    // What no list claims is dead after a start as well.
+    // Parts that no list names are dead after a restart too.
     assert!(running.stat().count("store.log_live_bytes") < live / 10);
-    // Another film under the same address.
+    // The page under the same address changes to another film.
     origin.answers(&path(0), answer(film(0, 1)));
     store(&running, &origin, 0, &film(0, 1));
     origin.answers(&path(0), answer(film(0, 2)));
@@ -210,7 +211,7 @@ fn a_disk_that_hangs_delays_an_answer_and_is_used_again(cores: &str) {
     let running = disk.below(setup(&origin, &file, cores, MEMORY)).start().warm();
     disk.shut_again();
     let body = film(0, 0);
-    // More than may wait to be written: it is delivered all the same, and not stored.
+    // More bytes than may wait to be written: the answer is delivered, but not stored.
     assert!(running.get(&path(0)).expect_status(200).body == body);
     assert_eq!(running.stat().count("store.file_refused"), 1);
     assert!(running.get(&path(0)).expect_status(200).body == body);
@@ -224,7 +225,7 @@ fn clients_of_one_object_are_sent_its_parts_at_once(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("store");
     let origin = origin();
-    // So little memory has one buffer that a part can be read into, for all of them.
+    // This little memory has one buffer for reading parts, shared by all clients.
     let running = start(&origin, &file, cores, MEMORY);
     let body = film(0, 0);
     store(&running, &origin, 0, &body);
@@ -236,19 +237,19 @@ fn clients_of_one_object_are_sent_its_parts_at_once(cores: &str) {
                 for round in 0..3 {
                     let first = (client + round) * PART_BYTES * 7 + client;
                     let answer = part(running, 0, &format!("{first}-"));
-                    // There is room for three; where the one buffer is too long in coming, the origin is asked, which
-                    // knows no ranges, and that is said.
+                    // There is room for three clients. If the one buffer is free too late, the request goes
+                    // to the origin, which supports no ranges; `Cache-Status` then says `parts-busy`.
                     let said = answer.head.headers.joined("cache-status");
                     let (status, from) =
                         if said.contains("detail=parts-busy") { (200, 0) } else { (206, first) };
-                    // Of its own place, and not cut short because the others read.
+                    // Each client gets its own range, and is not cut short by the other reads.
                     assert!(answer.expect_status(status).body == body[from..]);
                 }
             });
         }
     });
     assert_eq!(running.stat().count("errors.parts_cut"), 0);
-    // A dozen who begin at the same place share what one reads; who finds no room is told why.
+    // Twelve clients that begin at the same part share one read; a client without room gets `parts-busy`.
     let statuses: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..12)
             .map(|_| {
@@ -302,7 +303,7 @@ fn a_head_of_what_is_gone_in_part_is_the_origins(cores: &str) {
     let head = Request::new("HEAD", &path(0));
     let said = |answer: tests::Response| answer.expect_status(200).head.headers.joined("cache-status");
     assert!(said(running.fetch(&head)).contains("hit"));
-    // Others take its place on the file, from its first part on; what it is stays known.
+    // Other films overwrite its parts on the file, from the first part on; its list stays in memory.
     for other in 0..3 {
         running.get(&format!("{}?{other}", path(0))).expect_status(200);
         on_disk(&running);
@@ -319,7 +320,7 @@ fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
     let origin = origin();
     let begin = || setup(&origin, &file, cores, MEMORY).flag("--store-size", "128MiB").start().warm();
     let mut running = begin();
-    // What `content` makes repeats itself: these words stand nowhere else.
+    // The content repeats, but these words occur only here.
     let marks = [(1000, b"a mark of the first part"), (SIZES[0] - 1000, b"the mark of the last one")];
     let mut body = film(0, 0);
     marks.iter().for_each(|(place, mark)| body[*place..][..mark.len()].copy_from_slice(*mark));
@@ -334,10 +335,11 @@ fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
         running = begin();
         let before = asked(&origin);
         if place < PART_BYTES {
-            // Before the head: a miss, fetched anew.
+            // Damage before the head is sent is a miss: the film is fetched again.
             assert!(running.get(&path(0)).expect_status(200).body == body);
         } else {
-            // Behind it: the connection ends before the broken part, and the next one who asks has it from the origin.
+            // Damage after that ends the connection before the broken part, and the next request is fetched
+            // from the origin.
             let cut = running.get(&path(0));
             assert_eq!(cut.head.status, 200);
             assert_ne!(cut.end, End::Complete);
@@ -353,8 +355,8 @@ fn a_flipped_byte_in_a_part_is_never_served(cores: &str) {
     }
 }
 
-/// Flips a bit of these bytes wherever they are on the file: in the copy that is served, and in those of answers that
-/// were not stored.
+/// Flips a bit of these bytes at each place on the file: in the copy that is served, and in copies of answers
+/// that were not stored.
 fn flip_all(file: &Path, wanted: &[u8]) {
     let mut bytes = std::fs::read(file).expect("a file");
     let places: Vec<usize> =
@@ -364,15 +366,15 @@ fn flip_all(file: &Path, wanted: &[u8]) {
     std::fs::write(file, &bytes).expect("a file");
 }
 
-/// Memory with room for sixteen parts, of all cores together.
+/// Memory with room for sixteen parts, over all cores.
 const MEMORY_OF_16: &str = "64MiB";
 const PARTS: usize = 16;
 
-/// An accelerator that has a film in parts on its file.
+/// Starts an accelerator that has a film in parts on its file.
 fn with_film(origin: &ScriptedOrigin, file: &Path, cores: &str) -> Accelerator {
     let setup = setup(origin, file, cores, MEMORY_OF_16)
         .flag("--trusted-proxies", "127.0.0.1")
-        // Nobody is cut for being slow.
+        // No client is cut for being slow.
         .limit("send_rate_grace", "1h")
         .limit("send_stall_max", "1h");
     let running = setup.start().warm();
@@ -381,8 +383,8 @@ fn with_film(origin: &ScriptedOrigin, file: &Path, cores: &str) -> Accelerator {
     running
 }
 
-/// Connections of a client that each ask for the film and read no more than the head; and what each head says of the
-/// cache.
+/// Opens connections of one client that request the film and read only the head; returns them with each
+/// head's `Cache-Status`.
 fn slow_readers(running: &Accelerator, address: &str, number: usize) -> (Vec<Client>, Vec<String>) {
     let request = Request::get(&path(1)).header("X-Forwarded-For", address).bytes();
     let reader = |_| {
@@ -395,8 +397,8 @@ fn slow_readers(running: &Accelerator, address: &str, number: usize) -> (Vec<Cli
     (0..number).map(reader).unzip()
 }
 
-/// One client has the film sent to many connections that do not read. Another client's ranges come from the file all the
-/// same: answers of the first give way.
+/// One client requests the film over many connections and does not read. Another client's ranges still come
+/// from the file: the first client's answers give way.
 fn slow_readers_of_large_objects_leave_room_to_others(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let (file, origin) = (directory.path().join("store"), origin());
@@ -404,7 +406,7 @@ fn slow_readers_of_large_objects_leave_room_to_others(cores: &str) {
     let _slow = slow_readers(&running, "192.0.2.1", 3 * PARTS);
     assert!(running.stat().count("limits.parts") > 0, "the first client takes all that it may have");
     let (mut found, mut number) = (0, 0);
-    // On a busy machine the disk may be late for one answer or another, which is passed then.
+    // On a busy machine the disk may be late for some answers, which are then passed.
     eventually("ranges of another client are found", || {
         let first = number % 64 * 3 * PART_BYTES;
         number += 1;
@@ -424,7 +426,7 @@ fn one_client_alone_reads_many_large_objects(cores: &str) {
     let running = with_film(&origin, &file, cores);
     let (_slow, said) = slow_readers(&running, "192.0.2.1", 4 * PARTS);
     let found = said.iter().filter(|said| said.contains("hit")).count();
-    // While less than half is taken an answer has room for two parts.
+    // While less than half of the room is taken, each answer has room for two parts.
     let loops = cores.split(',').count();
     let of_loop = PARTS / loops;
     let expected = loops * (of_loop / 4 + of_loop / 2 - of_loop / 16);

@@ -1,5 +1,5 @@
-//! A store whose file takes long to read at the start: the accelerator answers meanwhile, as if the file were empty,
-//! and what happens meanwhile holds.
+//! A store whose file takes long to read at the start: meanwhile the accelerator answers as if the file were
+//! empty, and everything stored or purged meanwhile holds.
 #![allow(
     clippy::expect_used,
     clippy::disallowed_methods,
@@ -29,7 +29,7 @@ on_one_core_and_on_two! {
 
 const PAGES: u64 = 40;
 
-/// Pages whose bytes tell in which edition they were fetched.
+/// A site whose pages show the edition in which they were fetched.
 struct Site {
     origin: ScriptedOrigin,
     edition: Arc<AtomicU64>,
@@ -59,7 +59,7 @@ impl Site {
             .flag("--purge-from", "127.0.0.1")
     }
 
-    /// A first life that ends by `signal`: the file holds all pages, of edition 0.
+    /// Fills the store and ends the accelerator by `signal`: the file then holds all pages, in edition 0.
     fn stored(&self, store: &Path, cores: &str, signal: Signal) {
         let mut running = self.before(store, cores).start();
         (0..PAGES).for_each(|page| assert_eq!(edition_of(&running, page), 0));
@@ -73,7 +73,7 @@ fn path(page: u64) -> String {
     format!("/page/{page}")
 }
 
-/// Asks for a page, and says of which edition it is.
+/// Requests a page and returns its edition.
 fn edition_of(running: &Accelerator, page: u64) -> u64 {
     let answer = running.get(&path(page)).expect_status(200);
     let found = (0..9).find(|edition| answer.body == content(page, *edition, 2000 + 97 * page as usize));
@@ -95,17 +95,17 @@ fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &st
     let site = Site::new();
     site.stored(&store, cores, Signal::KILL);
 
-    // The second life: its disk does not answer, and it serves all the same.
+    // After the restart the disk does not answer; the accelerator serves anyway.
     let disk = SlowDisk::shut(directory.path());
     let mut running = disk.below(site.before(&store, cores)).start();
     let warming = cores.split(',').count() as f64;
     assert_eq!(running.stat().number("store.file_warming"), warming);
     site.edition.store(1, SeqCst);
     let asked = site.asked();
-    // What arrives meanwhile: pages 0 to 9, of a new edition; from memory the second time.
+    // Pages 0 to 9 are fetched meanwhile, in a new edition; the second time they come from memory.
     (0..10).chain(0..10).for_each(|page| assert_eq!(edition_of(&running, page), 1));
     assert_eq!(site.asked(), asked + 10);
-    // What is dropped meanwhile: pages 8 to 13. It is said when it is certain.
+    // Pages 8 to 13 are purged meanwhile. A purge is acknowledged once it is certain.
     let address = running.address();
     let purges: Vec<_> = (8..14)
         .map(|page| {
@@ -115,7 +115,7 @@ fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &st
         .collect();
     eventually("the purges are under way", || running.stat().number("requests.purges") == 6.0);
     site.edition.store(2, SeqCst);
-    // Stored anew after that, and still before the file is known.
+    // Page 12 is stored again after its purge, before the file has been read.
     eventually("page 12 is asked for after its purge", || edition_of(&running, 12) == 2);
     assert!(
         purges.iter().all(|purge| !purge.is_finished()),
@@ -137,8 +137,8 @@ fn it_answers_while_its_file_is_read_and_what_happens_meanwhile_holds(cores: &st
                 _ => 0,
             };
             assert_eq!(edition_of(&running, page), wanted, "page {page} in life {life}");
-            // Those that were dropped and not asked for again; on a busy machine page 12 may have come before its
-            // purge.
+            // Pages that were purged and not requested again are fetched; on a busy machine page 12 may have
+            // been fetched before its purge.
             let anew = usize::from(life == 0 && (8..14).contains(&page));
             let found = site.origin.count(&path(page)) - asked;
             assert!(
@@ -163,7 +163,7 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
         let mut running = disk.below(site.before(&store, cores)).start();
         assert_eq!(edition_of(&running, 3), 0);
         running.signal(signal);
-        // A read under way is waited for; the others are not begun.
+        // The read under way is waited for; no other is begun.
         disk.open();
         running.wait();
     }
@@ -171,8 +171,8 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
     for page in 0..PAGES {
         let asked = site.origin.count(&path(page));
         assert_eq!(edition_of(&running, page), 0);
-        // What was fetched while the file was read takes the place of what the file held, if there was time for that
-        // before the end, and is flushed later: killed in between, a cache has lost it.
+        // An answer fetched while the file was read replaces the one on the file, if there was time before
+        // the end, and is flushed later: a kill in between loses it.
         assert!(
             page == 3 || site.origin.count(&path(page)) == asked,
             "what the file held of page {page} is not there any more"
@@ -180,7 +180,8 @@ fn it_can_be_stopped_while_its_file_is_read(cores: &str) {
     }
 }
 
-/// A cache can have again what it held; so it need not understand a file of before, and says what to do with it.
+/// A file of an older version is refused with advice and left unchanged: a cache can fetch its content again,
+/// so it need not read old formats.
 #[test]
 fn a_file_of_version_1_is_refused_with_a_word_and_left_alone() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! What a hit asks of the kernel: one read and one write, beside its share of waiting. Counted by strace on a run of
+//! System calls of a hit: one read and one write, besides its share of waits. strace counts them on a run of
 //! known length.
 #![allow(
     clippy::disallowed_methods,
@@ -37,7 +37,7 @@ fn a_hit_makes_one_read_and_one_write(cores: &str) {
         expect_about(&calls, &READS, hits, 2 * ticks, size);
         expect_about(&calls, &WRITES, hits, 0, size);
         let waits = count(&calls, &WAITS);
-        // A wait that finds the next request, and one more for a loop that looks before it sleeps.
+        // One wait that finds the next request, and one more for a loop that polls before it sleeps.
         assert!(waits <= 2 * hits + ticks + SLACK, "{waits} waits for {hits} hits: {calls:?}");
         let others: u64 =
             calls.values().sum::<u64>() - count(&calls, &READS) - count(&calls, &WRITES) - waits;
@@ -46,7 +46,7 @@ fn a_hit_makes_one_read_and_one_write(cores: &str) {
     }
 }
 
-/// Each client asks so many times, one after the other.
+/// Lets each client send [`ROUNDS`] requests, one after the other.
 fn ask(clients: &mut [Client], size: usize) {
     let request = Request::get("/page").bytes();
     for _ in 0..ROUNDS {
@@ -57,7 +57,8 @@ fn ask(clients: &mut [Client], size: usize) {
     }
 }
 
-/// The head is sent, references to the body's pages go into a pipe and from there into the socket.
+/// A large hit needs two calls more: the head is sent, then references to the body's pages go into a pipe and
+/// from there into the socket.
 fn a_large_hit_is_lent_by_two_calls_more(cores: &str) {
     let size = 64 << 10;
     let (_origin, accelerator, mut clients) = start(cores, size);
@@ -96,13 +97,14 @@ fn pipelined_hits_share_their_reads_and_writes(cores: &str) {
 const READS: [&str; 7] = ["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "preadv", "preadv2"];
 const WRITES: [&str; 7] = ["write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice"];
 const WAITS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
-/// Calls that belong to no hit: what runs ten times a second, a thread that looks around once a second.
+/// Calls that belong to no hit: tasks that run ten times a second, and a thread that wakes once a second.
 const SLACK: u64 = 60;
-/// A loop's lateness is measured by a bell that rings so often while the loop works; each ring is a wait, a read, and a
+/// Interval of the timer by which a busy loop measures its lateness; each expiry is a wait, a read, and a
 /// read that finds nothing more.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A page in the store, and clients connected and served once: what comes after are hits on kept connections.
+/// Starts with one stored page and clients that are connected and served once: all later requests are hits on
+/// kept connections.
 fn start(cores: &str, size: usize) -> (ScriptedOrigin, Accelerator, Vec<Client>) {
     let origin = ScriptedOrigin::start();
     origin.answers("/page", Answer::new(200, content(1, 0, size)).header("Cache-Control", "max-age=3600"));
@@ -120,8 +122,8 @@ fn count(calls: &BTreeMap<String, u64>, names: &[&str]) -> u64 {
     names.iter().filter_map(|name| calls.get(*name)).sum()
 }
 
-/// Calls that set a bell when its loop wakes, and silence it when the loop has slept for two rings: at most once a
-/// ring.
+/// Counts the calls that arm a loop's timer when it wakes, and disarm it when it has slept for two intervals:
+/// at most one an interval.
 #[track_caller]
 fn bells(calls: &BTreeMap<String, u64>, ticks: u64) -> u64 {
     let bells = count(calls, &["timerfd_settime"]);
@@ -140,9 +142,9 @@ fn expect_about(calls: &BTreeMap<String, u64>, names: &[&str], wanted: u64, tick
     );
 }
 
-/// Runs `work` under strace and returns how often each system call was made, by all threads, and how often the bells
-/// of all loops can have rung in that time. `None`, having said why, where nobody may trace: then nothing can be
-/// counted here.
+/// Runs `work` under strace and returns how often each system call was made, by all threads, and how often
+/// the timers of all loops can have expired in that time. Returns `None`, with the reason on stderr, if
+/// tracing is not permitted.
 fn traced(
     accelerator: &Accelerator,
     cores: &str,
@@ -180,7 +182,7 @@ fn traced(
         return None;
     }
     work();
-    // strace writes its table when it is interrupted, and lets go.
+    // strace writes its table and detaches when it is interrupted.
     rustix::process::kill_process(rustix::process::Pid::from_child(&tracer.0), rustix::process::Signal::INT)
         .expect("our own child may be signalled");
     tracer.0.wait().expect("a child can be waited for");
@@ -192,7 +194,7 @@ fn traced(
     Some((calls, ticks))
 }
 
-/// Ends strace whatever happens; it must not outlive the test.
+/// Kills strace on drop; it must not outlive the test.
 struct Tracer(Child);
 
 impl Drop for Tracer {
@@ -210,7 +212,7 @@ fn every_thread_is_traced(pid: &str) -> bool {
     })
 }
 
-/// strace's table: share, seconds, µs a call, calls, errors (often none), name.
+/// Parses strace's table: share, seconds, µs a call, calls, errors (often none), name.
 fn parse(table: &str) -> BTreeMap<String, u64> {
     let mut calls = BTreeMap::new();
     for line in table.lines() {

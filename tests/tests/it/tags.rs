@@ -1,4 +1,5 @@
-//! Rows A9 and A37 of the features: purging by tags, softly, and everything, as shops and frameworks ask for it.
+//! Rows A9 and A37 of the features: purges by tags, soft purges, and purges of everything, as shops and
+//! frameworks send them.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -38,7 +39,7 @@ on_one_core_and_on_two! {
     a37_what_is_not_understood_is_refused,
 }
 
-/// An origin with a page for each of these, with tags.
+/// An origin with these pages and their tags.
 fn tagged(pages: &[(&str, &str, &str)]) -> ScriptedOrigin {
     let origin = ScriptedOrigin::start();
     for (path, field, tags) in pages {
@@ -143,7 +144,7 @@ fn a9_what_has_too_many_tags_is_not_stored(cores: &str) {
     assert_eq!(origin.count("/enough"), 2);
 }
 
-/// Versions of a page, each with the tag `t`; the second waits.
+/// Adds a page in versions, each with the tag `t`; the second version waits for the gate.
 fn versions(origin: &ScriptedOrigin, path: &str, cache_control: &'static str) -> Gate {
     let (gate, asked) = (Gate::new(), AtomicUsize::new(0));
     let second = gate.clone();
@@ -179,7 +180,7 @@ fn a9_a_soft_purge_makes_stale(cores: &str) {
         assert!(said.contains("; hit") && !said.contains("stale"), "{said}");
     }
     assert_eq!(origin.count("/page"), 2);
-    // Twice, once each way: what is not there is not shown.
+    // A hard and then a soft purge: the dropped answer is not served as stale.
     accelerator.fetch(&Request::new("PURGE", "/").header("xkey", "t")).expect_status(200);
     accelerator.fetch(&purge).expect_status(200);
     assert_eq!(accelerator.get("/page").text(), "version 2");
@@ -190,7 +191,7 @@ fn a9_a_304_says_that_what_was_purged_softly_is_good(cores: &str) {
     origin.on("/page", |request, reply| {
         let tag = |answer: Answer| answer.header("ETag", "\"v\"").header("Cache-Control", "max-age=600");
         if request.header("if-none-match").is_some() {
-            // It has another tag from now on.
+            // The 304 changes the page's tag.
             return reply.answer(&tag(Answer::new(304, "")).header("xkey", "later"));
         }
         reply.answer(&tag(Answer::new(200, "whole")).header("xkey", "first"))
@@ -301,10 +302,13 @@ fn a9_the_operator_purges_by_tags(cores: &str) {
     fetched(&accelerator, &origin, &SHOP);
     let done = accelerator.ask(&["purge", "--tag", "product-2", "--tag", "product-11"]);
     assert!(done.status.success(), "{done:?}");
-    assert_eq!(String::from_utf8_lossy(&done.stdout), "Purged what has the tag product-2 or product-11\n");
+    assert_eq!(
+        String::from_utf8_lossy(&done.stdout),
+        "Purged all objects with the tag product-2 or product-11\n"
+    );
     assert_eq!(fetched(&accelerator, &origin, &SHOP), ["/2", "/4"]);
     let softly = accelerator.ask(&["purge", "--tag", "list", "--soft"]);
-    assert_eq!(String::from_utf8_lossy(&softly.stdout), "Stale from now on: what has the tag list\n");
+    assert_eq!(String::from_utf8_lossy(&softly.stdout), "Made stale: all objects with the tag list\n");
     assert_eq!(fetched(&accelerator, &origin, &SHOP), ["/1", "/2"]);
     for wrong in [&["purge"][..], &["purge", "--tag", "a", "--all"], &["purge", "http://a/", "--all"]] {
         assert!(!accelerator.ask(wrong).status.success(), "{wrong:?}");
@@ -312,7 +316,7 @@ fn a9_the_operator_purges_by_tags(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.purges"), 2, "by whichever door they came");
 }
 
-/// Tags are on the file with what has them, in one piece or in parts.
+/// A stored object's tags are on the file with it, in one piece or in parts.
 fn a9_what_is_on_the_file_is_purged(cores: &str) {
     const LARGE_BYTES: usize = 20 << 20;
     let directory = tempfile::tempdir().expect("a directory");
@@ -335,7 +339,7 @@ fn a9_what_is_on_the_file_is_purged(cores: &str) {
     assert_eq!(fetched(&running, &origin, &pages), [""; 0]);
 }
 
-/// What was purged by tags or softly does not come back, however sudden the end: nor does what was stored since go.
+/// After a kill, pages purged by tags or softly do not come back, and pages stored since the purge stay.
 fn a9_a_purge_outlives_a_kill(cores: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let steps = [
@@ -367,7 +371,7 @@ fn a9_a_damaged_file_of_purges_is_told(cores: &str) {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("store.purges is damaged at byte 32"), "{said}");
     assert!(!said.contains("panicked") && said.contains("nighttrain purge --all"), "{said}");
-    // As it says.
+    // The remedy from the error message works.
     std::fs::remove_file(&purges).expect("removed");
     let running = on_file(&origin, &store, cores);
     assert!(running.ask(&["purge", "--all"]).status.success());
@@ -380,8 +384,8 @@ const CATALOGUE: [(&str, &str, &str); 4] = [
     ("/page", "X-Magento-Tags", "cms_p_2,FPC"),
 ];
 
-/// As Magento 2 sends it: `InvalidateVarnishObserver` and `FlushAllCacheObserver` of its module CacheInvalidate, by
-/// `PurgeCache::sendPurgeRequest` (app/code/Magento/CacheInvalidate in magento/magento2).
+/// Purges as Magento 2 sends them: `InvalidateVarnishObserver` and `FlushAllCacheObserver` of its module
+/// CacheInvalidate, by `PurgeCache::sendPurgeRequest` (app/code/Magento/CacheInvalidate in magento/magento2).
 fn a37_magento_is_understood(cores: &str) {
     let origin = tagged(&CATALOGUE);
     let accelerator = start(&origin, cores);
@@ -398,7 +402,8 @@ fn a37_magento_is_understood(cores: &str) {
     }
 }
 
-/// `PurgeCache::sendPurgeRequest` of Magento 2, as it was in 2015, writes its request and closes the connection.
+/// A client may disconnect right after its purge request: Magento 2's `PurgeCache::sendPurgeRequest` of 2015
+/// does so.
 fn a37_who_purges_need_not_wait(cores: &str) {
     let origin = tagged(&CATALOGUE);
     let accelerator = start(&origin, cores);
@@ -415,8 +420,9 @@ fn a37_who_purges_need_not_wait(cores: &str) {
     }
 }
 
-/// As Drupal's module varnish_purger sends it: the purger without configuration (`ZeroConfigPurger`: up to 15 tags,
-/// with spaces, to `/tags`), and the bundled one with `[invalidations:separated_pipe]`, as Lagoon's guide sets it.
+/// Purges as Drupal's module varnish_purger sends them: the purger without configuration (`ZeroConfigPurger`:
+/// up to 15 tags, with spaces, to `/tags`), and the bundled one with `[invalidations:separated_pipe]`, as
+/// Lagoon's guide sets it.
 fn a37_drupal_is_understood(cores: &str) {
     const SITE: [(&str, &str, &str); 3] = [
         ("/", "Cache-Tags", "config:system.site node:1 node_list rendered"),
@@ -437,8 +443,8 @@ fn a37_drupal_is_understood(cores: &str) {
     }
 }
 
-/// As FOSHttpCache sends it (`ProxyClient\Varnish`): by `BAN`, its fields for host, address and type saying all, and
-/// its tags quoted by `preg_quote`; or, with `tag_mode` `purgekeys`, to vmod_xkey.
+/// Purges as FOSHttpCache sends them (`ProxyClient\Varnish`): by `BAN`, with fields for host, address and
+/// type that match all, and tags quoted by `preg_quote`; or, with `tag_mode` `purgekeys`, for vmod_xkey.
 fn a37_fos_http_cache_is_understood(cores: &str) {
     const SITE: [(&str, &str, &str); 3] = [
         ("/1", "X-Cache-Tags", "article-1,list"),
@@ -471,8 +477,8 @@ fn a37_what_is_not_understood_is_refused(cores: &str) {
     fetched(&accelerator, &origin, &CATALOGUE);
     for (method, field, value, why) in [
         ("PURGE", "X-Magento-Tags-Pattern", "((^|,)cat_p_[0-9+(,|$))", "Nothing was purged"),
-        ("BAN", "Accept", "*/*", "names no tags"),
-        ("PURGEKEYS", "xkey-purge", "", "names no tags"),
+        ("BAN", "Accept", "*/*", "no tags are given"),
+        ("PURGEKEYS", "xkey-purge", "", "no tags are given"),
     ] {
         let refused = accelerator.fetch(&Request::new(method, "/").header(field, value)).expect_status(400);
         assert!(refused.text().contains(why), "{}", refused.text());

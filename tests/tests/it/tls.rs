@@ -1,5 +1,5 @@
-//! TLS with clients (A12): curl and h2load as clients, certificates by name, new ones while requests are under way, and what
-//! is no TLS.
+//! TLS with clients (A12): curl and h2load as clients, certificates by name, new certificates while requests
+//! are under way, and connections that do not speak TLS.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -85,7 +85,7 @@ fn a12_a13_curl_gets_and_sends_by_every_version(cores: &str) {
             assert!(head.to_ascii_lowercase().contains("cache-status: nighttrain; hit"), "{head}");
         }
     }
-    // Each was fetched once, for https, whatever the protocol.
+    // Each page was fetched once, for https, over any protocol.
     assert_eq!((origin.count("/large"), origin.count("/chunked"), origin.count("/small")), (1, 1, 1));
     let seen = origin.seen("/small");
     assert_eq!(seen[0].header("X-Forwarded-Proto"), Some("https"));
@@ -127,9 +127,9 @@ fn a12_each_name_is_shown_its_certificate(cores: &str) {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    // A name that no certificate has is shown the first, which whoever does not look takes.
+    // A name without a certificate gets the first certificate, which a client without verification accepts.
     assert_eq!(whole(curl(&first, port, &["--insecure", "https://nobody.example/"])), b"here");
-    // A request for a host of another certificate, on a connection that was made for one.
+    // A request for another certificate's host, on a connection for this one.
     let other = ["--http2", "--header", "Host: first.example", "https://second.example/"];
     let output = curl(&second, port, &other);
     assert!(String::from_utf8_lossy(&output.stderr).contains("421"), "{output:?}");
@@ -159,7 +159,7 @@ fn a12_visitors_are_sent_to_https_and_told_to_stay(cores: &str) {
         assert_eq!(answer.header("Strict-Transport-Security"), None, "RFC 6797 §7.2");
     }
     assert!(origin.all_seen().is_empty());
-    // A proxy before us that ends TLS says so.
+    // A trusted proxy that terminates TLS sets `X-Forwarded-Proto`.
     let behind = Request::get("/").header("Host", "a.example").header("X-Forwarded-Proto", "https");
     assert_eq!(accelerator.fetch(&behind).expect_status(200).text(), "here");
     for http in ["--http1.1", "--http2"] {
@@ -178,7 +178,7 @@ fn a12_visitors_are_sent_to_https_and_told_to_stay(cores: &str) {
         }
     }
     let said = accelerator.ask(&["explain", "http://a.example/"]);
-    assert!(String::from_utf8_lossy(&said.stdout).contains("https alone"), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("https only"), "{said:?}");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a12_a_hundred_reloads_under_load_fail_no_request() {
     let cores = tests::cores(2).or_else(|| tests::cores(1)).expect("a processor");
     let accelerator = before(&origin, &certificate, &cores).start();
     let url = format!("https://{}/", accelerator.secured());
-    // Connections that stay, and ones that are made all the time.
+    // Connections that stay open, and connections that are opened all the time.
     let load = |arguments: &[&str]| {
         Command::new("h2load").args(arguments).arg(&url).stdout(Stdio::piped()).spawn().expect("h2load")
     };
@@ -210,7 +210,7 @@ fn a12_a_hundred_reloads_under_load_fail_no_request() {
     staying.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
     staying.wait().expect("it ends");
     assert!(text.contains(" 0 failed, 0 errored, 0 timeout"), "{text}");
-    // The last one is shown.
+    // The last certificate is presented.
     eventually("the last certificate is shown", || {
         let arguments = [&format!("https://localhost:{}/", accelerator.secured().port()) as &str];
         curl(&certificate, accelerator.secured().port(), &arguments).status.success()
@@ -228,7 +228,7 @@ fn a12_a_bad_certificate_is_refused_and_the_one_before_goes_on() {
     std::fs::write(certificate.file(), "no certificate").expect("written");
     accelerator.signal(Signal::HUP);
     eventually("it says what is wrong", || {
-        accelerator.printed().contains("cert.pem: there is no certificate in it (PEM)")
+        accelerator.printed().contains("cert.pem: no certificate in it (PEM)")
     });
     std::fs::write(certificate.file(), kept).expect("written");
     assert_eq!(whole(curl(&certificate, port, &[&format!("https://localhost:{port}/")])), b"here");
@@ -244,8 +244,8 @@ fn a12_what_cannot_be_used_is_said_at_the_start() {
         (path(one.file()), path(other.key()), "key.pem: keys may not be consistent"),
         (nowhere.clone(), path(one.key()), "nowhere.pem: cannot be read"),
         (path(one.file()), nowhere, "nowhere.pem: cannot be read"),
-        (path(one.key()), path(one.key()), "key.pem: there is no certificate in it (PEM)"),
-        (path(one.file()), path(one.file()), "cert.pem: there is no private key in it (PEM)"),
+        (path(one.key()), path(one.key()), "key.pem: no certificate in it (PEM)"),
+        (path(one.file()), path(one.file()), "cert.pem: no private key in it (PEM)"),
     ] {
         let setup = Accelerator::before(&origin.url()).flag("--tls-listen", "127.0.0.1:0");
         let output = setup.flag("--tls-cert", &certificate).flag("--tls-key", &key).run_to_its_end();
@@ -270,7 +270,7 @@ fn a12_a_slow_handshake_ends_and_holds_up_nobody(cores: &str) {
     let mut stuck: Vec<TcpStream> =
         (0..40).map(|_| TcpStream::connect(secured).expect("connected")).collect();
     for (number, stream) in stuck.iter_mut().enumerate() {
-        // Nothing; the beginning of a hello; plain HTTP; garbage.
+        // No byte; the beginning of a ClientHello; plain HTTP; garbage.
         let begun: &[u8] = match number % 4 {
             0 => b"",
             1 => &[0x16, 3, 1, 2, 0, 1, 0],
@@ -284,7 +284,7 @@ fn a12_a_slow_handshake_ends_and_holds_up_nobody(cores: &str) {
     for mut stream in stuck {
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
         let mut rest = Vec::new();
-        // A reset is an end, too.
+        // A reset ends the connection too.
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.len() < 100, "an alert at most");
     }
@@ -292,7 +292,7 @@ fn a12_a_slow_handshake_ends_and_holds_up_nobody(cores: &str) {
     assert_eq!(whole(curl(&certificate, secured.port(), &[&url])), b"here");
 }
 
-/// The commands of the guide.
+/// The commands of `docs/guide/tls.md` do what the guide says.
 #[test]
 fn a12_the_commands_of_the_guide_do_what_it_says() {
     let Some(output) = tests::guide::run("tls.md") else { return };

@@ -1,4 +1,4 @@
-//! Row A15 of the features: who asks, where proxies stand between; the PROXY protocol; a Unix socket.
+//! Row A15 of the features: the client's address behind proxies; the PROXY protocol; a Unix socket.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -53,7 +53,7 @@ fn claiming(method: &str, target: &str) -> Request {
     CLAIMS.iter().fold(request, |request, (name, value)| request.header(name, value))
 }
 
-/// What an origin was told of who asks.
+/// Forwarding fields that an origin was sent.
 fn told(seen: &Seen) -> Vec<String> {
     let about = |name: &str| {
         let name = name.to_ascii_lowercase().replace('_', "-");
@@ -87,10 +87,10 @@ fn a15_what_strangers_say_of_themselves_reaches_no_origin(cores: &str) {
             "{method} {path}"
         );
     }
-    // A purge is for whoever is listed, and not for who says so.
+    // `purge-from` is checked against the real address, not the claimed one.
     let purge = claiming("PURGE", "/kept");
     accelerator.fetch(&purge).expect_status(403);
-    // Over TLS alone one may ask for https.
+    // An `https://` target is accepted on a TLS connection only.
     let safe = Request::get("https://site.test/kept").header("Host", "site.test");
     accelerator.fetch(&safe).expect_status(421);
     assert_eq!(accelerator.stat().count("requests.misdirected"), 1);
@@ -120,7 +120,7 @@ fn a15_proxies_that_are_listed_are_believed(cores: &str) {
         ]
     );
     asked("GET", "/kept", "192.0.2.7").expect_status(200);
-    // The last that is no proxy counts, whatever was written before it.
+    // The last address that is no trusted proxy counts, whatever precedes it.
     asked("PURGE", "/kept", "192.0.2.7, 192.0.2.9").expect_status(403);
     asked("PURGE", "/kept", "192.0.2.9, 192.0.2.7, 10.0.0.1").expect_status(200);
     let explained = accelerator.ask(&["explain", "https://site.test/kept"]);
@@ -129,7 +129,7 @@ fn a15_proxies_that_are_listed_are_believed(cores: &str) {
 
 const V1: &[u8] = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
 
-/// A header of version 2, with what `extensions` say.
+/// PROXY protocol header of version 2, with these extensions.
 fn v2(extensions: &[u8]) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0".to_vec();
     header.push(12 + extensions.len() as u8);
@@ -167,7 +167,7 @@ fn a15_the_proxy_protocol_says_who_asks_however_it_is_split(cores: &str) {
                 std::thread::sleep(Duration::from_millis(2));
             }
             client.response("GET").expect_status(200);
-            // It is the connection's: it stands there once.
+            // The PROXY header is sent once per connection, and holds for all its requests.
             client.exchange(&Request::get("/passed").header("Host", "site.test")).expect_status(200);
             let seen = origin.all_seen();
             for seen in &seen[seen.len() - 2..] {
@@ -213,7 +213,7 @@ fn a15_a_connection_without_its_header_is_closed_and_counted(cores: &str) {
         .start();
     let long = [&b"PROXY TCP4 "[..], &[b'1'; 4000]].concat();
     let forged = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711\r\nGET /kept HTTP/1.1\r\nHost: a\r\n\r\n";
-    // The last two say too little, and then nothing.
+    // The last two are incomplete headers, followed by silence.
     for bytes in [
         &b"GET /kept HTTP/1.1\r\nHost: a\r\n\r\n"[..],
         forged,
@@ -229,7 +229,7 @@ fn a15_a_connection_without_its_header_is_closed_and_counted(cores: &str) {
     }
     eventually("each is counted", || accelerator.stat().count("errors.bad_proxy_headers") == 6);
     assert!(origin.all_seen().is_empty());
-    // Who is not listed speaks HTTP, and a header of his is none.
+    // A client that is not listed speaks HTTP, and its PROXY header is a bad request.
     let open = Accelerator::before(&origin.url()).flag("--cores", cores).start();
     let mut client = open.connect();
     client.send(&[V1, b"GET /kept HTTP/1.1\r\nHost: a\r\n\r\n"].concat());
@@ -257,7 +257,7 @@ fn a15_who_is_announced_has_its_own_share_of_connections(cores: &str) {
     assert_eq!(accelerator.stat().count("limits.connections_per_client"), 1);
 }
 
-/// Connects as a client at an address of its own, with the beginning of a request or a whole one.
+/// Connects as a client with this address, and sends a request or the beginning of one.
 fn connect_as(accelerator: &Accelerator, address: &str, bytes: &[u8]) -> Client {
     let mut client = accelerator.connect();
     let header = format!("PROXY TCP4 {address} 127.0.0.1 4711 80\r\n");
@@ -265,8 +265,9 @@ fn connect_as(accelerator: &Accelerator, address: &str, bytes: &[u8]) -> Client 
     client
 }
 
-/// Half requests of one client, over as many connections as there may be, or as their memory takes, keep no other client
-/// out: its first request may be refused while one of the attacker's connections ends.
+/// One client's unfinished requests, over as many connections as are allowed, or as their memory allows, keep
+/// no other client out: another client's first request may be refused while one of the attacker's connections
+/// ends.
 fn others_come_in_beside_half_requests(cores: &str, limit: (&str, &str)) {
     let origin = origin();
     let accelerator = Accelerator::before(&origin.url())
@@ -314,7 +315,7 @@ fn a15_a_unix_socket_is_served_too(cores: &str) {
         let seen = origin.all_seen().pop().expect("it was asked");
         assert_eq!(seen.header("x-forwarded-for"), Some("192.0.2.7, 127.0.0.1"));
     }
-    // A second one is told what is wrong, and takes nothing away.
+    // A second instance is refused with the reason, and leaves the socket alone.
     let second = setup().run_to_its_end();
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && said.contains(&text) && said.contains("listens there"), "{said}");

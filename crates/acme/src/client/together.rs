@@ -1,5 +1,5 @@
-//! What one of several instances does beside: takes in what the others have, gives what they do not have, and orders only
-//! in its turn.
+//! Coordination of certificate renewal among several instances: an instance takes over what the others have,
+//! publishes what they lack, and orders only while it holds the lease.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::{
     share::ShareError,
 };
 
-/// When the others are asked again: whoever orders now is done, or the cluster is back.
+/// Delay before the cluster is asked again, for when the ordering instance is done or the cluster is back.
 pub(super) const ASK_OTHERS_AGAIN: Duration = Duration::from_secs(2);
 
 impl RenewalTask {
-    /// Notes what the others have changed; a round begins.
+    /// Begins a round: marks the files that other instances have changed.
     pub(super) fn hear(&mut self) {
         self.waits = None;
         let Some(sharing) = &self.sharing else { return };
@@ -28,14 +28,14 @@ impl RenewalTask {
         }
     }
 
-    /// Whether what is due of a certificate may be done now. If it is one of several: what the others have is ours by then,
-    /// what we have theirs, and if something is to be ordered, it is our turn to.
+    /// Returns whether the action due for a certificate may be done now. With several instances, its files
+    /// are first merged with those of the cluster in both directions, and an order needs the lease.
     pub(super) fn may_do(&mut self, at: usize) -> bool {
         let is_due = |keeper: &Self| keeper.entries[at].standing.due(now_s()) == RenewalAction::Order;
         if self.sharing.is_none() || !(self.entries[at].is_to_meet || is_due(self)) {
             return true;
         }
-        // Whoever is busy, or cannot be asked, is not asked for each.
+        // A busy or unreachable cluster is not asked again for each certificate.
         if self.waits.is_some() {
             return false;
         }
@@ -45,7 +45,7 @@ impl RenewalTask {
             }
             if is_due(self) {
                 self.take_turn()?;
-                // Whoever had it before may have ordered just this.
+                // The previous holder of the lease may have ordered this very certificate.
                 self.meet(at)?;
             }
             Ok(())
@@ -67,12 +67,12 @@ impl RenewalTask {
         Ok(())
     }
 
-    /// Takes in what the others have of the account, and gives them what they do not have.
+    /// Merges the account's files with those of the cluster.
     fn meet_account(&mut self) -> Result<(), ShareError> {
         let key = self.files.meet(ACCOUNT_KEY, is_theirs).map_err(failed)?;
         let mut account = self.files.meet(ACCOUNT, is_theirs).map_err(failed)?;
         if key == Merge::Taken && account == Merge::OursIsToBeShared {
-            // It is of another key.
+            // Our account belongs to another key, so it is dropped.
             self.files.keep_account_here(&KeptAccount::default()).map_err(failed)?;
             account = Merge::Taken;
         }
@@ -84,7 +84,7 @@ impl RenewalTask {
         Ok(())
     }
 
-    /// The same of a certificate, and of the account if that is to be.
+    /// Merges the files of a certificate, and of the account if that is still to be done.
     fn meet(&mut self, at: usize) -> Result<(), ShareError> {
         if !self.has_met_account {
             self.meet_account()?;
@@ -99,7 +99,10 @@ impl RenewalTask {
         }
         if certificate == Merge::Taken {
             let until = entry.standing.validity.map_or_else(String::new, |(_, until)| date(until));
-            tracing::info!("the certificate for {} is another instance's, until {until}", entry.text());
+            tracing::info!(
+                "certificate for {} taken from another instance, valid until {until}",
+                entry.text()
+            );
             self.show();
             self.say();
         }
@@ -108,7 +111,7 @@ impl RenewalTask {
         Ok(())
     }
 
-    /// Gives the others what they do not have of these, in our turn.
+    /// Publishes those of the files that the cluster lacks, under the lease.
     fn give(&mut self, met: &[(Merge, &str)]) -> Result<(), ShareError> {
         for (_, file) in met.iter().filter(|(met, _)| *met == Merge::OursIsToBeShared) {
             self.take_turn()?;
@@ -117,7 +120,7 @@ impl RenewalTask {
         Ok(())
     }
 
-    /// The round is over: others may have their turn. What stands in the way for more than a round is said once.
+    /// Ends the round and releases the lease. An obstacle that lasts for more than a round is logged once.
     pub(super) fn end_turn(&mut self) {
         self.turn = None;
         if self.sharing.is_none() {
@@ -127,7 +130,7 @@ impl RenewalTask {
             Some(ShareError::Failed(why)) => {
                 self.rounds_failed = self.rounds_failed.saturating_add(1);
                 if self.rounds_failed == 2 {
-                    tracing::warn!("certificates are neither ordered nor shared with other instances: {why}");
+                    tracing::warn!("cannot share certificates with other instances, none are ordered: {why}");
                 }
             }
             Some(ShareError::Busy) | None => self.rounds_failed = 0,
@@ -143,12 +146,12 @@ fn failed(error: FilesError) -> ShareError {
     }
 }
 
-/// What the others have counts, whatever we have.
+/// Merge rule by which the cluster's version always wins.
 fn is_theirs(_: &[u8], _: &[u8]) -> bool {
     true
 }
 
-/// Of two certificates, as files have them, the second is of no use beside the first.
+/// Merge rule for certificates: the cluster's version wins unless ours begins to be valid later.
 fn begins_later(theirs: &[u8], ours: &[u8]) -> bool {
     let begins = |pem: &[u8]| Certificate::from_pem(pem).ok().map(|certificate| certificate.from_s);
     begins(theirs).is_some_and(|theirs| begins(ours).is_none_or(|ours| theirs >= ours))

@@ -1,5 +1,5 @@
-//! Files made by hand: that the format is the one of `docs/formats/queue.md`, with its numbers written out again,
-//! and that a file whose checksums are right but whose content is absurd does no harm.
+//! Hand-made files. They show that the format is that of `docs/formats/queue.md`, whose numbers are repeated
+//! here, and that a file with valid checksums but absurd content does no harm.
 
 use super::error::{Fault, FileError};
 use super::header::{Header, SLOTS, Shape};
@@ -15,7 +15,8 @@ fn shape() -> Shape {
     PageLayout::for_page_bytes::<u64>(4096).unwrap().shape::<u64>(1000)
 }
 
-/// A disk with 600 items in the second checkpoint; the first block was changed after the first.
+/// Returns a disk with 600 items in the second checkpoint; the first block was changed after the first
+/// checkpoint.
 fn disk() -> Faulty {
     let layout = PageLayout::for_page_bytes::<u64>(4096).unwrap();
     let rows = FileRows::create_on(Faulty::new(shape().plan().unwrap().file_bytes, 1), shape()).unwrap();
@@ -51,18 +52,18 @@ fn the_file_is_what_the_document_says() {
         assert_eq!(number(header, 120), xxh3_64_with_seed(&header[..120], 0));
         assert!(file[slot + 128..slot + 4096].iter().all(|&byte| byte == 0));
     }
-    // Block 0 was moved into image 1 by the change after the first checkpoint, block 1 is where it was.
+    // The change after the first checkpoint moved block 0 to image 1; block 1 has not moved.
     for (block, image) in [(0, 1), (1, 0)] {
         let at = 16_384 + image * 8_192 + block * 4096;
         let sum = xxh3_64_with_seed(&file[at..at + 4096], block as u64);
         assert_eq!(number(&file, 8192 + 8 * block), sum / 2 * 2 + image as u64, "block {block}");
     }
-    assert_eq!(number(&file, 16_384 + 8_192 + 8), 0, "item 0 lies behind one unused cell");
-    // 600 items and one cell: 601 − 512 cells in block 1; keys grew as they came.
+    assert_eq!(number(&file, 16_384 + 8_192 + 8), 0, "item 0 follows one unused cell");
+    // 600 items and one unused cell: 601 − 512 cells in block 1; the keys were pushed in ascending order.
     assert_eq!(number(&file, 16_384 + 4096), 511 * 3 + 1);
 }
 
-/// The sample with another header in both slots, its checksum right.
+/// Opens the sample with a changed header in both slots, with a valid checksum.
 fn crafted(change: impl FnOnce(&mut Header)) -> Result<FileRows<u64, Faulty>, FileError> {
     let mut disk = disk();
     let table_sum = number(&disk.seen, 72);
@@ -109,7 +110,8 @@ fn a_checkpoint_that_cannot_be_counted_is_an_error() {
 #[test]
 fn items_out_of_order_are_put_in_order() {
     let mut disk = disk();
-    // Block 0 in image 1 begins at 24576; its entry is made right again, then the table's, then the headers'.
+    // Block 0 in image 1 begins at 24576; the checksums of its entry, of the table and of the headers are
+    // recomputed.
     disk.seen[24_576 + 8..24_576 + 16].copy_from_slice(&u64::MAX.to_le_bytes());
     let sum = xxh3_64_with_seed(&disk.seen[24_576..24_576 + 4096], 0) / 2 * 2 + 1;
     disk.seen[8192..8200].copy_from_slice(&sum.to_le_bytes());

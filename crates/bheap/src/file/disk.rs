@@ -1,4 +1,4 @@
-//! What a queue file stands on: bytes that can be read and written at once, and made to last on demand.
+//! Storage of a queue file: bytes that can be read and written directly, and made durable on demand.
 
 use super::error::{Fault, FileError};
 use super::header::{BLOCK_BYTES, MAGIC, SLOTS};
@@ -9,51 +9,51 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a fixed number, some of which have reached a disk.
+/// A fixed number of bytes, some of which have reached a disk.
 ///
-/// Whatever is stored through [`Disk::bytes_mut`] may reach the disk at any time and in any order; after
-/// [`Disk::sync`] all of it has. The tests' disk loses everything else.
+/// Bytes stored through [`Disk::bytes_mut`] may reach the disk at any time and in any order; after
+/// [`Disk::sync`] all of them have. The tests' disk loses everything else.
 pub trait Disk {
-    /// Where it is, for messages.
+    /// Returns the path, for messages.
     fn path(&self) -> &Path;
-    /// All bytes.
+    /// Returns all bytes.
     fn bytes(&self) -> &[u8];
-    /// All bytes, to change.
+    /// Returns all bytes, mutably.
     fn bytes_mut(&mut self) -> &mut [u8];
-    /// Makes sure that there is room on the disk for `bytes` bytes at `from`, so that storing them cannot fail
-    /// later. Bytes already there stay as they are.
+    /// Makes sure that the disk has room for `bytes` bytes at `from`, so that storing them cannot fail later.
+    /// Existing bytes are unchanged.
     ///
     /// # Errors
-    /// If the disk is full, or cannot promise room.
+    /// Returns an [`io::Error`] if the disk is full or cannot reserve room.
     fn reserve(&mut self, from: usize, bytes: usize) -> io::Result<()>;
     /// Waits until all bytes stored before have reached the disk.
     ///
     /// # Errors
-    /// If some did not; which ones is then not known.
+    /// Returns an [`io::Error`] if some did not; it is then unknown which.
     fn sync(&mut self) -> io::Result<()>;
-    /// Told that bytes are wanted in no order from now on: reading around them would push out others.
+    /// Announces random access: read-ahead would only displace other pages.
     ///
     /// # Errors
-    /// If it cannot take note.
+    /// Returns an [`io::Error`] if the advice is refused.
     fn expect_random(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A file, locked against other users of this crate, and mapped.
+/// A mapped file, locked against other users of this crate.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
-    /// Holds the lock.
+    /// The file, which holds the lock.
     file: File,
     mapping: Mapping,
 }
 
 impl MappedFile {
-    /// Makes a file of `bytes` bytes, all zero and none of them allocated. Never replaces one.
+    /// Creates a file of `bytes` bytes, all zero and not allocated. Never replaces a file.
     pub(super) fn create(path: &Path, bytes: usize, align: usize) -> Result<Self, FileError> {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = made.map_err(|error| Fault::io("make the file")(error).at(path))?;
+        let file = made.map_err(|error| Fault::io("create the file")(error).at(path))?;
         let filled = Self::lock(&file)
             .and_then(|()| file.set_len(bytes as u64).map_err(Fault::io("set the file's length")))
             .and_then(|()| Mapping::new(&file, bytes, align).map_err(Fault::io("map the file")));
@@ -66,7 +66,7 @@ impl MappedFile {
         }
     }
 
-    /// Opens a file that begins as a queue file does.
+    /// Opens a file that begins like a queue file.
     pub(super) fn open(path: &Path, align: usize) -> Result<Self, FileError> {
         let open = OpenOptions::new().read(true).write(true).open(path);
         let file = open.map_err(|error| Fault::io("open the file")(error).at(path))?;
@@ -79,7 +79,7 @@ impl MappedFile {
 
     fn map(file: &File, align: usize) -> Result<Mapping, Fault> {
         Self::lock(file)?;
-        let bytes = file.metadata().map_err(Fault::io("ask the file's length"))?.len();
+        let bytes = file.metadata().map_err(Fault::io("read the file's length"))?.len();
         let least = (SLOTS.len() * BLOCK_BYTES) as u64;
         if bytes < least {
             let mut head = [0; 8];
@@ -102,11 +102,11 @@ impl MappedFile {
         })
     }
 
-    /// Makes the file's name last: without it a crash may leave a file without a name.
+    /// Makes the file's name durable: otherwise a crash may leave a file without a name.
     pub(super) fn sync_name(&self) -> Result<(), FileError> {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let synced = self.file.sync_all().and_then(|()| File::open(parent)?.sync_all());
-        synced.map_err(|error| Fault::io("write out the directory")(error).at(&self.path))
+        synced.map_err(|error| Fault::io("sync the directory")(error).at(&self.path))
     }
 }
 

@@ -1,62 +1,65 @@
-//! What can be wrong with a queue file: one type that says where, what was found, and what would be right.
+//! Error of a queue file: one type with the position, the value found and the expected one.
 
 use std::path::{Path, PathBuf};
 use std::string::String;
 
-/// A queue file cannot be made, opened or brought to a safe point.
+/// Error of creating, opening or checkpointing a queue file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {fault}", path.display())]
 pub struct FileError {
-    /// Which file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// Fault of the file.
     #[source]
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// Fault of a queue file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The operating system refused.
+    /// An operation of the operating system failed.
     #[error("cannot {doing}: {error}")]
     Io {
-        /// What was being done.
+        /// Description of the operation.
         doing: &'static str,
-        /// The system's word.
+        /// The operating system's error.
         #[source]
         error: std::io::Error,
     },
     /// Another process, or another handle in this one, has the file open.
-    #[error("the queue is open elsewhere; a queue file has one user at a time: close the other")]
+    #[error("the queue file is in use; a queue file has one user at a time: close the other")]
     Locked,
-    /// Not a file of ours.
-    #[error("not a queue file: it begins with {found:02x?}, a queue file with \"BHEAPQF\\n\"; left as it is")]
+    /// The file is not a queue file.
+    #[error(
+        "not a queue file: it begins with {found:02x?}, a queue file with \"BHEAPQF\\n\"; nothing was changed"
+    )]
     Foreign {
         /// The first bytes, at most eight.
         found: std::vec::Vec<u8>,
     },
     /// Both headers are empty.
     #[error(
-        "the header is empty: making the queue was interrupted, or the head of the file is lost; if nothing was stored in it, delete it"
+        "the header is empty: creating the queue was interrupted, or the head of the file is lost; if nothing was \
+         stored in it, delete it"
     )]
     Unfinished,
-    /// A format that this version does not know.
+    /// The file has an unknown format version.
     #[error("format version {found}, this program reads version {known}: use the program that wrote it")]
     Version {
-        /// The file's.
+        /// Version of the file.
         found: u32,
-        /// Ours.
+        /// Version of this program.
         known: u32,
     },
-    /// The file holds another kind of queue than was asked for.
-    #[error("made with {what} {found}, opened with {wanted}: open it with {found}")]
+    /// The file holds another kind of queue than the caller expects.
+    #[error("created with {what} {found}, opened with {wanted}: open it with {found}")]
     Shape {
-        /// Which property.
+        /// Name of the property that differs.
         what: &'static str,
-        /// The file's.
+        /// Value in the file.
         found: String,
-        /// The caller's.
+        /// Value that the caller expects.
         wanted: String,
     },
     /// The file is shorter or longer than its header says, or too short for a header.
@@ -64,33 +67,31 @@ pub enum Fault {
     Length {
         /// The file's length in bytes.
         found: u64,
-        /// What it should be.
+        /// Expected length in bytes.
         wanted: u64,
     },
-    /// Bytes that do not fit their checksum.
+    /// Bytes do not match their checksum.
     #[error("damaged at byte {at}: {what}; nothing was changed, restore the file from a copy")]
     Damaged {
-        /// Where the damaged part begins.
+        /// Offset of the damaged part.
         at: u64,
-        /// Which part.
+        /// Description of the damaged part.
         what: &'static str,
     },
-    /// A queue of this size or these items cannot be.
-    #[error("no such queue can be: {what}")]
+    /// A queue of this size, or of these items, is impossible.
+    #[error("impossible queue: {what}")]
     Impossible {
-        /// Which rule is broken.
+        /// The rule that is broken.
         what: &'static str,
     },
-    /// The queue holds as many items as it was made for.
-    #[error("the queue was made for {capacity} items and holds them all")]
+    /// The queue is full.
+    #[error("the queue is full: it was created for {capacity} items")]
     Full {
-        /// Its capacity.
+        /// Capacity of the queue.
         capacity: u64,
     },
-    /// A checkpoint failed earlier; what the disk holds is not known until the file is opened again.
-    #[error(
-        "an earlier checkpoint failed: open the file again, the last checkpoint that is whole comes back"
-    )]
+    /// A checkpoint failed earlier; the state on disk is unknown until the file is opened again.
+    #[error("an earlier checkpoint failed: open the file again to return to the last complete checkpoint")]
     Failed,
 }
 
@@ -103,13 +104,13 @@ impl Fault {
     }
 }
 
-/// An item that found no room, and why; the queue is as it was.
+/// An item for which there was no room, and the reason; the queue is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct PushError<T: core::fmt::Debug> {
     /// The item.
     pub item: T,
-    /// Why there is no room: the capacity is reached, the disk is full, a checkpoint failed.
+    /// Reason: the capacity is reached, the disk is full, or a checkpoint failed.
     #[source]
     pub why: FileError,
 }

@@ -1,7 +1,7 @@
-//! The first bytes of a queue file: what it holds, and which of its states is the last that is whole.
+//! Header of a queue file: the kind of queue, and its last complete state.
 //!
-//! Byte by byte in `docs/formats/queue.md`. Two slots hold the same header; they differ only while a checkpoint
-//! is under way.
+//! The format is documented byte by byte in `docs/formats/queue.md`. Two slots hold the same header; they
+//! differ only while a checkpoint is in progress.
 
 use super::error::Fault;
 use std::format;
@@ -10,33 +10,33 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The first eight bytes of every queue file.
 pub const MAGIC: [u8; 8] = *b"BHEAPQF\n";
-/// The format that is written here.
+/// Format version that this program writes.
 pub const VERSION: u32 = 1;
-/// Bytes of a header.
+/// Length of a header in bytes.
 pub const HEADER_BYTES: usize = 128;
-/// The unit that is copied, checked and mapped.
+/// Size of a block, the unit that is copied, checked and mapped.
 pub const BLOCK_BYTES: usize = 4096;
-/// Where the two headers begin.
+/// Offsets of the two headers.
 pub(super) const SLOTS: [usize; 2] = [0, BLOCK_BYTES];
 
-/// What a queue file is made for; fixed when it is made.
+/// Fixed properties of a queue file, set when it is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// The page that the layout counts on.
+    /// Page size that the layout assumes.
     pub page_bytes: u64,
-    /// Bytes of an item.
+    /// Size of an item in bytes.
     pub item_bytes: u32,
-    /// Which layout, see [`super::FileLayout`].
+    /// Number of the layout, see [`super::FileLayout`].
     pub layout: u32,
-    /// Which items, see [`super::Item::KIND`].
+    /// Name of the item type, see [`super::Item::KIND`].
     pub kind: [u8; 8],
     /// Unused cells before the first item; fewer than fill a block.
     pub lead: u64,
-    /// The most items.
+    /// Greatest number of items.
     pub capacity: u64,
 }
 
-/// Where everything lies in a file of some shape; all in bytes, all multiples of [`BLOCK_BYTES`].
+/// Offsets of the parts of a file of some shape; all in bytes, all multiples of [`BLOCK_BYTES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) tables: [usize; 2],
@@ -45,11 +45,11 @@ pub(super) struct Plan {
     pub(super) file_bytes: usize,
 }
 
-/// A file longer than this is not made: Linux's limit of a mapping with room to spare.
+/// Greatest length of a file: Linux's limit for a mapping, with room to spare.
 const FILE_BYTES_MAX: u64 = 1 << 46;
 
 impl Shape {
-    /// Whether a queue of this shape can be, and where its parts lie.
+    /// Checks that a queue of this shape is possible, and returns the offsets of its parts.
     pub(super) fn plan(&self) -> Result<Plan, Fault> {
         let impossible = |what| Fault::Impossible { what };
         if !self.item_bytes.is_power_of_two() || self.item_bytes as usize > BLOCK_BYTES {
@@ -59,13 +59,13 @@ impl Shape {
             return Err(impossible("a page's size must be a power of two, at most 1 GiB"));
         }
         if self.lead >= (BLOCK_BYTES / self.item_bytes as usize) as u64 {
-            // Such a block would never be written, and so never be entered in a table.
+            // A block of unused cells would never be written, and so never entered in a table.
             return Err(impossible(
                 "the unused cells before the first item must not fill a block of 4096 bytes",
             ));
         }
         if self.capacity == 0 {
-            return Err(impossible("a queue for no items"));
+            return Err(impossible("a queue for zero items"));
         }
         self.offsets().ok_or(impossible("the capacity needs a file of more than 64 TiB"))
     }
@@ -89,7 +89,7 @@ impl Shape {
         })
     }
 
-    /// How many blocks `items` items fill.
+    /// Returns the number of blocks that `items` items fill.
     pub(super) fn blocks(&self, items: u64) -> usize {
         if items == 0 {
             return 0;
@@ -97,7 +97,7 @@ impl Shape {
         ((self.lead + items) * u64::from(self.item_bytes)).div_ceil(BLOCK_BYTES as u64) as usize
     }
 
-    /// Whether the file is of the kind that the caller `wanted`; the capacity is the file's own affair.
+    /// Checks that the file is of the kind that the caller `wanted`; the capacity may differ.
     pub(super) fn matches(&self, wanted: &Self) -> Result<(), Fault> {
         let differ = |what, found: String, wanted: String| Err(Fault::Shape { what, found, wanted });
         let name =
@@ -121,26 +121,26 @@ impl Shape {
     }
 }
 
-/// A shape, and the state that it was last seen whole in.
+/// A shape, and the last state in which the file was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) shape: Shape,
-    /// Counts checkpoints; its parity says which table is meant.
+    /// Number of checkpoints; its parity selects the table.
     pub(super) sequence: u64,
     pub(super) len: u64,
     /// Checksum of the table's entries in use.
     pub(super) table_sum: u64,
 }
 
-/// What a slot holds.
+/// Content of a header slot.
 pub(super) enum Slot {
     Whole(Header),
-    /// All zeros.
+    /// The slot is all zeros.
     Empty,
-    /// Does not begin as a queue file does.
+    /// The slot does not begin like a queue file.
     Foreign,
     OtherVersion(u32),
-    /// Begins as it should; its checksum is wrong.
+    /// The slot begins correctly, but its checksum is wrong.
     Damaged,
 }
 

@@ -1,28 +1,30 @@
-//! Two places for each block, so that the last safe point is never written over.
+//! Double storage of blocks, so that the last safe point is never overwritten.
 //!
 //! ```text
 //!   header 0 │ header 1 │ table 0 │ table 1 │ image 0: block 0, 1, 2 … │ image 1: block 0, 1, 2 … │
 //! ```
 //!
-//! A block lives in image 0 or in image 1. The first change to it after a checkpoint copies it into the other
-//! image and goes on there; later changes find it there. So between checkpoints every byte that the last
-//! checkpoint needs lies still, and the kernel may write out whatever it likes in any order.
+//! A block is stored in image 0 or in image 1. Its first change after a checkpoint copies it into the other
+//! image; later changes are made there. Between checkpoints every byte that the last checkpoint needs is
+//! therefore unchanged, and the kernel may write pages out in any order.
 //!
 //! A checkpoint, numbered `k`:
 //! 1. enters into table `k mod 2`, for each block, its image and its checksum; then **sync**;
 //! 2. writes header `k` (length, checksum of the table) into slot 0; then **sync**;
 //! 3. writes the same header into slot 1; then **sync**; only now is it acknowledged.
 //!
-//! *Why this is right.* Let `k − 1` be the last checkpoint acknowledged: both slots say `k − 1`. What that state
-//! consists of is: table `(k − 1) mod 2`, which step 1 does not touch, and the blocks in the images that it names,
-//! which no change touches. A crash before step 2 leaves both slots at `k − 1`. During step 2, slot 0 is old,
-//! new or torn; torn, its checksum is wrong and slot 1 says `k − 1`; new, all that `k` consists of was synced in
-//! step 1. During step 3, slot 0 says `k` and is synced. After it nothing refers to `k − 1`, and only then may its
-//! blocks be written. So there is always a slot that says `k − 1` or `k`, and what it says is whole.
+//! *Proof.* Let `k − 1` be the last acknowledged checkpoint: both slots say `k − 1`. Its state consists of
+//! table `(k − 1) mod 2`, which step 1 does not touch, and of the blocks in the images that it names, which
+//! no change touches. A crash before step 2 leaves both slots at `k − 1`. During step 2, slot 0 is old, new
+//! or torn: if torn, its checksum is wrong and slot 1 says `k − 1`; if new, the whole state `k` was synced in
+//! step 1. During step 3, slot 0 says `k` and is synced. After it nothing refers to `k − 1`, and only then
+//! may its blocks be written. There is therefore always a slot that says `k − 1` or `k`, and the state that
+//! it names is complete.
 //!
-//! After an acknowledged checkpoint no slot holds an older one: if damage strikes one slot the other says the
-//! same, and if it strikes both there is an error, never an old state passed off as the last. An opening that
-//! finds the slots unlike (a crash, or damage) takes steps 2 and 3 with the newer, before anything may change.
+//! After an acknowledged checkpoint no slot holds an older one: if one slot is damaged, the other says the
+//! same, and if both are, there is an error, never an old state passed off as the last. If the slots differ
+//! when the file is opened (a crash, or damage), steps 2 and 3 are repeated with the newer header before any
+//! change is allowed.
 //!
 //! Every store goes to room that was reserved on the disk, so that a full disk is an error of
 //! [`Images::reserve`] and not a signal on a store.
@@ -33,12 +35,12 @@ use super::header::{BLOCK_BYTES, HEADER_BYTES, Header, Plan, SLOTS, Shape, Slot}
 use std::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Which image the block is in.
+/// Bit that selects the block's image.
 const IMAGE: u8 = 1;
-/// Changed since the last checkpoint: where it now is, no checkpoint needs what was there.
+/// Bit of a block changed since the last checkpoint: no checkpoint needs its present copy.
 const CHANGED: u8 = 2;
 
-/// Blocks reserved at a time: a quarter more, within these.
+/// Bounds of the number of blocks reserved at a time, which is a quarter of those reserved.
 const RESERVE_BLOCKS_MIN: usize = 64;
 const RESERVE_BLOCKS_MAX: usize = 16 * 1024;
 
@@ -46,32 +48,32 @@ const RESERVE_BLOCKS_MAX: usize = 16 * 1024;
 pub(super) struct Images<D> {
     disk: D,
     plan: Plan,
-    /// The last checkpoint.
+    /// Header of the last checkpoint.
     header: Header,
-    /// Per reserved block: [`IMAGE`] and [`CHANGED`].
+    /// The bits [`IMAGE`] and [`CHANGED`] of each reserved block.
     places: Vec<u8>,
-    /// Per reserved block: its entry in the table of the last checkpoint; meaningless from `kept` on. (A block
-    /// that comes into use is written then: its first cell that is no lead is an item's.)
+    /// Entry of each reserved block in the table of the last checkpoint; meaningless from `kept` on. (A block
+    /// that comes into use is written then: its first cell that is not lead belongs to an item.)
     entries: Vec<u64>,
-    /// The blocks with [`CHANGED`], each once. Invariant: its capacity is that of `places`.
+    /// Numbers of the blocks with [`CHANGED`], each once. Invariant: its capacity is that of `places`.
     changed: Vec<usize>,
-    /// Blocks that the last checkpoint needs.
+    /// Number of blocks that the last checkpoint needs.
     kept: usize,
     failed: bool,
 }
 
-/// A block's entry: its checksum, of which the lowest bit gives way to the image.
+/// Returns a block's table entry: its checksum, with the lowest bit replaced by the image.
 fn entry(block: usize, bytes: &[u8], image: u8) -> u64 {
-    // The number as seed: a block that was written in another's place has a wrong checksum.
+    // The block's number is the seed, so that a block written at another's position has a wrong checksum.
     xxh3_64_with_seed(bytes, block as u64) & !1 | u64::from(image)
 }
 
 impl<D: Disk> Images<D> {
-    /// Makes an empty queue on a disk of zeros, as checkpoint 0.
+    /// Creates an empty queue on a disk of zeros, as checkpoint 0.
     pub(super) fn create(disk: D, shape: Shape) -> Result<Self, FileError> {
         let plan = match shape.plan() {
             Ok(plan) if plan.file_bytes == disk.bytes().len() => plan,
-            Ok(_) => return Err(Fault::Impossible { what: "the disk has another length" }.at(disk.path())),
+            Ok(_) => return Err(Fault::Impossible { what: "the file has another length" }.at(disk.path())),
             Err(fault) => return Err(fault.at(disk.path())),
         };
         let header = Header { shape, sequence: 0, len: 0, table_sum: xxh3_64_with_seed(&[], 0) };
@@ -82,7 +84,7 @@ impl<D: Disk> Images<D> {
         Ok(images)
     }
 
-    /// The last checkpoint that is whole, every byte of it checked.
+    /// Opens the last complete checkpoint, after checking every byte of it.
     pub(super) fn open(disk: D, wanted: &Shape) -> Result<Self, FileError> {
         let (header, alike) = match newest(disk.bytes(), wanted) {
             Ok(found) => found,
@@ -94,9 +96,10 @@ impl<D: Disk> Images<D> {
         };
         let mut images = Self::empty(disk, plan, header);
         images.check().map_err(|fault| images.fault(fault))?;
-        // Alike, they may still be on their way: the process that wrote them may have died before its last sync.
+        // Even equal headers may not be durable yet: the process that wrote them may have died before its
+        // last sync.
         let lasting = if alike { images.sync() } else { images.write_headers() };
-        // The check read from the first block to the last.
+        // The check read the blocks in sequence, so random access is announced only now.
         lasting.and_then(|()| images.expect_random()).map_err(|fault| images.fault(fault))?;
         Ok(images)
     }
@@ -118,7 +121,7 @@ impl<D: Disk> Images<D> {
         fault.at(self.disk.path())
     }
 
-    /// Reads the table and compares every block with it.
+    /// Reads the table and verifies every block against it.
     fn check(&mut self) -> Result<(), Fault> {
         let Header { shape, sequence, len, table_sum } = self.header;
         let damaged = |at: usize, what| Fault::Damaged { at: at as u64, what };
@@ -129,14 +132,14 @@ impl<D: Disk> Images<D> {
         if len > shape.capacity {
             return Err(damaged(64, "the header counts more items than fit"));
         }
-        // All of it is there, unless the file was copied with its zeros left out.
+        // The room is already allocated, unless the file was copied as a sparse file.
         self.disk.reserve(0, self.plan.images[0]).map_err(Fault::io("reserve room for the tables"))?;
         let blocks = shape.blocks(len);
         self.make_room(blocks)?;
         let table = self.plan.tables[sequence as usize & 1];
         let entries = &self.disk.bytes()[table..table + blocks * 8];
         if xxh3_64_with_seed(entries, sequence) != table_sum {
-            return Err(damaged(table, "the table of blocks does not fit its checksum"));
+            return Err(damaged(table, "the table of blocks does not match its checksum"));
         }
         for (block, bytes) in entries.chunks_exact(8).enumerate() {
             let mut number = [0; 8];
@@ -145,7 +148,7 @@ impl<D: Disk> Images<D> {
             let image = (entered & 1) as u8;
             let at = self.plan.images[usize::from(image)] + block * BLOCK_BYTES;
             if entry(block, &self.disk.bytes()[at..at + BLOCK_BYTES], image) != entered {
-                return Err(damaged(at, "a block of items does not fit its checksum"));
+                return Err(damaged(at, "a block of items does not match its checksum"));
             }
             self.places[block] = image;
             self.entries[block] = entered;
@@ -162,12 +165,12 @@ impl<D: Disk> Images<D> {
         self.failed
     }
 
-    /// Whether it can go on: no checkpoint has failed.
+    /// Returns an error if a checkpoint has failed.
     pub(super) fn alive(&self) -> Result<(), FileError> {
         if self.failed { Err(self.fault(Fault::Failed)) } else { Ok(()) }
     }
 
-    /// Where the items begin.
+    /// Returns the offset of the items.
     pub(super) const fn begins(&self) -> u64 {
         self.plan.images[0] as u64
     }
@@ -185,20 +188,21 @@ impl<D: Disk> Images<D> {
         &mut self.disk
     }
 
-    /// Where byte `at` of the items lies on the disk now. Panics if its block was never reserved.
+    /// Returns the present offset on the disk of the items' byte `at`. Panics if its block was never
+    /// reserved.
     #[inline]
     fn place(&self, at: usize) -> usize {
         self.plan.images[usize::from(self.places[at / BLOCK_BYTES] & IMAGE)] + at
     }
 
-    /// `count` bytes of the items from `at`, which must lie in one block that was reserved.
+    /// Returns `count` bytes of the items from `at`, which must be within one reserved block.
     #[inline]
     pub(super) fn read(&self, at: usize, count: usize) -> &[u8] {
         let place = self.place(at);
         &self.disk.bytes()[place..place + count]
     }
 
-    /// Stores `bytes` at `at`, in one block that was reserved.
+    /// Stores `bytes` at `at`, within one reserved block.
     #[inline]
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
         let block = at / BLOCK_BYTES;
@@ -209,7 +213,7 @@ impl<D: Disk> Images<D> {
         self.disk.bytes_mut()[place..place + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Begins to use block `block`, which must be reserved, anew: what it held is of no use any more.
+    /// Starts to reuse block `block`, which must be reserved; its old content is dropped.
     pub(super) fn begin(&mut self, block: usize) {
         if self.places[block] & CHANGED == 0 {
             if block < self.kept {
@@ -220,7 +224,7 @@ impl<D: Disk> Images<D> {
         }
     }
 
-    /// Moves a block to where no checkpoint needs what is there.
+    /// Moves a block to the image that no checkpoint needs.
     #[cold]
     fn leave_checkpoint(&mut self, block: usize) {
         if block < self.kept {
@@ -233,7 +237,7 @@ impl<D: Disk> Images<D> {
         self.changed.push(block);
     }
 
-    /// Makes sure that block `block` can be written.
+    /// Makes sure that `block` can be written.
     #[inline]
     pub(super) fn reserve(&mut self, block: usize) -> Result<(), FileError> {
         if block < self.places.len() { Ok(()) } else { self.reserve_more(block) }
@@ -243,11 +247,11 @@ impl<D: Disk> Images<D> {
     fn reserve_more(&mut self, block: usize) -> Result<(), FileError> {
         let more = (self.places.len() / 4).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX);
         let blocks = (block + 1).max(self.places.len() + more).min(self.plan.blocks_max).max(block + 1);
-        // A disk that is nearly full may still have room for the one that is needed.
+        // A nearly full disk may still have room for the one block that is needed.
         self.make_room(blocks).or_else(|_| self.make_room(block + 1)).map_err(|fault| self.fault(fault))
     }
 
-    /// Room for the first `blocks` blocks, in both images and in memory.
+    /// Reserves room for the first `blocks` blocks, in both images and in memory.
     fn make_room(&mut self, blocks: usize) -> Result<(), Fault> {
         let more = blocks - self.places.len();
         for image in self.plan.images {
@@ -263,13 +267,13 @@ impl<D: Disk> Images<D> {
         Ok(())
     }
 
-    /// Makes the present state, of `len` items, the one that comes back.
+    /// Makes the present state, of `len` items, durable. Returns the checkpoint's number.
     pub(super) fn checkpoint(&mut self, len: u64) -> Result<u64, FileError> {
         if self.failed {
             return Err(self.fault(Fault::Failed));
         }
-        // Raised until the end: a sync that failed leaves it unknown which pages reached the disk, and trying
-        // again would not tell (the kernel may count them as clean).
+        // The flag stays set on failure: after a failed sync it is unknown which pages reached the disk, and
+        // a retry would not tell (the kernel may have marked them clean).
         self.failed = true;
         self.write_checkpoint(len).map_err(|fault| self.fault(fault))?;
         self.failed = false;
@@ -277,7 +281,7 @@ impl<D: Disk> Images<D> {
     }
 
     fn write_checkpoint(&mut self, len: u64) -> Result<(), Fault> {
-        let uncounted = Fault::Damaged { at: 56, what: "the number of checkpoints has reached its end" };
+        let uncounted = Fault::Damaged { at: 56, what: "the checkpoint counter has reached its maximum" };
         let sequence = self.header.sequence.checked_add(1).ok_or(uncounted)?;
         let kept = self.header.shape.blocks(len);
         for &block in &self.changed {
@@ -302,7 +306,7 @@ impl<D: Disk> Images<D> {
         Ok(())
     }
 
-    /// Steps 2 and 3: one slot, then the other.
+    /// Performs steps 2 and 3: writes one slot, then the other.
     fn write_headers(&mut self) -> Result<(), Fault> {
         let header = self.header.encode();
         for slot in SLOTS {
@@ -321,7 +325,7 @@ impl<D: Disk> Images<D> {
     }
 }
 
-/// The newer of the two headers, and whether both say the same.
+/// Returns the newer of the two headers, and whether both are equal.
 fn newest(bytes: &[u8], wanted: &Shape) -> Result<(Header, bool), Fault> {
     let slots = SLOTS.map(|at| bytes.get(at..)?.first_chunk::<HEADER_BYTES>().map(Slot::read));
     let [Some(first), Some(second)] = slots else {
@@ -342,7 +346,7 @@ fn newest(bytes: &[u8], wanted: &Shape) -> Result<(Header, bool), Fault> {
             return Err(Fault::Version { found: *found, known: super::header::VERSION });
         }
         (Slot::Damaged, _) | (_, Slot::Damaged) => {
-            return Err(Fault::Damaged { at: 0, what: "neither header fits its checksum" });
+            return Err(Fault::Damaged { at: 0, what: "neither header matches its checksum" });
         }
         (Slot::Empty, Slot::Empty) => return Err(Fault::Unfinished),
         _ => return Err(Fault::Foreign { found: bytes[..8].into() }),

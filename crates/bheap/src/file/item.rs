@@ -1,8 +1,8 @@
-//! What can be kept in a queue file: items of a fixed size that are bytes and nothing else.
+//! Items that a queue file can hold: plain bytes of a fixed size.
 //!
-//! An item in the file *is* its bytes, in little-endian order, and is decoded where it is compared: a reference
-//! into the mapping is a reference to an array of bytes, which any content makes valid. So nobody's types are
-//! reinterpreted, and on the usual processors decoding is one load.
+//! An item in the file *is* its bytes, in little-endian order, and is decoded when it is compared: a
+//! reference into the mapping is a reference to an array of bytes, for which any content is valid. No user
+//! type is reinterpreted, and on common processors decoding is one load.
 
 use crate::indexed::Entry;
 use crate::lazy::QueueEntry;
@@ -10,15 +10,15 @@ use core::cmp::Ordering;
 
 /// An array of bytes: `[u8; N]`, and nothing else.
 pub trait ByteArray: sealed::Array + Copy {
-    /// How many.
+    /// Number of bytes.
     const BYTES: usize;
-    /// All zero.
+    /// The array of zeros.
     const ZERO: Self;
-    /// The bytes as an array; `None` if there are not exactly [`ByteArray::BYTES`].
+    /// Views the bytes as an array; `None` if there are not exactly [`ByteArray::BYTES`].
     fn view(bytes: &[u8]) -> Option<&Self>;
-    /// The bytes.
+    /// Returns the bytes.
     fn bytes(&self) -> &[u8];
-    /// The bytes, to change.
+    /// Returns the bytes, mutably.
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
@@ -46,16 +46,16 @@ impl<const N: usize> ByteArray for [u8; N] {
 
 /// An item of a fixed size that a file can hold.
 ///
-/// `from_le_bytes(to_le_bytes(x)) == x` must hold, and `from_le_bytes` must accept every array of bytes without
-/// a panic. The order of `Ord` is part of the format: change it, and change [`Item::KIND`] too.
+/// `from_le_bytes(to_le_bytes(x)) == x` must be true, and `from_le_bytes` must accept every array of bytes
+/// without a panic. The order of `Ord` is part of the format: a change of it requires a new [`Item::KIND`].
 pub trait Item: Ord + Copy {
-    /// The bytes of one item; their number must be a power of two, at most 4096.
+    /// Type of one item's bytes; their number must be a power of two, at most 4096.
     type Bytes: ByteArray;
-    /// The item's name in the file's header, padded with zeros: a file of another kind is refused.
+    /// Name of the item type in the file's header, padded with zeros: a file of another kind is refused.
     const KIND: [u8; 8];
-    /// The item as the file holds it.
+    /// Encodes the item for the file.
     fn to_le_bytes(self) -> Self::Bytes;
-    /// The item that these bytes are.
+    /// Decodes an item.
     fn from_le_bytes(bytes: Self::Bytes) -> Self;
 }
 
@@ -82,13 +82,13 @@ integers! {
     u128, b"u128\0\0\0\0";
 }
 
-/// A key and what it stands for; ordered by the key, then by the other.
+/// A key and its value; ordered by the key, then by the value.
 impl Item for (u64, u64) {
     type Bytes = [u8; 16];
     const KIND: [u8; 8] = *b"u64,u64\0";
     #[inline]
     fn to_le_bytes(self) -> [u8; 16] {
-        // The first number in the low half, so that it comes first in the file.
+        // The first number is the low half, so that it comes first in the file.
         (u128::from(self.1) << 64 | u128::from(self.0)).to_le_bytes()
     }
     #[inline]
@@ -99,9 +99,9 @@ impl Item for (u64, u64) {
     }
 }
 
-/// A key that a queue with handles can keep in a file: besides it, four bytes say which slot is its.
+/// A key that a queue with handles can keep in a file: four more bytes hold its slot's number.
 pub trait Key: Item {
-    /// The bytes of an entry: a power of two, at least four more than the key's.
+    /// Type of an entry's bytes: a power of two, at least four more than the key's.
     type Entry: ByteArray;
 }
 
@@ -120,7 +120,7 @@ keys! {
     (u64, u64), 32;
 }
 
-/// The key, then the slot's number in little-endian order, then zeros.
+/// An entry is the key, then the slot's number in little-endian order, then zeros.
 impl<K: Key> Item for Entry<K> {
     type Bytes = K::Entry;
     const KIND: [u8; 8] = K::KIND;
@@ -137,7 +137,7 @@ impl<K: Key> Item for Entry<K> {
     fn from_le_bytes(bytes: K::Entry) -> Self {
         let (key, rest) = bytes.bytes().split_at(K::Bytes::BYTES);
         let (Some(key), Some(slot)) = (K::Bytes::view(key), rest.first_chunk()) else {
-            unreachable!("the key's bytes were counted")
+            unreachable!("the key's bytes were counted before")
         };
         Self { key: K::from_le_bytes(*key), slot: u32::from_le_bytes(*slot) }
     }
@@ -158,17 +158,17 @@ impl<K: Key> QueueEntry<K> for StoredItem<Entry<K>> {
     }
 }
 
-/// An item as it lies in the file.
+/// An item in its encoded form, as in the file.
 #[repr(transparent)]
 pub struct StoredItem<T: Item>(T::Bytes);
 
 impl<T: Item> StoredItem<T> {
-    /// The item's bytes, to be stored.
+    /// Encodes an item for storage.
     #[inline]
     pub fn new(item: T) -> Self {
         Self(item.to_le_bytes())
     }
-    /// The item.
+    /// Decodes the item.
     #[inline]
     #[must_use]
     pub fn item(&self) -> T {

@@ -1,10 +1,10 @@
 //! A file's bytes as memory: the only unsafe code of the queue file.
 //!
-//! **The contract that no code here can keep alone:** nobody else changes the file while it is mapped. Everybody
-//! who goes through this crate is kept out by a lock ([`super::MappedFile`]); a program that writes into the file
-//! or cuts it short without asking for the lock makes loads see other bytes (any bytes are a valid content, and
-//! the next opening finds the checksums wrong) or ends this process with `SIGBUS`, as does a disk that cannot be
-//! read. That is the price of letting the kernel page.
+//! **A contract that this code alone cannot enforce:** nobody else changes the file while it is mapped. All
+//! users of this crate are kept out by a lock ([`super::MappedFile`]). A program that ignores the lock and
+//! writes into the file changes the bytes that loads see (any bytes are valid content, and the next opening
+//! finds the checksums wrong); one that truncates it ends this process with `SIGBUS`, as does a disk that
+//! cannot be read. That is the price of letting the kernel do the paging.
 
 #![allow(unsafe_code)]
 
@@ -15,13 +15,14 @@ use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_an
 use std::fs::File;
 use std::io;
 
-/// A file mapped whole, to read and to write; byte 0 lies where a page of the caller's size begins.
+/// A whole file, mapped for reading and writing; byte 0 is at a page boundary of the caller's page size.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// Byte 0. Invariant: `bytes` bytes from here are mapped, shared with the file, until the drop.
+    /// Address of byte 0. Invariant: `bytes` bytes from here are mapped, shared with the file, until the
+    /// drop.
     base: NonNull<u8>,
     bytes: usize,
-    /// The address space that was reserved around it. Invariant: contains the mapping.
+    /// Start of the address space reserved around the mapping. Invariant: it contains the mapping.
     reserved: *mut c_void,
     reserved_bytes: usize,
 }
@@ -32,7 +33,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` bytes of `file`, which must be as long; `align` is a power of two.
+    /// Maps the first `bytes` bytes of `file`, which must be at least as long; `align` is a power of two.
     pub(super) fn new(file: &File, bytes: usize, align: usize) -> io::Result<Self> {
         let short = || io::Error::from(io::ErrorKind::InvalidInput);
         if bytes == 0 || !align.is_power_of_two() || file.metadata()?.len() < bytes as u64 {
@@ -87,14 +88,14 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 
-    /// Tells the kernel not to read pages around the one that is asked for.
+    /// Tells the kernel not to read ahead.
     pub(super) fn expect_random(&self) -> io::Result<()> {
         // SAFETY: the range is mapped, and this advice changes no byte of it.
         unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::Random) }?;
         Ok(())
     }
 
-    /// Waits until all that was stored has reached the disk.
+    /// Waits until all stored bytes have reached the disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         // SAFETY: the range is mapped; writing it out changes no memory.
         unsafe { msync(self.base.as_ptr().cast(), self.bytes, MsyncFlags::SYNC) }?;
@@ -110,7 +111,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Bytes seen as the stored item that they are.
+/// Views bytes as the stored item that they encode.
 #[inline]
 pub(super) fn stored<T: Item>(bytes: &T::Bytes) -> &StoredItem<T> {
     // SAFETY: `StoredItem<T>` is `repr(transparent)` over `T::Bytes`, so both have one size, alignment and set of
@@ -118,7 +119,7 @@ pub(super) fn stored<T: Item>(bytes: &T::Bytes) -> &StoredItem<T> {
     unsafe { &*core::ptr::from_ref(bytes).cast::<StoredItem<T>>() }
 }
 
-/// Bytes seen as the stored items that they are; what is over at the end is left out.
+/// Views bytes as stored items; an incomplete item at the end is left out.
 #[inline]
 pub(super) fn stored_items<T: Item>(bytes: &[u8]) -> &[StoredItem<T>] {
     const { assert!(align_of::<T::Bytes>() == 1, "an array of bytes begins anywhere") };
@@ -128,7 +129,7 @@ pub(super) fn stored_items<T: Item>(bytes: &[u8]) -> &[StoredItem<T>] {
     unsafe { core::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / T::Bytes::BYTES) }
 }
 
-/// The bytes of stored items.
+/// Returns the bytes of stored items.
 #[inline]
 pub(super) fn bytes_of<T: Item>(items: &[StoredItem<T>]) -> &[u8] {
     // SAFETY: as above, in the other direction: arrays of bytes without anything between them.

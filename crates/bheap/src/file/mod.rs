@@ -3,13 +3,13 @@
 //! | | |
 //! |---|---|
 //! | [`FileQueue`] | the page queue: few pages are touched for each item |
-//! | [`FileTimers`] | the same with handles, which are good after the file is opened again |
+//! | [`FileTimers`] | the same with handles, which remain valid after the file is opened again |
 //! | [`FileHeap`] | any heap: no more room than its items, twice |
 //!
-//! They work on a file as if it were memory; the kernel brings pages in and writes them out. What comes back
-//! after a crash, of the process or of the machine, is the state of the last checkpoint that returned (or, if the
-//! crash came during one, that one or the one before it): never a mixture. Operations after it are lost as a
-//! whole. Dropping a queue makes no checkpoint.
+//! They use a file like memory; the kernel reads pages in and writes them out. After a crash of the process
+//! or of the machine, the queue has the state of the last checkpoint that returned (or, if the crash came
+//! during one, the state of that one or of the one before it), never a mixture. All later operations are lost
+//! together. Dropping a queue makes no checkpoint.
 //!
 //! ```
 //! use bheap::Handle;
@@ -31,16 +31,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Costs.* Twice the room on the disk, reserved as the queue grows; the first change to each 4 KiB block after a
-//! checkpoint copies that block; a checkpoint writes what changed and a table of 8 bytes a block, and waits three
-//! times for the disk. Opening reads everything once, to check it.
+//! *Costs.* A file takes twice the room of its items, reserved as the queue grows. The first change to each 4
+//! KiB block after a checkpoint copies that block. A checkpoint writes the changed blocks and a table of 8
+//! bytes a block, and waits three times for the disk. Opening reads everything once, to check it.
 //!
-//! *Limits.* A failing disk, or another program that cuts the file short without asking for its lock, ends the
-//! process with `SIGBUS`: the kernel has no other answer to a load from memory that it cannot fill. On a
-//! file system that writes elsewhere than it reserved (btrfs, zfs) a full disk may show itself so, too. The file
-//! must lie on a file system with `fallocate`.
+//! *Limits.* A failing disk, or another program that truncates the file without taking its lock, ends the
+//! process with `SIGBUS`: the kernel has no other answer to a load from memory that it cannot fill. On a file
+//! system that writes to other blocks than it reserved (btrfs, zfs) a full disk may have the same effect. The
+//! file must be on a file system with `fallocate`.
 //!
-//! Format, byte by byte: `docs/formats/queue.md`; why it is so: `docs/decisions/021-queue-file.md`.
+//! The format, byte by byte: `docs/formats/queue.md`; the reasons for it: `docs/decisions/021-queue-file.md`.
 
 #[cfg(test)]
 mod crafted;
@@ -74,16 +74,17 @@ use crate::layout::{Binary, Dary, Layout, PageLayout};
 use crate::rows::{Full, Rows};
 use std::path::Path;
 
-/// A layout that a file can name.
+/// A layout that can be named in a file.
 pub trait FileLayout: Layout {
-    /// Its number in the file's header. Those below 65536 are this crate's.
+    /// Returns the layout's number in the file's header. Numbers below 65536 are reserved for this crate.
     fn id(&self) -> u32;
-    /// The bytes of the pages that it counts on, with items of `item_bytes`.
+    /// Returns the page size that the layout assumes, for items of `item_bytes`.
     fn page_bytes(&self, item_bytes: usize) -> usize;
-    /// Unused cells before the first item, so that siblings lie in one page; fewer than fill 4096 bytes.
+    /// Returns the number of unused cells before the first item, which keep siblings in one page; they fill
+    /// less than 4096 bytes.
     fn lead(&self) -> usize;
 
-    /// What a file for this layout and items `T` is made for.
+    /// Returns the shape of a file for this layout and items `T`.
     fn shape<T: Item>(&self, capacity: usize) -> Shape {
         Shape {
             page_bytes: self.page_bytes(T::Bytes::BYTES) as u64,
@@ -120,7 +121,7 @@ impl FileLayout for PageLayout {
     }
 }
 
-/// `D` siblings begin at a multiple of `D` cells.
+/// In this layout `D` siblings begin at a multiple of `D` cells.
 impl<const D: usize> FileLayout for Dary<D> {
     fn id(&self) -> u32 {
         0x1000 + u32::try_from(D).unwrap_or(0xEFFF).min(0xEFFF)
@@ -133,7 +134,7 @@ impl<const D: usize> FileLayout for Dary<D> {
     }
 }
 
-/// Makes the file of a queue; removes it again if that fails.
+/// Creates the file of a queue; removes it again on failure.
 fn create_file<Q>(
     path: &Path,
     shape: &Shape,
@@ -143,13 +144,13 @@ fn create_file<Q>(
     let disk = MappedFile::create(path, plan.file_bytes, align(shape))?;
     let made = disk.sync_name().and_then(|()| make(disk));
     if made.is_err() {
-        // Nothing was ever stored in it, and this call made it.
+        // The file was created by this call, and nothing was ever stored in it.
         let _ = std::fs::remove_file(path);
     }
     made
 }
 
-/// Opens a queue in a file whose pages are blocks.
+/// Opens a queue's file, mapped with the alignment of a block.
 fn open_file<Q>(path: &Path, open: impl FnOnce(MappedFile) -> Result<Q, FileError>) -> Result<Q, FileError> {
     open_mapped(path, BLOCK_BYTES, open)
 }
@@ -162,33 +163,36 @@ fn open_mapped<Q>(
     open(MappedFile::open(path, align)?)
 }
 
-/// Bytes that the mapping's start must be a multiple of, so that pages in the file are pages in memory.
+/// Returns the alignment of the mapping's start, so that pages of the file are pages in memory.
 fn align(shape: &Shape) -> usize {
     usize::try_from(shape.page_bytes).unwrap_or(0).max(BLOCK_BYTES)
 }
 
-/// A heap in a file: any layout that a file can name, over [`FileRows`].
+/// A heap in a file: any layout that can be named in a file, over [`FileRows`].
 #[derive(Debug)]
 pub struct FileHeap<T: Item, L: FileLayout> {
     heap: Heap<StoredItem<T>, L, FileRows<T>>,
 }
 
 impl<T: Item, L: FileLayout> FileHeap<T, L> {
-    /// Makes an empty queue for at most `capacity` items in a new file at `path`.
+    /// Creates an empty queue for at most `capacity` items in a new file at `path`.
     ///
-    /// Room on the disk is reserved as the queue grows; only the tables (1/256 of the items' bytes) at once.
+    /// Room on the disk is reserved as the queue grows; only the tables (1/256 of the items' bytes) are
+    /// reserved at once.
     ///
     /// # Errors
-    /// If a file of that name exists (it is left alone), the capacity is impossible, or the disk is full.
+    /// Returns a [`FileError`] if a file of that name exists (it is left alone), the capacity is impossible,
+    /// or the disk is full.
     pub fn create(path: impl AsRef<Path>, layout: L, capacity: usize) -> Result<Self, FileError> {
         let shape = layout.shape::<T>(capacity);
         Ok(Self { heap: Heap::with_rows(layout, FileRows::create(path.as_ref(), shape)?) })
     }
 
-    /// Opens the queue at `path` in the state of its last checkpoint, every byte checked; O(n).
+    /// Opens the queue at `path` in the state of its last checkpoint, after checking every byte; O(n).
     ///
     /// # Errors
-    /// If there is none, it is open elsewhere, of another shape, truncated or damaged. The file stays as it is.
+    /// Returns a [`FileError`] if the file is missing, open elsewhere, of another shape, truncated or
+    /// damaged. The file is not changed.
     pub fn open(path: impl AsRef<Path>, layout: L) -> Result<Self, FileError> {
         let shape = layout.shape::<T>(1);
         Ok(Self { heap: Heap::with_rows(layout, FileRows::open(path.as_ref(), shape)?) })
@@ -197,7 +201,7 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
     /// Adds an item, in O(log n).
     ///
     /// # Errors
-    /// If there is no room: the item comes back with the reason, and the queue is as it was.
+    /// Returns a [`PushError`] with the item and the reason if there is no room; the queue is unchanged.
     pub fn push(&mut self, item: T) -> Result<(), PushError<T>>
     where
         T: core::fmt::Debug,
@@ -211,10 +215,11 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         }
     }
 
-    /// Adds all of `items` at once, in O(n) of all that are then in the queue.
+    /// Adds all of `items` at once, in O(n) of the items then in the queue.
     ///
     /// # Errors
-    /// If there is no room: the first item without room comes back; those before it are in the queue.
+    /// Returns a [`PushError`] with the first item for which there is no room; the items before it are in the
+    /// queue.
     pub fn load(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), PushError<T>>
     where
         T: core::fmt::Debug,
@@ -231,22 +236,21 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         loaded
     }
 
-    /// The smallest item.
+    /// Returns the smallest item.
     #[must_use]
     pub fn peek(&self) -> Option<T> {
         self.heap.peek().map(StoredItem::item)
     }
 
-    /// Takes the smallest item, in O(log n).
+    /// Removes and returns the smallest item, in O(log n).
     pub fn pop(&mut self) -> Option<T> {
         self.heap.pop().map(|stored| stored.item())
     }
 
-    /// Takes the smallest item and adds another; needs no more room. On an empty queue nothing is added and the
-    /// item comes back.
+    /// Replaces the smallest item by another and returns the smallest; needs no more room.
     ///
     /// # Errors
-    /// If the queue is empty.
+    /// Returns `item` itself if the queue is empty; nothing is added.
     pub fn pop_push(&mut self, item: T) -> Result<T, T> {
         if self.is_empty() {
             return Err(item);
@@ -254,49 +258,50 @@ impl<T: Item, L: FileLayout> FileHeap<T, L> {
         Ok(self.heap.replace_at(0, StoredItem::new(item)).item())
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// The most items that the file was made for.
+    /// Returns the greatest number of items that the file can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.heap.rows().capacity()
     }
 
-    /// The items in the heap's own order.
+    /// Iterates over the items in the heap's own order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + '_ {
         (0..self.len()).map(|at| self.heap.rows().item(at).item())
     }
 
-    /// Makes the present state the one that comes back; returns its number. See [`FileRows::checkpoint`].
+    /// Makes the present state durable; returns the checkpoint's number. See [`FileRows::checkpoint`].
     ///
     /// # Errors
-    /// If the disk fails. The queue is then empty and refuses items, until the file is opened again.
+    /// Returns a [`FileError`] if the disk fails. The queue is then empty and refuses items, until the file
+    /// is opened again.
     pub fn checkpoint(&mut self) -> Result<u64, FileError> {
         self.heap.rows_mut().checkpoint()
     }
 
-    /// The number of the last checkpoint; 0 in a queue that never had one.
+    /// Returns the number of the last checkpoint; 0 for a queue that never had one.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.heap.rows().sequence()
     }
 
-    /// The heap itself, for what this interface does not offer.
+    /// Returns the heap itself, for operations that this interface does not offer.
     pub const fn heap(&self) -> &Heap<StoredItem<T>, L, FileRows<T>> {
         &self.heap
     }
 
-    /// The heap itself, to change.
+    /// Returns the heap itself, mutably.
     pub const fn heap_mut(&mut self) -> &mut Heap<StoredItem<T>, L, FileRows<T>> {
         &mut self.heap
     }

@@ -1,12 +1,12 @@
-//! The blocks of a page queue in a file: each a page of 4096 bytes, in one of two images.
+//! The blocks of a page queue in a file: each is a page of 4096 bytes, in one of two images.
 //!
 //! ```text
-//!   page 0            where the queue's own state begins
-//!   page 1 …          blocks of items, pages of slots, more of the state: mixed, each one or free
+//!   page 0            start of the queue's own state
+//!   page 1 …          blocks of items, pages of slots, further state, free pages: in any order
 //! ```
-//! Which page is what stands in the state, which is written anew by each checkpoint. Between checkpoints only
-//! blocks change, in the image that the last checkpoint does not need ([`super::images`]). So room is needed only
-//! for a page that was never used; to take items out needs none.
+//! The state, which each checkpoint writes anew, records the use of each page. Between checkpoints only
+//! blocks change, in the image that the last checkpoint does not need ([`super::images`]). Room is therefore
+//! needed only for a page that was never used; removing items needs none.
 
 use super::disk::Disk;
 use super::error::{Fault, FileError};
@@ -19,13 +19,14 @@ use core::marker::PhantomData;
 use std::vec;
 use std::vec::Vec;
 
-/// The page where the state begins.
+/// The page at which the state begins.
 const ROOT: u32 = 0;
 
-/// Before what a page holds of the state: the next page of it (none: all ones) and how many bytes follow.
+/// Length of the head of a page of the state: the next page (all ones for none) and the number of bytes that
+/// follow.
 const STATE_HEAD: usize = 8;
 
-/// Pages that are left free for the state, besides those that its block numbers take: lists with their samples,
+/// Number of pages kept free for the state, besides those for block numbers: for lists with their samples,
 /// the front, the small heap.
 const STATE_PAGES: usize = 256;
 
@@ -33,29 +34,29 @@ const STATE_PAGES: usize = 256;
 #[derive(Debug)]
 pub struct Pages<T: Item, D: Disk> {
     images: Images<D>,
-    /// Per page in use or free: the next one of its list.
+    /// Next page in its list, for each page in use or free.
     links: Vec<u32>,
     free: Vec<u32>,
-    /// The state's pages after the root.
+    /// Pages of the state after the root.
     state: Vec<u32>,
-    /// Bytes of the state that the queue does not know of: what else its owner keeps.
+    /// Number of bytes of the state that the queue's owner adds.
     pub(crate) more_state_bytes: usize,
     pages_max: usize,
-    /// Why there was no room when it was last asked for.
+    /// Reason why the last request for room failed.
     refusal: Option<FileError>,
     item: PhantomData<T>,
 }
 
 impl<T: Item, D: Disk> Pages<T, D> {
-    /// Items in a page.
+    /// Number of items in a page.
     const ITEMS: usize = BLOCK_BYTES / T::Bytes::BYTES;
 
-    /// The capacity that is entered in the header of a file that is to hold `items_max` items: cells for them,
-    /// for lists that end in a page that is not full, and for the state.
+    /// Returns the capacity for the header of a file that must hold `items_max` items: cells for them, for
+    /// lists that end in a partly filled page, and for the state.
     pub(super) const fn cells(items_max: usize) -> Option<usize> {
         let pages = items_max.div_ceil(Self::ITEMS);
         let slots = items_max / (BLOCK_BYTES / size_of::<u32>());
-        // Lists are few, but with few items they are most of it.
+        // Lists are few, but with few items they take most of the room.
         match (pages + pages / 8 + pages / 256 + slots).checked_add(6 * STATE_PAGES) {
             Some(pages) => pages.checked_mul(Self::ITEMS),
             None => None,
@@ -69,7 +70,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
         Ok(pages)
     }
 
-    /// The pages of the last checkpoint, and the state that was written with it.
+    /// Opens the pages of the last checkpoint, and returns the state written with it.
     pub(super) fn open(disk: D, shape: &Shape) -> Result<(Self, Vec<u8>), FileError> {
         let mut pages = Self::over(Images::open(disk, shape)?);
         let used = pages.images.header().len as usize / Self::ITEMS;
@@ -84,7 +85,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
         let mut page = ROOT;
         loop {
             if taken.get(page as usize) != Some(&false) {
-                return Err(pages.damaged("the state's pages are no chain"));
+                return Err(pages.damaged("the pages of the state do not form a chain"));
             }
             taken[page as usize] = true;
             let bytes = pages.images.read(page as usize * BLOCK_BYTES, BLOCK_BYTES);
@@ -106,7 +107,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
             }
             page = next;
         }
-        // What nobody claims is free.
+        // Pages that nobody claims are free.
         pages.free = (0..used as u32).rev().filter(|page| !taken[*page as usize]).collect();
         Ok((pages, state))
     }
@@ -125,12 +126,12 @@ impl<T: Item, D: Disk> Pages<T, D> {
         }
     }
 
-    /// Damage in what the checksums say is whole: somebody made it so.
+    /// Returns the error for content that is wrong despite valid checksums: somebody crafted it.
     pub(crate) fn damaged(&self, what: &'static str) -> FileError {
         Fault::Damaged { at: self.images.begins(), what }.at(self.images.disk().path())
     }
 
-    /// Takes pages from the free ones, all of them different, as an opened queue says that it uses them.
+    /// Removes pages from the free ones, all different, for an opened queue that uses them.
     pub(crate) fn claim(&mut self, mut pages: Vec<u32>) -> Result<(), FileError> {
         pages.sort_unstable();
         let count = self.free.len();
@@ -142,7 +143,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
         }
     }
 
-    /// Makes the pages and `state` the ones that come back.
+    /// Makes the pages and `state` durable.
     pub(super) fn checkpoint(&mut self, state: &[u8]) -> Result<u64, FileError> {
         let wanted = state.len().div_ceil(BLOCK_BYTES - STATE_HEAD).max(1);
         while self.state.len() + 1 > wanted
@@ -164,7 +165,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
             self.images.write(page * BLOCK_BYTES + 4, &(part.len() as u32).to_le_bytes());
             self.images.write(page * BLOCK_BYTES + STATE_HEAD, part);
         }
-        // What is free at the end is not kept; and low pages are used first from now on.
+        // Free pages at the end are dropped, and low pages are used first from now on.
         self.free.sort_unstable_by(|a, b| b.cmp(a));
         let mut trailing = 0;
         while self.free.get(trailing).is_some_and(|page| *page as usize + 1 == self.links.len()) {
@@ -175,7 +176,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
         self.images.checkpoint((self.links.len() * Self::ITEMS) as u64)
     }
 
-    /// Why there is no room.
+    /// Returns the reason why there is no room.
     pub(crate) fn full(&mut self) -> FileError {
         let capacity = self.images.header().shape.capacity;
         let full = || Fault::Full { capacity };
@@ -195,12 +196,12 @@ impl<T: Item, D: Disk> Pages<T, D> {
         self.images.into_disk()
     }
 
-    /// Whether there is a page of this number.
+    /// Returns whether a page of this number exists.
     pub(crate) const fn exists(&self, page: u32) -> bool {
         (page as usize) < self.links.len()
     }
 
-    /// A page of bytes.
+    /// Returns a page's bytes.
     pub(crate) fn page(&self, page: u32) -> &[u8] {
         self.images.read(page as usize * BLOCK_BYTES, BLOCK_BYTES)
     }
@@ -211,14 +212,14 @@ impl<T: Item, D: Disk> Pages<T, D> {
         self.images.write(page as usize * BLOCK_BYTES, bytes);
     }
 
-    /// Pages that the state may need now.
+    /// Returns the number of pages that the state may still need.
     fn state_pages(&self) -> usize {
         let numbers = self.links.len() * size_of::<u32>();
         let wanted = STATE_PAGES + (numbers + self.more_state_bytes).div_ceil(BLOCK_BYTES - STATE_HEAD);
         wanted.saturating_sub(self.state.len())
     }
 
-    /// Whether there are `pages` free pages or room for them; not those for the state.
+    /// Returns whether `pages` pages are free or can be added, besides those for the state.
     fn make_room(&mut self, pages: usize) -> bool {
         let more = pages.saturating_sub(self.free.len());
         if more == 0 {

@@ -1,8 +1,8 @@
-//! Power failures at any moment, on a disk that tells written from durable.
+//! Power failures at any moment, on a disk that distinguishes written from durable bytes.
 //!
-//! The disk here keeps two copies: what the program sees, and what would be found after a failure. At any time
-//! it may take pieces of the first over into the second, in any order and torn at any eighth byte: as a kernel
-//! and a drive may. Only a sync takes over everything. A failure leaves the second copy, nothing else.
+//! The disk keeps two copies: the one that the program sees, and the one that would be found after a failure.
+//! At any time it may copy pieces of the first to the second, in any order and torn at any eighth byte, as a
+//! kernel and a drive may. Only a sync copies everything. A failure leaves the second copy and nothing else.
 
 use super::disk::Disk;
 use super::header::{BLOCK_BYTES, SLOTS};
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 
-/// xorshift64.
+/// Random numbers by xorshift64.
 #[derive(Debug, Clone)]
 pub(super) struct Random(pub(super) u64);
 
@@ -35,14 +35,14 @@ pub(super) struct Faulty {
     pub(super) seen: Vec<u8>,
     durable: Vec<u8>,
     random: Random,
-    /// Syncs until the power fails in the middle of one.
+    /// Number of syncs until the power fails during one.
     pub(super) syncs_left: u64,
     syncs: u64,
-    /// Blocks that were reserved, each once.
+    /// Flags of the blocks that were reserved.
     reserved: Vec<bool>,
-    /// Bytes that it has room for besides them.
+    /// Number of bytes for which there is room besides the reserved blocks.
     pub(super) room: usize,
-    /// The disk as it was when the power failed in a sync: whoever owned it may be gone.
+    /// State of the disk when the power failed during a sync: the disk's owner may be gone.
     pub(super) wreck: Rc<RefCell<Option<Faulty>>>,
 }
 
@@ -60,7 +60,7 @@ impl Faulty {
         }
     }
 
-    /// Some of what was written becomes durable: each differing piece with a chance of `chance` percent.
+    /// Makes some of the written bytes durable: each differing piece with a chance of `chance` percent.
     pub(super) fn write_back(&mut self, chance: u64) {
         let piece = [8, 64, 512, 4096][self.random.below(4) as usize];
         for (seen, durable) in self.seen.chunks(piece).zip(self.durable.chunks_mut(piece)) {
@@ -70,8 +70,8 @@ impl Faulty {
         }
     }
 
-    /// The disk as the next process finds it when this one was killed: nothing that was stored is lost, but a
-    /// header that was being stored may be half there.
+    /// Returns the disk as the next process finds it after this one was killed: no stored byte is lost, but a
+    /// header may be half stored.
     pub(super) fn process_death(&self, under_way: bool) -> Self {
         let mut after = Self { wreck: Rc::default(), syncs_left: u64::MAX, ..self.clone() };
         let slot = SLOTS[after.random.below(2) as usize];
@@ -83,7 +83,7 @@ impl Faulty {
         after
     }
 
-    /// The disk as it is found when the power is back.
+    /// Returns the disk as it is found after a power failure.
     pub(super) fn power_failure(mut self) -> Self {
         let chance = [0, 10, 50, 90, 100][self.random.below(5) as usize];
         self.write_back(chance);
@@ -132,22 +132,22 @@ fn content(rows: &FileRows<u64, Faulty>) -> Vec<u64> {
     items
 }
 
-/// What became of the failures.
+/// Numbers of failures by kind.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// Were no power failures, but only the end of the process.
+    /// Failures that only ended the process, without a power failure.
     killed: u32,
-    /// Struck between checkpoints.
+    /// Failures between checkpoints.
     between: u32,
-    /// Struck during one, which was not found.
+    /// Failures during a checkpoint that was then not found.
     before: u32,
-    /// Struck during one, which was found.
+    /// Failures during a checkpoint that was then found.
     after: u32,
-    /// Struck an opening that was mending the headers.
+    /// Failures while an opening repaired the headers.
     opening: u32,
 }
 
-/// One life after another of a queue, each ended by a power failure.
+/// Runs a queue again and again, each time until a power failure.
 fn lives<L: FileLayout + Copy>(layout: L, seed: u64, rounds: u32) -> Outcome {
     let shape = layout.shape::<u64>(6 * BLOCK_BYTES / 8);
     let plan = shape.plan().unwrap();
@@ -248,7 +248,7 @@ fn the_last_checkpoint_comes_back_after_every_power_failure() {
         all.opening += one.opening;
     }
     std::eprintln!("power failures: {all:?}");
-    // Each kind did occur: else the test would show nothing.
+    // Each kind must have occurred, or the test would prove nothing.
     assert!(all.between > 100 && all.before > 100 && all.after > 100 && all.opening > 20, "{all:?}");
 }
 

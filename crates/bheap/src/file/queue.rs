@@ -11,19 +11,19 @@ use crate::rows::Full;
 use std::path::Path;
 use std::vec::Vec;
 
-/// The layout's number of a page queue.
+/// Layout number of a page queue.
 pub(super) const PAGE_QUEUE: u32 = 3;
-/// … with handles.
+/// Layout number of a page queue with handles.
 pub(super) const TIMERS: u32 = 4;
 
-/// A level is divided into so many parts: good for 64 pages of memory and more.
+/// Number of parts into which a level is divided: suitable for 64 pages of memory and more.
 pub(super) const FAN_OUT: usize = 16;
 
-/// What the file of a page queue for `capacity` items `T` is made for.
+/// Returns the shape of a page queue's file for `capacity` items `T`.
 pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Fault> {
     let too_large = Fault::Impossible { what: "the capacity needs a file of more than 64 TiB" };
     if capacity == 0 {
-        return Err(Fault::Impossible { what: "a queue for no items" });
+        return Err(Fault::Impossible { what: "a queue for zero items" });
     }
     if BLOCK_BYTES / T::Bytes::BYTES < 4 {
         return Err(Fault::Impossible { what: "an item of a page queue must be at most 1024 bytes" });
@@ -38,42 +38,44 @@ pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Faul
     })
 }
 
-/// A [`PageQueue`] in a file: few pages are touched for each item, and what changes is kept by a checkpoint.
+/// A [`PageQueue`] in a file: few pages are touched for each item, and a checkpoint makes changes durable.
 ///
-/// It has the operations of [`crate::PriorityQueue`], with the errors of a disk; all but `pop_push`,
-/// which would be a `pop` and then a `push`, of which the second may be refused.
+/// It has the operations of [`crate::PriorityQueue`], with the errors of a disk; all but `pop_push`, which
+/// would be a `pop` and then a `push`, of which the second may be refused.
 #[derive(Debug)]
 pub struct FileQueue<T: Item, D: Disk = MappedFile> {
     queue: PageQueue<StoredItem<T>, Pages<T, D>>,
 }
 
 impl<T: Item> FileQueue<T> {
-    /// Makes an empty queue with room for `capacity` items (or some more) in a new file at `path`.
+    /// Creates an empty queue with room for `capacity` items (or some more) in a new file at `path`.
     ///
     /// Room on the disk is reserved as the queue grows.
     ///
     /// # Errors
-    /// If a file of that name exists (it is left alone), the capacity is impossible, or the disk is full.
+    /// Returns a [`FileError`] if a file of that name exists (it is left alone), the capacity is impossible,
+    /// or the disk is full.
     pub fn create(path: impl AsRef<Path>, capacity: usize) -> Result<Self, FileError> {
         let path = path.as_ref();
         let shape = shape::<T>(PAGE_QUEUE, capacity).map_err(|fault| fault.at(path))?;
         create_file(path, &shape, |disk| Self::create_on(disk, capacity))
     }
 
-    /// Opens the queue at `path` in the state of its last checkpoint, every byte checked; O(n).
+    /// Opens the queue at `path` in the state of its last checkpoint, after checking every byte; O(n).
     ///
     /// # Errors
-    /// If there is none, it is open elsewhere, of another shape, truncated or damaged. The file stays as it is.
+    /// Returns a [`FileError`] if the file is missing, open elsewhere, of another shape, truncated or
+    /// damaged. The file is not changed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FileError> {
         open_file(path.as_ref(), Self::open_on)
     }
 }
 
 impl<T: Item, D: Disk> FileQueue<T, D> {
-    /// Makes an empty queue on a disk of zeros, as long as [`FileQueue::disk_bytes`] says.
+    /// Creates an empty queue on a disk of zeros, whose length [`FileQueue::disk_bytes`] gives.
     ///
     /// # Errors
-    /// If the capacity is impossible or does not fit the disk, or the disk fails.
+    /// Returns a [`FileError`] if the capacity is impossible or does not fit the disk, or the disk fails.
     pub fn create_on(disk: D, capacity: usize) -> Result<Self, FileError> {
         let shape = match shape::<T>(PAGE_QUEUE, capacity) {
             Ok(shape) => shape,
@@ -82,18 +84,18 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
         Ok(Self { queue: PageQueue::with_store(Pages::create(disk, shape)?, FAN_OUT) })
     }
 
-    /// The bytes of a disk for `capacity` items.
+    /// Returns the length of a disk for `capacity` items, in bytes.
     ///
     /// # Errors
-    /// If the capacity is impossible.
+    /// [`Fault::Impossible`] if the capacity is impossible.
     pub fn disk_bytes(capacity: usize) -> Result<usize, Fault> {
         Ok(shape::<T>(PAGE_QUEUE, capacity)?.plan()?.file_bytes)
     }
 
-    /// The last checkpoint on `disk`.
+    /// Opens the last checkpoint on `disk`.
     ///
     /// # Errors
-    /// As [`FileQueue::open`].
+    /// Returns the errors of [`FileQueue::open`].
     pub fn open_on(disk: D) -> Result<Self, FileError> {
         let shape = match shape::<T>(PAGE_QUEUE, 1) {
             Ok(shape) => shape,
@@ -114,7 +116,7 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
     /// Adds an item.
     ///
     /// # Errors
-    /// If there is no room: the item comes back with the reason, and the queue is as it was.
+    /// Returns a [`PushError`] with the item and the reason if there is no room; the queue is unchanged.
     pub fn push(&mut self, item: T) -> Result<(), PushError<T>>
     where
         T: core::fmt::Debug,
@@ -131,7 +133,7 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
     /// Adds all of `items` at once, in O(n).
     ///
     /// # Errors
-    /// If there is no room for all of them; then none has been added, and they come back.
+    /// Returns a [`PushError`] with all items if there is no room for all of them; none has been added.
     pub fn load(&mut self, items: Vec<T>) -> Result<(), PushError<Vec<T>>>
     where
         T: core::fmt::Debug,
@@ -146,31 +148,31 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
         }
     }
 
-    /// The smallest item.
+    /// Returns the smallest item.
     #[must_use]
     pub fn peek(&self) -> Option<T> {
         self.alive().ok()?;
         self.queue.peek().map(StoredItem::item)
     }
 
-    /// Takes the smallest item.
+    /// Removes and returns the smallest item.
     pub fn pop(&mut self) -> Option<T> {
         self.alive().ok()?;
         self.queue.pop().map(|stored| stored.item())
     }
 
-    /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
+    /// Removes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         core::iter::from_fn(|| self.pop())
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.alive().is_ok() { self.queue.len() } else { 0 }
     }
 
-    /// Whether there are none.
+    /// Returns whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -183,19 +185,19 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
         }
     }
 
-    /// Makes the present state the one that comes back; returns its number, counted from 1. See the
-    /// [module](super) for what that is worth.
+    /// Makes the present state durable; returns the checkpoint's number, counted from 1. The [module](super)
+    /// describes the guarantees.
     ///
     /// # Errors
-    /// If there is no room for the queue's state, the queue goes on. If the disk fails it is empty and refuses
-    /// items, until the file is opened again.
+    /// Returns a [`FileError`]. If there is no room for the queue's state, the queue remains usable. If the
+    /// disk fails, it is empty and refuses items until the file is opened again.
     pub fn checkpoint(&mut self) -> Result<u64, FileError> {
         let mut state = Vec::new();
         self.queue.save(&mut state);
         self.queue.store_mut().checkpoint(&state)
     }
 
-    /// The number of the last checkpoint; 0 in a queue that never had one.
+    /// Returns the number of the last checkpoint; 0 for a queue that never had one.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.queue.store().images().header().sequence
@@ -204,12 +206,12 @@ impl<T: Item, D: Disk> FileQueue<T, D> {
     /// Checks every invariant, in O(n); for tests.
     ///
     /// # Panics
-    /// If one does not hold, with its name.
+    /// Panics with the invariant's name if one is broken.
     pub fn assert_invariants(&self) {
         self.queue.assert_invariants();
     }
 
-    /// The disk, with all that was stored on it; what was not in a checkpoint is of no use.
+    /// Returns the disk with all stored bytes; changes since the last checkpoint cannot be recovered.
     pub fn into_disk(self) -> D {
         self.queue.into_store().into_disk()
     }

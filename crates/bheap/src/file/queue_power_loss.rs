@@ -1,5 +1,5 @@
-//! Power failures and the end of the process at any moment, for the page queues: on the disk of
-//! [`super::power_loss`], one life after another.
+//! Power failures and process deaths at any moment, for the page queues: on the disk of
+//! [`super::power_loss`], again and again.
 
 use super::power_loss::{Faulty, Random};
 use super::{Disk, FileError, FileQueue, FileTimers};
@@ -10,22 +10,22 @@ use std::vec::Vec;
 
 const CAPACITY: usize = 20_000;
 
-/// A queue and what it should hold.
+/// A queue under test, and its expected content.
 trait Life: Sized {
     type Twin: Clone + PartialEq + core::fmt::Debug + Default;
     fn disk_bytes() -> usize;
     fn create(disk: Faulty) -> Self;
     fn open(disk: Faulty) -> Result<Self, FileError>;
     fn disk_mut(&mut self) -> &mut Faulty;
-    /// Some operations, on the queue and on its twin.
+    /// Performs some operations on the queue and on its twin.
     fn work(&mut self, twin: &mut Self::Twin, random: &mut Random);
     fn checkpoint(&mut self) -> Result<u64, FileError>;
     fn content(&self) -> Self::Twin;
-    /// Handles that were lost with the last life.
+    /// Records handles that were lost in the failure.
     fn lost(&mut self, _twin: &Self::Twin, _kept: &Self::Twin) {}
     fn is_dead(&mut self) -> bool;
     fn check(&self);
-    /// What the next life must know of this one.
+    /// Takes over knowledge from the previous incarnation.
     fn inherit(&mut self, _from: Self) {}
 }
 
@@ -83,7 +83,7 @@ impl Life for Plain {
 
 struct Handles {
     timers: FileTimers<u64, Faulty>,
-    /// Handles of which the items are gone: lost, removed or taken.
+    /// Handles whose items are gone: lost, removed or popped.
     gone: Vec<Handle>,
 }
 
@@ -162,7 +162,7 @@ impl Life for Handles {
     }
 }
 
-/// What became of the failures: struck between checkpoints; during one, which was not found, or was; an opening.
+/// Numbers of failures: between checkpoints; during one that was then not found, or found; during an opening.
 #[derive(Debug, Default)]
 struct Outcome {
     between: u32,
@@ -261,7 +261,7 @@ fn handles_are_good_after_every_power_failure() {
 #[test]
 fn a_full_disk_refuses_and_what_is_in_comes_out() {
     let mut disk = Faulty::new(Plain::disk_bytes(), 5);
-    // The tables, and 700 pages in both images, of which a push leaves some hundreds free.
+    // Room for the tables and for 700 pages in both images, of which a push leaves some hundreds free.
     disk.room = 100_000 + 2 * 700 * 4096;
     let mut queue = FileQueue::<u64, Faulty>::create_on(disk, CAPACITY).unwrap();
     let mut random = Random(9);
@@ -296,7 +296,7 @@ fn a_queue_holds_what_it_was_made_for() {
         for n in 0..200_000 {
             queue.push(key(n)).unwrap();
         }
-        // And while they are replaced.
+        // The capacity also suffices while items are replaced.
         for n in 0..100_000 {
             queue.pop();
             queue.push(key(n)).unwrap();
@@ -309,7 +309,7 @@ fn a_queue_holds_what_it_was_made_for() {
                 Err(refused) => break refused,
             }
         };
-        assert!(std::format!("{refused}").contains("holds them all"), "{refused}");
+        assert!(std::format!("{refused}").contains("the queue is full"), "{refused}");
         assert_eq!(queue.len(), 200_000 + more as usize);
         assert!(queue.drain().is_sorted());
     }

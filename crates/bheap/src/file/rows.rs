@@ -1,4 +1,4 @@
-//! Items in a file, behind the interface that every heap of this crate stands on.
+//! Rows of items in a file, the storage interface of every heap of this crate.
 
 use super::disk::{Disk, MappedFile};
 use super::error::{Fault, FileError};
@@ -11,10 +11,10 @@ use crate::rows::{Full, Rows};
 use core::marker::PhantomData;
 use std::path::Path;
 
-/// An array of items in a file; see the [module](super) for what lasts and when.
+/// An array of items in a file; the [module](super) describes which changes are durable when.
 ///
-/// After a checkpoint that failed it holds nothing and takes nothing: what the disk holds is known only when
-/// the file is opened again.
+/// After a failed checkpoint it is empty and refuses items: the state on disk is known only when the file is
+/// opened again.
 #[derive(Debug)]
 pub struct FileRows<T: Item, D: Disk = MappedFile> {
     images: Images<D>,
@@ -25,20 +25,21 @@ pub struct FileRows<T: Item, D: Disk = MappedFile> {
 }
 
 impl<T: Item> FileRows<T> {
-    /// Makes a file for a queue of `shape`. There must be none of that name.
+    /// Creates a file for a queue of `shape`. No file of that name may exist.
     ///
     /// # Errors
-    /// If there is one, the shape is impossible, or the disk is full.
+    /// Returns a [`FileError`] if a file exists, the shape is impossible, or the disk is full.
     pub fn create(path: &Path, shape: Shape) -> Result<Self, FileError> {
         Self::fits(&shape).map_err(|fault| fault.at(path))?;
         create_file(path, &shape, |disk| Self::create_on(disk, shape))
     }
 
-    /// Opens the file of a queue of `shape` (of which the capacity is taken from the file instead) and checks
-    /// every byte of the last checkpoint: time and reading grow with the items.
+    /// Opens the file of a queue of `shape` (whose capacity is taken from the file instead) and checks every
+    /// byte of the last checkpoint: the time and the reads grow with the number of items.
     ///
     /// # Errors
-    /// If there is none, it is open elsewhere, it is of another shape, or it is damaged. The file stays as it is.
+    /// Returns a [`FileError`] if the file is missing, open elsewhere, of another shape, or damaged. The file
+    /// is not changed.
     pub fn open(path: &Path, shape: Shape) -> Result<Self, FileError> {
         Self::fits(&shape).and_then(|()| shape.plan()).map_err(|fault| fault.at(path))?;
         open_mapped(path, align(&shape), |disk| Self::open_on(disk, shape))
@@ -48,24 +49,24 @@ impl<T: Item> FileRows<T> {
 impl<T: Item, D: Disk> FileRows<T, D> {
     fn fits(shape: &Shape) -> Result<(), Fault> {
         if T::Bytes::BYTES != shape.item_bytes as usize || T::KIND != shape.kind {
-            return Err(Fault::Impossible { what: "the shape is for other items" });
+            return Err(Fault::Impossible { what: "the shape does not fit the item type" });
         }
         Ok(())
     }
 
-    /// Makes an empty queue on a disk of zeros.
+    /// Creates an empty queue on a disk of zeros.
     ///
     /// # Errors
-    /// If the shape is impossible or does not fit the disk, or the disk fails.
+    /// Returns a [`FileError`] if the shape is impossible or does not fit the disk, or the disk fails.
     pub fn create_on(disk: D, shape: Shape) -> Result<Self, FileError> {
         Self::fits(&shape).map_err(|fault| fault.at(disk.path()))?;
         Ok(Self::over(Images::create(disk, shape)?))
     }
 
-    /// The last checkpoint on `disk`.
+    /// Opens the last checkpoint on `disk`.
     ///
     /// # Errors
-    /// As [`FileRows::open`].
+    /// Returns the errors of [`FileRows::open`].
     pub fn open_on(disk: D, shape: Shape) -> Result<Self, FileError> {
         Self::fits(&shape).map_err(|fault| fault.at(disk.path()))?;
         Ok(Self::over(Images::open(disk, &shape)?))
@@ -79,51 +80,51 @@ impl<T: Item, D: Disk> FileRows<T, D> {
         Self { images, len, capacity, lead, item: PhantomData }
     }
 
-    /// Makes the present items the ones that come back, whatever happens from now on; returns the number of
-    /// this safe point, counted from 1. What was there before is given up only when all of it is on the disk.
+    /// Makes the present items durable; returns the number of this checkpoint, counted from 1. The previous
+    /// state is given up only when all of the new one is on the disk.
     ///
     /// # Errors
-    /// If the disk fails: the previous safe point or this one comes back when the file is opened again, and
-    /// until then the rows are empty and refuse items.
+    /// Returns a [`FileError`] if the disk fails: when the file is opened again it has the previous
+    /// checkpoint or this one, and until then the rows are empty and refuse items.
     pub fn checkpoint(&mut self) -> Result<u64, FileError> {
         self.images.checkpoint(self.len as u64)
     }
 
-    /// How many checkpoints were made before now, in all the file's life.
+    /// Returns the number of checkpoints made since the file was created.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.images.header().sequence
     }
 
-    /// The most items that the file was made for.
+    /// Returns the greatest number of items that the file can hold.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// What the file was made for.
+    /// Returns the file's shape.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.images.header().shape
     }
 
-    /// Whether a checkpoint failed, so that the file must be opened again.
+    /// Returns whether a checkpoint failed, so that the file must be opened again.
     #[must_use]
     pub const fn failed(&self) -> bool {
         self.images.failed()
     }
 
-    /// Where the queue is.
+    /// Returns the queue's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.images.disk().path()
     }
 
-    /// The page, counted from the first of its image, in which the item at `at` really lies: computed from the
-    /// item's address.
+    /// Returns the page, counted from the first of its image, that holds the item at `at`: computed from the
+    /// item's real address.
     ///
     /// # Panics
-    /// If there is no such item.
+    /// Panics if there is no such item.
     #[must_use]
     pub fn page_of(&self, at: usize) -> usize {
         let address = core::ptr::from_ref(self.item(at)).addr();
@@ -134,10 +135,11 @@ impl<T: Item, D: Disk> FileRows<T, D> {
         address / self.shape().page_bytes as usize - image / self.shape().page_bytes as usize
     }
 
-    /// Says whether there is room for another item, and why not.
+    /// Makes sure that there is room for another item.
     ///
     /// # Errors
-    /// If the queue holds all it was made for, the disk is full, or a checkpoint failed.
+    /// [`Fault::Full`] if the capacity is reached, [`Fault::Io`] if the disk is full, [`Fault::Failed`] after
+    /// a failed checkpoint.
     pub fn room(&mut self) -> Result<(), FileError> {
         if self.failed() {
             return Err(Fault::Failed.at(self.path()));
@@ -148,12 +150,12 @@ impl<T: Item, D: Disk> FileRows<T, D> {
         self.images.reserve(self.byte(self.len) / BLOCK_BYTES)
     }
 
-    /// The disk, with all that was stored on it; what was not in a checkpoint is of no use.
+    /// Returns the disk with all stored bytes; changes since the last checkpoint cannot be recovered.
     pub fn into_disk(self) -> D {
         self.images.into_disk()
     }
 
-    /// Where item `at` begins, counted in the bytes of the items.
+    /// Returns the offset of item `at` in the bytes of the items.
     #[inline]
     const fn byte(&self, at: usize) -> usize {
         (self.lead + at) * T::Bytes::BYTES

@@ -1,4 +1,4 @@
-//! A queue's state as a file holds it: numbers in little-endian order, and items as they are.
+//! Encoding of a queue's state in a file: numbers in little-endian order, and items as they are.
 
 use super::item::{ByteArray, Item, StoredItem};
 use std::vec::Vec;
@@ -20,14 +20,14 @@ pub(crate) fn put_pages(out: &mut Vec<u8>, pages: impl ExactSizeIterator<Item = 
     pages.for_each(|page| out.extend_from_slice(&page.to_le_bytes()));
 }
 
-/// Takes a number that is at most `most`.
+/// Reads a number that is at most `most`.
 pub(crate) fn take(input: &mut &[u8], most: usize) -> Option<usize> {
     let (number, rest) = input.split_first_chunk()?;
     *input = rest;
     usize::try_from(u64::from_le_bytes(*number)).ok().filter(|number| *number <= most)
 }
 
-/// Takes at most `most` items.
+/// Reads at most `most` items.
 pub(crate) fn take_items<T: Item>(input: &mut &[u8], most: usize) -> Option<Vec<StoredItem<T>>> {
     let count = take(input, most)?;
     let (items, rest) = input.split_at_checked(count.checked_mul(T::Bytes::BYTES)?)?;
@@ -41,12 +41,12 @@ pub(crate) fn take_items<T: Item>(input: &mut &[u8], most: usize) -> Option<Vec<
     )
 }
 
-/// Takes one item.
+/// Reads one item.
 pub(crate) fn take_item<T: Item>(input: &mut &[u8]) -> Option<StoredItem<T>> {
     take_items(input, 1)?.first().copied()
 }
 
-/// Takes numbers of pages.
+/// Reads page numbers.
 pub(crate) fn take_pages(input: &mut &[u8]) -> Option<Vec<u32>> {
     let count = take(input, u32::MAX as usize)?;
     let (pages, rest) = input.split_at_checked(count.checked_mul(size_of::<u32>())?)?;

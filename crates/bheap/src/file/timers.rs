@@ -14,20 +14,20 @@ use std::hash::RandomState;
 use std::path::Path;
 use std::vec::Vec;
 
-/// Handles of queues in files have this bit in their queue's number, those of others have not.
+/// Bit of a queue's number that is set in handles of queues in files, and in no others.
 const IN_FILE: u32 = 1 << 31;
 
-/// A number that tells the files apart, by chance: two files of a process have the same with odds of one to two
-/// thousand million.
+/// Returns a random number that identifies a file: two files of a process have the same with odds of one to
+/// two thousand million.
 fn file_number() -> u32 {
     RandomState::new().build_hasher().finish() as u32 | IN_FILE
 }
 
-/// Why an item keeps its key.
+/// Reason why an item keeps its key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// The handle is of an item that has left, or of another queue.
+    /// The handle's item has left, or the handle belongs to another queue.
     #[error(transparent)]
     Stale(#[from] StaleHandle),
     /// There is no room for the new key beside the old one.
@@ -35,11 +35,11 @@ pub enum UpdateError {
     NoRoom(FileError),
 }
 
-/// A [`crate::Lazy`] queue in a file: keys can be changed and taken out while they wait, and their handles
-/// ([`Handle::to_bytes`]) are good after the file is opened again.
+/// A [`crate::LazyQueue`] queue in a file: waiting keys can be changed and removed, and their handles
+/// ([`Handle::to_bytes`]) remain valid after the file is opened again.
 ///
-/// What happened after the last checkpoint is lost in a crash, and so is a handle that was given out then: it is
-/// stale, and means no item that comes later.
+/// A crash loses all changes since the last checkpoint, and all handles given out since: such a handle is
+/// stale, and never refers to a later item.
 #[derive(Debug)]
 pub struct FileTimers<K: Key, D: Disk = MappedFile> {
     lazy: FileLazyQueue<K, D>,
@@ -47,34 +47,35 @@ pub struct FileTimers<K: Key, D: Disk = MappedFile> {
 }
 
 impl<K: Key> FileTimers<K> {
-    /// Makes an empty queue with room for `capacity` keys (or some more) in a new file at `path`.
+    /// Creates an empty queue with room for `capacity` keys (or some more) in a new file at `path`.
     ///
     /// Room on the disk is reserved as the queue grows.
     ///
     /// # Errors
-    /// If a file of that name exists (it is left alone), the capacity is impossible, or the disk is full.
+    /// Returns a [`FileError`] if a file of that name exists (it is left alone), the capacity is impossible,
+    /// or the disk is full.
     pub fn create(path: impl AsRef<Path>, capacity: usize) -> Result<Self, FileError> {
         let path = path.as_ref();
         let shape = shape::<Entry<K>>(TIMERS, capacity).map_err(|fault| fault.at(path))?;
         create_file(path, &shape, |disk| Self::create_on(disk, capacity))
     }
 
-    /// Opens the queue at `path` in the state of its last checkpoint, every byte checked; O(n). Makes a
-    /// checkpoint itself, so that handles given out from now on are told from those that a crash has lost.
+    /// Opens the queue at `path` in the state of its last checkpoint, after checking every byte; O(n). Makes
+    /// a checkpoint itself, so that new handles differ from those lost in a crash.
     ///
     /// # Errors
-    /// If there is none, it is open elsewhere, of another shape, truncated or damaged: the file then stays as it
-    /// is. If the disk fails.
+    /// Returns a [`FileError`] if the file is missing, open elsewhere, of another shape, truncated or damaged
+    /// (the file is then not changed), or if the disk fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FileError> {
         open_file(path.as_ref(), Self::open_on)
     }
 }
 
 impl<K: Key, D: Disk> FileTimers<K, D> {
-    /// Makes an empty queue on a disk of zeros, as long as [`FileTimers::disk_bytes`] says.
+    /// Creates an empty queue on a disk of zeros, whose length [`FileTimers::disk_bytes`] gives.
     ///
     /// # Errors
-    /// If the capacity is impossible or does not fit the disk, or the disk fails.
+    /// Returns a [`FileError`] if the capacity is impossible or does not fit the disk, or the disk fails.
     pub fn create_on(disk: D, capacity: usize) -> Result<Self, FileError> {
         let shape = match shape::<Entry<K>>(TIMERS, capacity) {
             Ok(shape) => shape,
@@ -83,18 +84,18 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
         Self::begin(Pages::create(disk, shape)?)
     }
 
-    /// The bytes of a disk for `capacity` keys.
+    /// Returns the length of a disk for `capacity` keys, in bytes.
     ///
     /// # Errors
-    /// If the capacity is impossible.
+    /// [`Fault::Impossible`] if the capacity is impossible.
     pub fn disk_bytes(capacity: usize) -> Result<usize, Fault> {
         Ok(shape::<Entry<K>>(TIMERS, capacity)?.plan()?.file_bytes)
     }
 
-    /// The last checkpoint on `disk`.
+    /// Opens the last checkpoint on `disk`.
     ///
     /// # Errors
-    /// As [`FileTimers::open`].
+    /// Returns the errors of [`FileTimers::open`].
     pub fn open_on(disk: D) -> Result<Self, FileError> {
         let shape = match shape::<Entry<K>>(TIMERS, 1) {
             Ok(shape) => shape,
@@ -114,7 +115,7 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
         Ok(timers)
     }
 
-    /// An empty queue whose number lasts from now on.
+    /// Creates an empty queue, and makes its number durable.
     fn begin(pages: Pages<Entry<K>, D>) -> Result<Self, FileError> {
         let lazy = FileLazyQueue::create(pages, FAN_OUT, file_number());
         let mut timers = Self { lazy, slot_pages: SlotPages::default() };
@@ -122,10 +123,10 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
         Ok(timers)
     }
 
-    /// Queues a key.
+    /// Adds a key.
     ///
     /// # Errors
-    /// If there is no room: the key comes back with the reason, and the queue is as it was.
+    /// Returns a [`PushError`] with the key and the reason if there is no room; the queue is unchanged.
     pub fn insert(&mut self, key: K) -> Result<Handle, PushError<K>>
     where
         K: core::fmt::Debug,
@@ -135,38 +136,38 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
         inserted.map_err(|why| PushError { item: key, why })
     }
 
-    /// The smallest key.
+    /// Returns the smallest key and its handle.
     #[must_use]
     pub fn peek(&self) -> Option<(K, Handle)> {
         self.alive().ok()?;
         self.lazy.first()
     }
 
-    /// Takes the smallest key; its handle is void from now on.
+    /// Removes and returns the smallest key; its handle is stale from now on.
     pub fn pop(&mut self) -> Option<(K, Handle)> {
         self.alive().ok()?;
         self.lazy.pop()
     }
 
-    /// Takes every key, smallest first. Dropping the iterator early leaves the rest in the queue.
+    /// Removes every key, smallest first. Dropping the iterator early leaves the rest in the queue.
     pub fn drain(&mut self) -> impl Iterator<Item = (K, Handle)> + '_ {
         core::iter::from_fn(|| self.pop())
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     ///
     /// # Errors
-    /// [`StaleHandle`] if it has left already, was lost in a crash, or was never here.
+    /// [`StaleHandle`] if the key has left already, was lost in a crash, or was never in this queue.
     pub fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle> {
         self.alive().map_err(|_| StaleHandle)?;
         self.lazy.remove(handle)
     }
 
-    /// Gives an item another key. The old handle is void; the new one is returned.
+    /// Changes an item's key. The old handle becomes stale; the new one is returned.
     ///
     /// # Errors
-    /// If the handle is stale, or there is no room for the new key beside the old one. The item then keeps its
-    /// key and its handle.
+    /// [`UpdateError::Stale`] if the handle is stale, [`UpdateError::NoRoom`] if there is no room for the new
+    /// key beside the old one. The item then keeps its key and its handle.
     pub fn update(&mut self, handle: Handle, key: K) -> Result<Handle, UpdateError> {
         if !self.contains(handle) {
             return Err(UpdateError::Stale(StaleHandle));
@@ -178,7 +179,7 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
         })
     }
 
-    /// Whether the handle is of an item that is queued.
+    /// Returns whether the handle refers to a queued item.
     #[must_use]
     pub fn contains(&self, handle: Handle) -> bool {
         self.alive().is_ok() && self.lazy.contains(handle)
@@ -191,24 +192,24 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.alive().is_ok() { self.lazy.len() } else { 0 }
     }
 
-    /// Whether there are none.
+    /// Returns whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes the present state the one that comes back; returns its number. See the [module](super) for what that
-    /// is worth.
+    /// Makes the present state durable; returns the checkpoint's number. The [module](super) describes the
+    /// guarantees.
     ///
     /// # Errors
-    /// If there is no room for the queue's state, the queue goes on. If the disk fails it is empty and refuses
-    /// keys, until the file is opened again.
+    /// Returns a [`FileError`]. If there is no room for the queue's state, the queue remains usable. If the
+    /// disk fails, it is empty and refuses keys until the file is opened again.
     pub fn checkpoint(&mut self) -> Result<u64, FileError> {
         let mut state = Vec::new();
         self.lazy.save(&self.slot_pages, &mut state);
@@ -217,7 +218,7 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
         Ok(sequence)
     }
 
-    /// The number of the last checkpoint, those of openings included.
+    /// Returns the number of the last checkpoint, including those made when opening.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.lazy.queue().store().images().header().sequence
@@ -226,12 +227,12 @@ impl<K: Key, D: Disk> FileTimers<K, D> {
     /// Checks every invariant, in O(n); for tests.
     ///
     /// # Panics
-    /// If one does not hold, with its name.
+    /// Panics with the invariant's name if one is broken.
     pub fn assert_invariants(&self) {
         self.lazy.assert_invariants();
     }
 
-    /// The disk, with all that was stored on it; what was not in a checkpoint is of no use.
+    /// Returns the disk with all stored bytes; changes since the last checkpoint cannot be recovered.
     pub fn into_disk(self) -> D {
         self.lazy.into_queue().into_store().into_disk()
     }

@@ -1,5 +1,5 @@
-//! The page queue with handles: removal is a mark, a sweep takes out what is marked, and a window of live entries
-//! lies before the first that may be marked.
+//! The page queue with handles: a removal only marks an entry, a sweep removes marked entries, and a window
+//! of live entries precedes the first that may be marked.
 //!
 //! ```text
 //!   handle ─▶ slots[slot]: free │ removed, its entry still queued │ live, queued │ live, in the window
@@ -7,21 +7,23 @@
 //!   smallest                                                                      largest
 //!   [ window: live entries, in order, findable ][ page queue: live and removed entries ]
 //! ```
-//! An entry never moves its slot: only leaving the queue touches it. A slot is given out again only after its
-//! entry has left, so that an entry's slot always speaks of that entry.
+//! A move of an entry does not touch its slot: only leaving the queue does. A slot is reused only after its
+//! entry has left, so that it always describes that entry.
 //!
-//! *Garbage.* Each removal also sweeps one block, so that a pass over all n entries ends after about n / (entries
-//! a block) removals: removed entries are at most about two passes' worth, a small part of the whole.
+//! *Garbage.* Each removal also sweeps one block, so that a pass over all n entries ends after about n /
+//! (entries a block) removals: the removed entries amount to at most about two passes, a small part of the
+//! whole.
 //!
-//! *No operation is long.* Somebody may remove the smallest hundred thousand, the nearest last: whoever then
-//! asked for the smallest would have to skip them all. So the window always has at least as many entries as there
-//! are removed ones in the page queue (or the page queue is empty). An operation takes at most one from the
-//! window, or removes one behind it; then *one* entry is moved on from the page queue: if it is live the window
-//! has one more, if not there is one removed entry less. Either restores the inequality. So each operation does
-//! at most one on the page queue, and the first of the window, or with no removed entries the first of the page
-//! queue, is the smallest. While nothing is removed the window is empty and costs nothing.
+//! *No operation is long.* If a caller removed the smallest hundred thousand entries, the nearest last, a
+//! later search for the smallest would have to skip them all. The window therefore always has at least as
+//! many entries as the page queue has removed ones (or the page queue is empty). An operation takes at most
+//! one entry from the window, or removes one behind it; then *one* entry is taken from the page queue: if it
+//! is live, the window grows by one; if not, there is one removed entry less. Either restores the inequality.
+//! Each operation thus does at most one on the page queue, and the smallest entry is the first of the window,
+//! or, with no removed entries, the first of the page queue. While nothing is removed the window is empty and
+//! costs nothing.
 //!
-//! (The window is a tree, whose nodes are allocated; so nothing is allocated until something is removed.)
+//! (The window is a tree whose nodes are allocated; nothing is allocated until something is removed.)
 
 #[cfg(feature = "std")]
 mod saved;
@@ -40,17 +42,17 @@ pub(crate) use saved::{FileLazyQueue, SlotPages};
 use slots::{GENERATIONS, Slots, State};
 use window::{Place, Window};
 
-/// The window may have so many entries more than twice what is removed, before one is sent back for each that
-/// comes.
+/// Number of entries by which the window may exceed twice the removed ones, before each new entry sends one
+/// back.
 const WINDOW_SPARE: usize = 64;
 
-/// An entry of the page queue: a key, ordered by it alone, and its slot.
+/// An entry of the page queue: a key, which alone is compared, and its slot.
 pub trait QueueEntry<K>: Ord + Copy {
-    /// The entry of a key.
+    /// Creates the entry of a key.
     fn new(key: K, slot: u32) -> Self;
-    /// Its key.
+    /// Returns the entry's key.
     fn key(&self) -> K;
-    /// Its slot.
+    /// Returns the entry's slot.
     fn slot(&self) -> u32;
 }
 
@@ -69,46 +71,46 @@ impl<K: Ord + Copy> QueueEntry<K> for Entry<K> {
     }
 }
 
-/// A priority queue with handles that touches no page for each move of an item.
+/// A priority queue with handles that does not touch a page for each move of an item.
 ///
-/// `B` is where its entries are kept, `E` how ([`Entry`] in memory).
+/// `B` is the store of its entries, `E` their type ([`Entry`] in memory).
 #[derive(Debug)]
 pub struct LazyQueue<K, B = Arena<Entry<K>>, E = Entry<K>> {
     queue: PageQueue<E, B>,
-    /// Invariant: none of its entries is larger than any in `queue`, and it has at least as many as there are
-    /// removed ones in `queue`, unless `queue` is empty.
+    /// Entries before the queue. Invariant: none of them is larger than any in `queue`, and there are at
+    /// least as many as removed ones in `queue`, unless `queue` is empty.
     window: Window<K>,
     slots: Slots,
     number: u32,
-    /// Removed entries that are still in `queue`.
+    /// Number of removed entries that are still in `queue`.
     removed: usize,
 }
 
 impl<K: Ord + Copy> LazyQueue<K> {
-    /// An empty queue with blocks of `page_bytes` bytes.
+    /// Creates an empty queue with blocks of `page_bytes` bytes.
     ///
     /// # Errors
-    /// As [`PageQueue::new`].
+    /// Returns the errors of [`PageQueue::new`].
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
         Ok(Self::over(PageQueue::new(page_bytes)?, queue_number()))
     }
 
-    /// An empty queue that holds at most `blocks_max` blocks.
+    /// Creates an empty queue that holds at most `blocks_max` blocks.
     ///
     /// # Errors
-    /// As [`PageQueue::new`].
+    /// Returns the errors of [`PageQueue::new`].
     pub fn with_limit(page_bytes: usize, blocks_max: usize) -> Result<Self, PageSizeError> {
         let queue = PageQueue::with_store(Arena::new(page_bytes)?.limited(blocks_max), 16);
         Ok(Self::over(queue, queue_number()))
     }
 
-    /// Gives back the memory of blocks that hold nothing; see [`PageQueue::shrink_to_fit`]. Slots stay, because a
-    /// handle says where its is.
+    /// Frees the memory of empty blocks; see [`PageQueue::shrink_to_fit`]. Slots stay, because handles refer
+    /// to them.
     pub fn shrink_to_fit(&mut self) {
         self.queue.shrink_to_fit();
     }
 
-    /// Bytes in use: entries, removed ones, the window and slots included.
+    /// Returns the bytes in use: entries, removed ones included, the window and the slots.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.queue.bytes() + self.window.bytes() + self.slots.bytes()
@@ -116,7 +118,7 @@ impl<K: Ord + Copy> LazyQueue<K> {
 }
 
 impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
-    /// An empty queue whose blocks are in `store`; see [`PageQueue::with_store`].
+    /// Creates an empty queue whose blocks are in `store`; see [`PageQueue::with_store`].
     pub fn with_store(store: B, fan_out: usize) -> Self {
         Self::over(PageQueue::with_store(store, fan_out), queue_number())
     }
@@ -125,13 +127,13 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
         Self { queue, window: Window::new(), slots: Slots::new(0, GENERATIONS), number, removed: 0 }
     }
 
-    /// Removed entries that are still queued.
+    /// Returns the number of removed entries that are still queued.
     #[must_use]
     pub const fn garbage(&self) -> usize {
         self.removed
     }
 
-    /// Steps that were late; see [`PageQueue::late_steps`].
+    /// Returns the number of late steps; see [`PageQueue::late_steps`].
     #[must_use]
     pub const fn late_steps(&self) -> u64 {
         self.queue.late_steps()
@@ -140,7 +142,7 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
     /// Checks every invariant, in O(n); for tests.
     ///
     /// # Panics
-    /// If one does not hold, with its name.
+    /// Panics with the invariant's name if one is broken.
     pub fn assert_invariants(&self) {
         self.queue.assert_invariants();
         let mut removed = 0;
@@ -164,7 +166,7 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
         Handle { slot, generation, queue: self.number }
     }
 
-    /// The generation of a live entry's slot.
+    /// Returns the generation of a live entry's slot.
     fn generation(&self, slot: u32) -> u32 {
         match self.slots.state(slot) {
             Some(State::Live(generation)) => generation,
@@ -173,7 +175,7 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
         }
     }
 
-    /// The state of the live entry that the handle means.
+    /// Returns the state of the live entry to which the handle refers.
     fn find(&self, handle: Handle) -> Result<State, StaleHandle> {
         let state =
             self.slots.state(handle.slot).filter(|_| handle.queue == self.number).ok_or(StaleHandle)?;
@@ -185,8 +187,8 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
         if generation == handle.generation { Ok(state) } else { Err(StaleHandle) }
     }
 
-    /// Makes sure that the window keeps its length when one entry leaves it, or one behind it is removed. Returns
-    /// whether that took an operation on the page queue.
+    /// Makes sure that the window stays long enough when one entry leaves it, or one behind it is removed.
+    /// Returns whether that took an operation on the page queue.
     fn extend_window(&mut self) -> bool {
         if self.window.len() > self.removed {
             return false;
@@ -205,7 +207,8 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
         true
     }
 
-    /// Sends the largest of the window back to the page queue if it has grown too long; not if there is no room.
+    /// Returns the window's largest entry to the page queue if the window is too long and the page queue has
+    /// room.
     fn trim_window(&mut self) {
         if self.window.len() <= 2 * self.removed + WINDOW_SPARE || !self.queue.has_room() {
             return;
@@ -214,7 +217,7 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
         let State::Window(record) = self.state(slot) else { return };
         let len_before = self.queue.len();
         let trim = Trim { lazy: self, slot, record, len_before };
-        // There is room, so that it is not refused.
+        // There is room, so the push is not refused.
         let _ = trim.lazy.queue.try_push(E::new(key, slot));
     }
 
@@ -245,7 +248,7 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
     pub(crate) fn load(&mut self, keys: Vec<K>, mut handed: impl FnMut(Handle)) -> Result<(), Full<Vec<K>>> {
         let last = self.window.last().map(|last| last.key);
         let is_near = |key: &K| last.is_some_and(|last| *key < last);
-        // Compared first: after that, only the page queue's work can panic.
+        // The comparisons come first: after them only the page queue can panic.
         let near: Vec<bool> = keys.iter().map(is_near).collect();
         let mut handles = Vec::with_capacity(keys.len());
         let mut entries = Vec::with_capacity(keys.len());
@@ -291,7 +294,7 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
             self.slots.release(entry.slot(), handle.generation);
             return Some((entry.key(), handle));
         }
-        // The work first: a comparison that panics in it takes nothing.
+        // The window is extended first: if a comparison in it panics, nothing has been taken.
         self.extend_window();
         let &Place { key, slot } = self.window.first()?;
         let State::Window(record) = self.state(slot) else { return None };
@@ -303,11 +306,11 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Result<(), StaleHandle> {
         self.find(handle)?;
-        // All that compares comes first: if it panics, nothing has been removed.
+        // All comparisons come first: if one panics, nothing has been removed.
         if !self.extend_window() {
             self.queue.prepare_sweep();
         }
-        // Its entry may have been moved just now.
+        // The entry may have been moved to the window just now.
         match self.find(handle)? {
             State::Window(record) => {
                 self.window.remove(handle.slot, record);
@@ -330,7 +333,7 @@ impl<K: Ord + Copy, E: QueueEntry<K>, B: Blocks<E>> LazyQueue<K, B, E> {
     pub(crate) fn update(&mut self, handle: Handle, key: K) -> Result<Handle, Refusal> {
         self.find(handle)?;
         self.extend_window();
-        // After that, which may take blocks.
+        // Room is checked after extending the window, which may take blocks.
         if !self.queue.has_room() {
             return Err(Refusal::Full);
         }
@@ -392,7 +395,7 @@ impl<K: Ord + Copy, B: Blocks<Entry<K>>> HandleQueue<K> for LazyQueue<K, B> {
     }
 }
 
-/// An entry on its way from the page queue to the window: it returns if a comparison panics.
+/// Guard of an entry moved from the page queue to the window: it returns if a comparison panics.
 struct EntryGuard<'a, B: Blocks<E>, E: Ord + Copy> {
     queue: &'a mut PageQueue<E, B>,
     entry: Option<E>,
@@ -406,8 +409,8 @@ impl<B: Blocks<E>, E: Ord + Copy> Drop for EntryGuard<'_, B, E> {
     }
 }
 
-/// An entry on its way into the page queue: if it got there, though a comparison may have panicked, its slot says
-/// so.
+/// Guard of an entry pushed to the page queue: if it got there, even with a panic in a comparison, its slot
+/// is marked live.
 struct Arrival<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
     lazy: &'a mut LazyQueue<K, B, E>,
     slot: u32,
@@ -423,7 +426,7 @@ impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Arrival<'_, K, B, E
     }
 }
 
-/// The largest entry of the window on its way back: it leaves the window if it got into the page queue.
+/// Guard of the window's largest entry while it returns: it leaves the window if it got into the page queue.
 struct Trim<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
     lazy: &'a mut LazyQueue<K, B, E>,
     slot: u32,
@@ -441,13 +444,13 @@ impl<K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> Drop for Trim<'_, K, B, E> {
     }
 }
 
-/// An item between its old entry and its new one: it keeps exactly one of them.
+/// Guard of an item between its old entry and its new one: it keeps exactly one of them.
 struct Update<'a, K: Ord + Copy, B: Blocks<E>, E: QueueEntry<K>> {
     lazy: &'a mut LazyQueue<K, B, E>,
     handle: Handle,
-    /// The key, if the old entry has been taken from the window; else it is in the page queue.
+    /// The key, if the old entry has been taken from the window; `None` if it is in the page queue.
     old: Option<K>,
-    /// The new entry's slot.
+    /// Slot of the new entry.
     slot: u32,
 }
 

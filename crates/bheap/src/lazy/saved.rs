@@ -1,9 +1,10 @@
-//! What a queue file keeps of a queue with handles: the page queue, the window, and the slots, each part of the table
-//! a page.
+//! State of a queue with handles in a queue file: the page queue, the window, and the slots, each part of the
+//! table in a page of its own.
 //!
-//! *Handles after a crash.* What happened after the last checkpoint is lost, and with it the slots that were given
-//! out then. Their handles may still be held by somebody. So that none of them means an item that comes later, a
-//! file says which generations *may* have been given out, before they are: opening goes on behind them.
+//! *Handles after a crash.* A crash loses all changes since the last checkpoint, including slots given out
+//! since, but somebody may still hold their handles. So that none of them refers to a later item, a file
+//! records which generations *may* have been given out, before they are: an opened queue continues after
+//! them.
 
 use crate::blocks::Blocks;
 use crate::file::state::{put, put_items, put_pages, take, take_items, take_pages};
@@ -16,18 +17,19 @@ use crate::page_queue::PageQueue;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Generations of a slot between two checkpoints; a slot that has used them up waits for the next.
+/// Number of generations of a slot between two checkpoints; a slot that has used them up waits for the next
+/// checkpoint.
 const LIFE: u32 = 1 << 16;
 
 /// A queue with handles in a file.
 pub(crate) type FileLazyQueue<K, D> = LazyQueue<K, Pages<Entry<K>, D>, StoredItem<Entry<K>>>;
 
-/// The pages of the slots' table.
+/// Pages of the slots' table.
 #[derive(Debug, Default)]
 pub(crate) struct SlotPages(Vec<u32>);
 
 impl<K: Key, D: Disk> FileLazyQueue<K, D> {
-    /// An empty queue with this number.
+    /// Creates an empty queue with this number.
     pub(crate) fn create(store: Pages<Entry<K>, D>, fan_out: usize, number: u32) -> Self {
         let mut lazy = Self::over(PageQueue::with_store(store, fan_out), number);
         lazy.slots = Slots::new(0, LIFE);
@@ -46,7 +48,7 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         self.queue
     }
 
-    /// The smallest key.
+    /// Returns the smallest key and its handle.
     pub(crate) fn first(&self) -> Option<(K, crate::Handle)> {
         let (key, slot) = match self.window.first() {
             Some(place) => (place.key, place.slot),
@@ -55,7 +57,7 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         Some((key, self.handle(slot, self.generation(slot))))
     }
 
-    /// Whether there is room for another key, its slot, and all that a checkpoint then writes.
+    /// Returns whether there is room for another key, its slot, and all that a checkpoint then writes.
     pub(crate) fn has_slot_room(&mut self, pages: &mut SlotPages) -> bool {
         let window_bytes = (self.window.len() + 1) * <Entry<K> as Item>::Bytes::BYTES;
         let store = self.queue.store_mut();
@@ -70,13 +72,14 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         self.queue.has_room()
     }
 
-    /// Writes the changed slots to their pages, and appends all else to `out`.
+    /// Writes the changed slots to their pages, and appends the rest of the state to `out`.
     pub(crate) fn save(&mut self, pages: &SlotPages, out: &mut Vec<u8>) {
         for (part, page) in pages.0.iter().enumerate().take(self.slots.parts()) {
             if let Some(words) = self.slots.changed(part) {
                 let mut bytes = [0; PART * size_of::<u32>()];
                 for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-                    // In a file, what is in the window is live as what is queued; where it is, the state says.
+                    // In the file an entry of the window counts as live and queued; the state lists the
+                    // window's entries.
                     let word = match State::of(*word) {
                         State::Window(record) => State::Live(self.window.record(record).generation).word(),
                         _ => *word,
@@ -100,21 +103,21 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         self.queue.save(out);
     }
 
-    /// Slots that waited for a checkpoint need wait no more: it is on the disk.
+    /// Releases the slots that waited for a checkpoint, which is now on the disk.
     pub(crate) fn saved(&mut self) {
         if self.slots.needs_life() {
             self.slots.extend_life(LIFE);
         }
     }
 
-    /// The queue that was saved.
+    /// Restores a saved queue.
     pub(crate) fn restore(
         store: Pages<Entry<K>, D>,
         fan_out: usize,
         input: &mut &[u8],
     ) -> Result<(Self, SlotPages), FileError> {
         let Some((number, base, used, pages, window)) = Self::take(input) else {
-            return Err(store.damaged("the state of the handles is none"));
+            return Err(store.damaged("the state of the handles is invalid"));
         };
         let mut queue = PageQueue::restore(store, fan_out, input)?;
         if pages.len() < used.div_ceil(PART) || pages.iter().any(|page| !queue.store().exists(*page)) {
@@ -141,7 +144,8 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         Some((number, base, used, take_pages(input)?, take_items(input, usize::MAX)?))
     }
 
-    /// Fills the window, counts what is removed, and sees that each entry has a slot and each slot an entry.
+    /// Fills the window, counts removed entries, and checks that each entry has a slot and each slot an
+    /// entry.
     fn admit(&mut self, entries: Vec<StoredItem<Entry<K>>>) -> Result<(), FileError> {
         let mut seen = alloc::vec![false; self.slots.used()];
         let mut is_whole = true;
@@ -173,7 +177,7 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
             }
         }
         self.removed = removed;
-        // The head is live, and what lies behind the window is not smaller.
+        // The window's entries are live, and entries behind the window are not smaller.
         let last = self.window.last().map(|last| last.key);
         self.queue.for_each(|entry| is_whole &= last.is_none_or(|last| last <= entry.item().key));
         if is_whole && (self.window.len() >= removed) {

@@ -1,4 +1,4 @@
-//! What each handle's slot says of its entry, in four bytes.
+//! Slots of the handles: the state of each entry, in four bytes.
 //!
 //! ```text
 //!   bits 31–30   00 free │ 01 removed, its entry still queued │ 10 live, queued │ 11 live, in the window
@@ -8,13 +8,13 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Slots in a part of the table; parts never move, so that no operation copies the table.
+/// Number of slots in a part of the table; parts never move, so that no operation copies the table.
 pub(super) const PART: usize = 1 << 10;
 
-/// Slots are fewer than this, so that each has a record's number to spare.
+/// Upper bound of the number of slots, so that a record's number fits in one.
 pub(super) const SLOTS_MAX: usize = 1 << 30;
 
-/// Generations, and numbers of records, are below this.
+/// Upper bound of generations and of record numbers.
 pub(super) const GENERATIONS: u32 = 1 << 30;
 
 const KIND: u32 = 0b11 << 30;
@@ -22,16 +22,16 @@ const REMOVED: u32 = 0b01 << 30;
 const LIVE: u32 = 0b10 << 30;
 const WINDOW: u32 = 0b11 << 30;
 
-/// What a slot says.
+/// State of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// No entry has this slot; the next one that gets it has this generation.
+    /// The slot has no entry; its next entry gets this generation.
     Free(u32),
-    /// Its entry is queued, and no longer wanted.
+    /// The slot's entry is still queued, but removed.
     Removed(u32),
-    /// Its entry is queued.
+    /// The slot's entry is queued.
     Live(u32),
-    /// Its entry is in the window; the record has this number.
+    /// The slot's entry is in the window; its record has this number.
     Window(u32),
 }
 
@@ -60,21 +60,21 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Slots {
     parts: Vec<Box<[u32]>>,
-    /// Slots given out at least once.
+    /// Number of slots given out at least once.
     used: usize,
     free: Vec<u32>,
-    /// The generation of a slot that was never given out; none that is given out is older.
+    /// Generation of a slot that was never given out; the oldest one that is given out.
     base: u32,
-    /// So many generations from `base` on may be given out.
+    /// Number of generations from `base` on that may be given out.
     life: u32,
     /// Free slots whose generations are used up.
     resting: Vec<u32>,
-    /// Per part, whether a slot of it was set since it was last asked.
+    /// Flag of each part: true if one of its slots was set since the last call of `changed`.
     changed: Vec<bool>,
 }
 
 impl Slots {
-    /// No slots; `life` generations of each may be given out, from `base` on.
+    /// Creates an empty table; `life` generations of each slot may be given out, from `base` on.
     pub(super) const fn new(base: u32, life: u32) -> Self {
         Self {
             parts: Vec::new(),
@@ -87,7 +87,7 @@ impl Slots {
         }
     }
 
-    /// What slot `slot` says; `None` if there was never one of that number.
+    /// Returns the state of slot `slot`; `None` if no slot ever had that number.
     #[inline]
     pub(super) fn state(&self, slot: u32) -> Option<State> {
         let slot = slot as usize;
@@ -100,8 +100,8 @@ impl Slots {
         self.changed[slot as usize / PART] = true;
     }
 
-    /// A slot that is free and its generation; `None` if there are as many as there can be. It stays free until
-    /// it is [accepted](Slots::accept).
+    /// Returns a free slot and its generation; `None` if the greatest number of slots is in use. It stays
+    /// free until it is [accepted](Slots::accept).
     pub(super) fn offer(&mut self) -> Option<(u32, u32)> {
         if let Some(&slot) = self.free.last() {
             return match self.state(slot) {
@@ -120,7 +120,7 @@ impl Slots {
         Some((self.used as u32, self.base))
     }
 
-    /// The slot that was offered is in use from now on.
+    /// Marks the offered slot as used.
     pub(super) fn accept(&mut self, slot: u32, state: State) {
         if slot as usize == self.used {
             self.used += 1;
@@ -130,10 +130,10 @@ impl Slots {
         self.set(slot, state);
     }
 
-    /// The slot's entry, of this generation, has left.
+    /// Frees the slot, whose entry of this generation has left.
     pub(super) fn release(&mut self, slot: u32, generation: u32) {
         let mut next = (generation + 1) % GENERATIONS;
-        // Older than the base: behind it, on a circle.
+        // Generations wrap around; a distance of more than half means that `next` is older than the base.
         if self.since_base(next) >= GENERATIONS / 2 {
             next = self.base;
         }
@@ -149,7 +149,7 @@ impl Slots {
         generation.wrapping_sub(self.base) % GENERATIONS
     }
 
-    /// Whether the queued entry of this slot is live; if not, the slot is free from now on.
+    /// Returns whether the queued entry of this slot is live; if not, the slot is freed.
     #[inline]
     pub(super) fn keep(&mut self, slot: u32) -> bool {
         match self.state(slot) {
@@ -161,25 +161,25 @@ impl Slots {
         }
     }
 
-    /// Slots given out at least once.
+    /// Returns the number of slots given out at least once.
     #[cfg(feature = "std")]
     pub(super) const fn used(&self) -> usize {
         self.used
     }
 
-    /// Parts of the table.
+    /// Returns the number of parts of the table.
     #[cfg(feature = "std")]
     pub(super) fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// The words of a part, if it has changed since this was last asked.
+    /// Returns the words of a part, if it has changed since the last call.
     #[cfg(feature = "std")]
     pub(super) fn changed(&mut self, part: usize) -> Option<&[u32]> {
         core::mem::take(&mut self.changed[part]).then(|| &*self.parts[part])
     }
 
-    /// Takes `used` slots over from a table of `parts`.
+    /// Restores `used` slots from a saved table of `parts`.
     #[cfg(feature = "std")]
     pub(super) fn restore(&mut self, parts: Vec<Box<[u32]>>, used: usize) {
         self.changed = alloc::vec![false; parts.len()];
@@ -192,26 +192,26 @@ impl Slots {
         }
     }
 
-    /// The first generation that was surely never given out.
+    /// Returns the first generation that was certainly never given out.
     #[cfg(feature = "std")]
     pub(super) const fn ceiling(&self) -> u32 {
         self.base.wrapping_add(self.life) % GENERATIONS
     }
 
-    /// Allows `more` generations, and forgets as many of the oldest; only when the file knows.
+    /// Allows `more` generations, and drops as many of the oldest; only after the file has recorded it.
     #[cfg(feature = "std")]
     pub(super) fn extend_life(&mut self, more: u32) {
         self.base = self.base.wrapping_add(more) % GENERATIONS;
         self.free.append(&mut self.resting);
     }
 
-    /// Whether slots wait for more generations.
+    /// Returns whether slots wait for more generations.
     #[cfg(feature = "std")]
     pub(super) fn needs_life(&self) -> bool {
         !self.resting.is_empty()
     }
 
-    /// Bytes of the table and of the lists of free slots.
+    /// Returns the bytes of the table and of the lists of free slots.
     pub(super) fn bytes(&self) -> usize {
         let lists = self.free.capacity() + self.resting.capacity();
         (self.parts.len() * PART + lists) * size_of::<u32>() + self.changed.capacity()

@@ -1,10 +1,10 @@
-//! The smallest entries of a lazy queue once something has been removed: all live, and each findable.
+//! Window of a lazy queue: the smallest entries once something has been removed, all live, and each findable.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// An entry of the window; equal keys are told apart by their slots.
+/// An entry of the window; equal keys are distinguished by their slots.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<K> {
     pub(super) key: K,
@@ -28,7 +28,7 @@ impl<K: Ord> Ord for Place<K> {
     }
 }
 
-/// What a slot in the window cannot say itself.
+/// Data of a windowed entry that does not fit its slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record<K> {
     pub(super) key: K,
@@ -40,7 +40,7 @@ pub(super) struct Record<K> {
 pub(super) struct Window<K> {
     places: BTreeSet<Place<K>>,
     records: Vec<Record<K>>,
-    /// Numbers of records that are not in use.
+    /// Numbers of unused records.
     free: Vec<u32>,
 }
 
@@ -69,7 +69,7 @@ impl<K: Ord + Copy> Window<K> {
         self.places.iter()
     }
 
-    /// Adds an entry; returns the number of its record. A comparison that panics leaves the window as it was.
+    /// Adds an entry; returns the number of its record. A comparison that panics leaves the window unchanged.
     pub(super) fn insert(&mut self, place: Place<K>, generation: u32) -> u32 {
         self.places.insert(place);
         let record = Record { key: place.key, generation };
@@ -85,20 +85,20 @@ impl<K: Ord + Copy> Window<K> {
         }
     }
 
-    /// Takes the entry out that has this slot and record.
+    /// Removes the entry with this slot and record.
     pub(super) fn remove(&mut self, slot: u32, number: u32) {
         let key = self.record(number).key;
         assert!(self.places.remove(&Place { key, slot }), "what has a record is in the window");
         self.forget(number);
     }
 
-    /// Takes the smallest out; the record with `number` was its.
+    /// Removes the smallest entry, whose record has the given number.
     pub(super) fn pop_first(&mut self, number: u32) {
         self.places.pop_first();
         self.forget(number);
     }
 
-    /// Takes the largest out; the record with `number` was its.
+    /// Removes the largest entry, whose record has the given number.
     pub(super) fn pop_last(&mut self, number: u32) {
         self.places.pop_last();
         self.forget(number);
@@ -112,7 +112,7 @@ impl<K: Ord + Copy> Window<K> {
         }
     }
 
-    /// Bytes of the entries (a tree's node is two thirds full, more or less) and the records.
+    /// Returns the bytes of the entries (a tree's node is about two thirds full) and of the records.
     pub(super) fn bytes(&self) -> usize {
         self.places.len() * size_of::<Place<K>>() * 3 / 2
             + self.records.capacity() * size_of::<Record<K>>()

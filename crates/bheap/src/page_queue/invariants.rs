@@ -1,4 +1,4 @@
-//! The queue's invariants, checked item by item.
+//! Invariants of the page queue, checked item by item.
 
 use crate::blocks::Blocks;
 use crate::page_queue::PageQueue;
@@ -9,12 +9,12 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// Checks every invariant, in O(n); for tests.
     ///
     /// # Panics
-    /// If one does not hold, with its name.
+    /// Panics with the invariant's name if one is broken.
     pub fn assert_invariants(&self) {
         assert_eq!(self.broken_invariant(), None);
     }
 
-    /// The invariant that does not hold.
+    /// Returns the name of a broken invariant, if there is one.
     pub(crate) fn broken_invariant(&self) -> Option<&'static str> {
         if self.levels.len() != self.bounds.len() {
             return Some("there is a bound for each level");

@@ -1,23 +1,23 @@
-//! The levels: what is not needed soon, divided more finely the nearer it comes.
+//! Levels of the page queue: items that are not needed soon, divided more finely the sooner they are needed.
 //!
 //! ```text
 //!   smallest                                                                    largest
 //!   ┌ near ┐┌──── level (bottom) ────┐┌─────────── level ────────────┐┌──── level (top) ─────…
 //!            child│child│child  + log   child│child│child  + log         log
 //! ```
-//! A level covers a range of keys. What arrives in the range is appended to its *log*. Its *children* divide
-//! the range. When the items before a level become few, its log is distributed among its children and the first
-//! child becomes a level of its own; a level without children divides its log by keys that it has sampled.
+//! A level covers a range of keys. New items in the range are appended to its *log*. Its *children* divide
+//! the range. When few items are left before a level, its log is distributed among its children and the first
+//! child becomes a level of its own; a level without children divides its log by sampled keys.
 
 use crate::blocks::{Area, Blocks};
 use crate::page_queue::list::List;
 use crate::page_queue::{BURST, CHUNK, FAN_OUT_MAX, FRONT_MAX, PageQueue};
 use alloc::vec::Vec;
 
-/// One part of a level's range.
+/// A part of a level's range.
 #[derive(Debug, Clone)]
 pub(crate) struct Child<T> {
-    /// No item in the list is smaller.
+    /// Lower bound of the items in the list.
     pub(crate) lo: T,
     pub(crate) list: List<T>,
 }
@@ -25,15 +25,15 @@ pub(crate) struct Child<T> {
 /// A range of keys: from its bound (kept in `PageQueue::bounds`) to the next level's.
 #[derive(Debug, Clone)]
 pub(crate) struct Level<T> {
-    /// Items of the range that no child has yet.
+    /// Items of the range that are in no child yet.
     pub(crate) log: List<T>,
-    /// What is being distributed among the children now.
+    /// Items that are being distributed among the children.
     pub(crate) source: List<T>,
-    /// Largest first, so that the one that is opened next is the last.
+    /// Parts of the range, largest first, so that the one opened next is the last.
     pub(crate) children: Vec<Child<T>>,
-    /// While `source` is being divided three ways around a key that most of it equals.
+    /// Key around which `source` is divided three ways, if most of its items equal that key.
     pub(crate) around: Option<T>,
-    /// Work has begun that ends with opening the first child.
+    /// True once the steps that end with opening the first child have begun.
     pub(crate) opening: bool,
 }
 
@@ -46,20 +46,20 @@ impl<T: Copy> Level<T> {
         self.log.len() + self.source.len() + self.children.iter().map(|child| child.list.len()).sum::<usize>()
     }
 
-    /// Whether what leaves it first is a list of equal items.
+    /// Returns whether the first list to leave the level consists of equal items.
     pub(crate) fn begins_uniform(&self) -> bool {
         self.children.last().map_or(self.log.uniform, |child| child.list.uniform)
     }
 
-    /// Bytes of the headers and samples.
+    /// Returns the bytes of the headers and samples.
     pub(crate) fn bytes(&self) -> usize {
         let samples = self.children.iter().map(|child| child.list.sample_bytes()).sum::<usize>();
         let headers = size_of::<Self>() + self.children.capacity() * size_of::<Child<T>>();
         headers + samples + self.log.sample_bytes() + self.source.sample_bytes()
     }
 
-    /// How many more items could leave before work on this level must begin, if `before` items lie before it;
-    /// `None` if it must begin now. A level whose items can be had at once never needs work.
+    /// Returns how many more items may leave before steps on this level must begin, if `before` items precede
+    /// it; `None` if they must begin now. A level whose items can be loaded at once never needs steps.
     fn spare(&self, before: usize, margin: usize) -> Option<usize> {
         if self.is_leaf() {
             return Some(usize::MAX);
@@ -73,8 +73,8 @@ impl<T: Copy> Level<T> {
             Some(())
         };
         check(0, before)?;
-        // Each child, not only the first: one that is much larger than all before it must be divided while
-        // those are still there.
+        // Each child is checked, not only the first: a child that is much larger than all before it must be
+        // divided while those are still there.
         for child in self.children.iter().rev() {
             let leaf = child.list.uniform || child.list.len() <= LEAF_MAX;
             check(if leaf { 1 } else { steps(&child.list) * 5 / 4 + 1 }, before)?;
@@ -83,40 +83,40 @@ impl<T: Copy> Level<T> {
         Some(spare)
     }
 
-    /// Whether the items can go to the front as they are.
+    /// Returns whether the items can be moved to the front as they are.
     fn is_leaf(&self) -> bool {
         self.children.is_empty() && self.source.is_empty() && (self.log.len() <= LEAF_MAX || self.log.uniform)
     }
 }
 
-/// A level of at most so many items is not divided further; it may grow to [`FRONT_MAX`] until it is loaded.
+/// Size up to which a level is not divided further; it may grow to [`FRONT_MAX`] until it is loaded.
 const LEAF_MAX: usize = FRONT_MAX * 7 / 8;
 
-/// Work begins when the items before a level are fewer than this many times the steps that it needs.
+/// Steps begin when the items before a level are fewer than this many times the steps that it needs.
 const HASTE: usize = 3;
 
-/// … plus so many.
+/// Number of items by which steps begin earlier than `HASTE` alone requires.
 pub(crate) const MARGIN: usize = 64;
 
-/// A step that has compared so often does nothing more. With choosing children before it (64 samples, sorted) it stays
-/// under 4,096.
+/// Number of comparisons after which a step stops. With the choice of children before it (64 samples, sorted)
+/// a step stays under 4,096.
 const COMPARED_SOFT: usize = 6 * BURST;
 
-/// With more levels than this, neighbours are joined.
+/// Number of levels above which neighbours are joined.
 const LEVELS_SOFT: usize = 8;
 
-/// There are never more levels: a level's number is kept in a byte.
+/// Greatest number of levels: a level's number is kept in a byte.
 #[cfg(feature = "std")]
 pub(crate) const LEVELS_MAX: usize = 200;
 
-/// With at least so many children their items stay where they are: joining lists moves up to a block for each.
+/// Number of children from which their items stay where they are: joining lists moves up to a block for each.
 const REJOIN_MAX: usize = 6;
 
-/// With more children than this, neighbours are joined.
+/// Number of children above which neighbours are joined.
 pub(crate) const CHILDREN_MAX: usize = 2 * FAN_OUT_MAX + 6;
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
-    /// One step of the most urgent work, if any is due.
+    /// Performs one step for the most urgent level, if any is due.
     pub(crate) fn tend(&mut self) {
         if self.rest > 0 {
             self.rest -= 1;
@@ -133,7 +133,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 self.step(at);
                 return;
             }
-            // With memory for it, a log is distributed while it is still there, instead of being read back.
+            // If there is memory for it, a log is distributed while it is still in memory, instead of being
+            // read back.
             let is_moving = !level.source.is_empty();
             let is_long = level.log.blocks() >= self.log_blocks_max && !level.log.uniform;
             if is_moving || (is_long && at < self.direct) {
@@ -169,7 +170,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// Moves a burst of items of level `at` to where they belong, or opens its first child.
+    /// Moves a burst of items of level `at` to their parts, or opens its first child.
     pub(crate) fn step(&mut self, at: usize) {
         self.levels[at].opening = true;
         if self.levels[at].source.is_empty() {
@@ -192,7 +193,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             }
             self.levels[at].around = None;
         }
-        // Opening compares each item of the log twice. Where that and the burst before it are too much for one
+        // Opening compares each item of the log twice. If that and the burst before it are too much for one
         // operation, it waits for the next.
         let log = self.levels[at].log.len();
         if log <= BURST && compared + 2 * log <= COMPARED_SOFT && self.sift_log(at) {
@@ -200,23 +201,23 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// Whether dividing the children and the log together anew saves more passes over the log, by more parts,
-    /// than it costs passes over the children.
+    /// Returns whether dividing the children and the log together anew saves more passes over the log,
+    /// through more parts, than it costs in passes over the children.
     fn is_worth_rejoining(&self, at: usize) -> bool {
         let level = &self.levels[at];
         let parts = level.children.len();
-        // A child of equal items needs no more work where it is; in the log it would have to be divided again, in
-        // more steps than were allowed for.
+        // A child of equal items needs no more steps where it is; in the log it would have to be divided
+        // again, in more steps than were allowed for.
         if level.children.iter().any(|child| child.list.uniform) {
             return false;
         }
         let divided: usize = level.children.iter().map(|child| child.list.len()).sum();
-        // With k of f parts left, a pass over the log does the work of log_f(k) passes: f − k is in proportion
-        // to what is lost, near enough.
+        // With k of f parts left, a pass over the log achieves as much as log_f(k) passes: f − k is roughly
+        // proportional to the loss.
         parts < self.fan_out.min(REJOIN_MAX) && level.log.len() * (self.fan_out - parts) > divided * parts
     }
 
-    /// Puts a level's children back into its log.
+    /// Moves a level's children back into its log.
     fn rejoin(&mut self, at: usize) {
         let level = &mut self.levels[at];
         for child in level.children.drain(..) {
@@ -227,14 +228,15 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         level.log.uniform = false;
     }
 
-    /// Chooses children for a level that has none, from its log's sample; the log becomes the source.
+    /// Chooses children for a level without any, from its log's sample; the log becomes the source.
     fn divide(&mut self, at: usize) {
         let lo = self.bounds[at];
         let fan_out = self.fan_out;
         let level = &mut self.levels[at];
         let mut sample: Vec<T> = level.log.sample().to_vec();
         sample.sort_unstable();
-        // As many parts as make leaves of a good size, but no more than may be written side by side.
+        // The number of parts gives leaves of a good size, but at most as many parts as may be written side
+        // by side.
         let parts = (level.log.len() / (LEAF_MAX * 7 / 8)).clamp(2, fan_out);
         let mut bounds: Vec<T> = (1..parts).map(|n| sample[n * sample.len() / parts]).collect();
         bounds.dedup_by(|a, b| a.cmp(&b).is_eq());
@@ -243,14 +245,14 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         if let [.., only] = bounds[..]
             && sample[0].cmp(&sample[sample.len() - 1]).is_eq()
         {
-            // Most items are equal to one key: what is below, what is equal, what is above.
+            // Most items equal one key: three parts for smaller, equal and larger items.
             around = Some(only);
             children.push(Child { lo: only, list: List::new() });
             children.push(Child { lo: only, list: List::new() });
         } else {
             bounds.retain(|bound| *bound > sample[0]);
             if bounds.is_empty() {
-                // More than the lowest part is one key: separate it from the next.
+                // More than the lowest part is one key: it is separated from the next key.
                 bounds.extend(sample.iter().find(|item| **item > sample[0]).copied());
             }
             children.extend(bounds.iter().rev().map(|&lo| Child { lo, list: List::new() }));
@@ -261,10 +263,10 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         level.source = core::mem::replace(&mut level.log, List::new());
     }
 
-    /// Moves one burst from a level's source to its children; returns how many items.
+    /// Moves one burst from a level's source to its children; returns the number of items.
     fn distribute(&mut self, at: usize) -> usize {
         let mut left = BURST;
-        // Not beyond the block: each page that an operation touches puts another out.
+        // A burst ends at the block's end: each further page that an operation touches displaces another.
         let blocks = self.levels[at].source.blocks();
         while left > 0 && !self.levels[at].source.is_empty() && self.levels[at].source.blocks() == blocks {
             let moved = self.distribute_chunk(at, left.min(CHUNK));
@@ -276,7 +278,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         BURST - left
     }
 
-    /// Moves up to `most` items, and returns how many. Nothing is moved before all of them are compared.
+    /// Moves up to `most` items, and returns their number. All are compared before any is moved.
     fn distribute_chunk(&mut self, at: usize, most: usize) -> usize {
         let fan_out = self.fan_out;
         let level = &mut self.levels[at];
@@ -336,15 +338,15 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         count
     }
 
-    /// Moves what belongs to the first child from a short log; false if there was no room for it.
+    /// Moves the items that belong to the first child out of a short log; returns false if there was no room.
     fn sift_log(&mut self, at: usize) -> bool {
         let level = &mut self.levels[at];
         let store = &mut self.store;
         let Some([.., second, first]) = level.children.get_mut(..) else {
-            // A single child: the log is about to be joined with it whole.
+            // A single child: the whole log is about to be joined with it.
             return true;
         };
-        // Compared first, moved after: a comparison that panics leaves the log as it was.
+        // Items are compared first and moved afterwards: a comparison that panics leaves the log unchanged.
         self.scratch.clear();
         let second_lo = second.lo;
         level
@@ -367,7 +369,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         true
     }
 
-    /// Makes the first child a level of its own.
+    /// Turns the first child into a level of its own.
     fn open(&mut self, at: usize) {
         let level = &mut self.levels[at];
         level.opening = false;
@@ -400,7 +402,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.join_levels();
     }
 
-    /// With many levels: joins a level with the next if it is about as large.
+    /// Joins a level with the next if there are many levels and both are about equally large.
     fn join_levels(&mut self) {
         if self.levels.len() <= LEVELS_SOFT {
             return;
@@ -412,7 +414,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
                 && lower.source.is_empty()
                 && !lower.log.uniform
                 && !upper.log.uniform;
-            // Not if the joined level would have to be opened soon: it would be divided again at once.
+            // Levels are not joined if the result would have to be opened soon: it would be divided again at
+            // once.
             let logs = upper.log.blocks() + if lower.children.is_empty() { 0 } else { lower.log.blocks() };
             let first = lower.children.last().map_or(lower.log.blocks(), |child| child.list.blocks());
             let soon = (logs + first + 2) * 2 * HASTE + 4 * MARGIN;
@@ -450,8 +453,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.join_children(at - 1);
     }
 
-    /// With many children: joins the two neighbours that are smallest together. Once, then once with each
-    /// further joining of levels, because it may move a block's items.
+    /// Joins the two neighbouring children that are smallest together, if there are many. At most one pair
+    /// for each joining of levels, because it may move a block's items.
     fn join_children(&mut self, at: usize) {
         let children = &mut self.levels[at].children;
         if children.len() <= 2 * self.fan_out + 4 {
@@ -479,7 +482,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             self.near.front.reserve_exact(FRONT_MAX);
             let mut left = FRONT_MAX;
             let uniform = level.log.uniform;
-            // Compared only after it has all arrived; a panic leaves every item in the front.
+            // Comparisons follow only after all items have arrived; a panic leaves every item in the front.
             while left > 0 && !level.log.is_empty() {
                 let items = level.log.newest(&self.store, left);
                 let count = items.len();

@@ -3,7 +3,7 @@
 //! ```text
 //!   head ─▶ [ newest block, `fill` items ] ─▶ [ full ] ─▶ … ─▶ [ full ] ◀─ last
 //! ```
-//! Items are added to and taken from the newest block, which is the one most likely to be in memory.
+//! Items are added to and removed from the newest block, which is the one most likely to be in memory.
 
 use crate::blocks::{Blocks, NO_BLOCK};
 use alloc::vec::Vec;
@@ -16,26 +16,27 @@ const SAMPLE: usize = 32;
 pub(crate) struct List<T> {
     head: u32,
     last: u32,
-    /// Items in the head block. Invariant: `fill == 0` exactly if the list is empty; every other block is full.
+    /// Number of items in the head block. Invariant: `fill == 0` exactly if the list is empty; every other
+    /// block is full.
     fill: usize,
     len: usize,
     blocks: usize,
     sample: Sample<T>,
-    /// All items are known to be equal, and nothing has been added since that was found.
+    /// True if all items are known to be equal, and nothing was added since that was found.
     pub(crate) uniform: bool,
-    /// The pass of the sweep that last went through the whole list.
+    /// Number of the sweep pass that last went through the whole list.
     pub(crate) swept: u32,
-    /// The block that a sweep looks at next; none before a pass begins here.
+    /// Next block to sweep; [`NO_BLOCK`] before a pass begins in this list.
     sweep_at: u32,
 }
 
-/// Every so many items one is remembered; when there are too many, every other is forgotten.
+/// Sample of a list: every so many items one is kept; if there are too many, every second is dropped.
 #[derive(Debug, Clone)]
 struct Sample<T> {
     items: Vec<T>,
-    /// One item in `2^stride` is taken.
+    /// Binary logarithm of the sampling interval: one item in `2^stride` is kept.
     stride: u32,
-    /// Items to let pass before the next is taken.
+    /// Number of items to skip before the next is kept.
     pass: usize,
     random: u32,
 }
@@ -54,7 +55,8 @@ impl<T: Copy> Sample<T> {
             if self.items.len() == 2 * SAMPLE {
                 self.halve();
             }
-            // The gap is random between 0 and twice the stride, so that no pattern in the input keeps step.
+            // The gap is random between 0 and twice the stride, so that no pattern in the input coincides
+            // with it.
             self.random ^= self.random << 13;
             self.random ^= self.random >> 17;
             self.random ^= self.random << 5;
@@ -113,17 +115,17 @@ impl<T: Copy> List<T> {
         self.blocks
     }
 
-    /// Some of the items, each about as likely as any other.
+    /// Returns some of the items, each about as likely as any other.
     pub(crate) fn sample(&self) -> &[T] {
         &self.sample.items
     }
 
-    /// Bytes of the sample.
+    /// Returns the bytes of the sample.
     pub(crate) fn sample_bytes(&self) -> usize {
         self.sample.items.capacity() * size_of::<T>()
     }
 
-    /// Blocks that adding `items` items will take.
+    /// Returns the number of blocks that adding `items` items will take.
     pub(crate) const fn blocks_to_add(&self, items: usize, block_items: usize) -> usize {
         let room = if self.len == 0 { 0 } else { block_items - self.fill };
         items.saturating_sub(room).div_ceil(block_items)
@@ -155,7 +157,7 @@ impl<T: Copy> List<T> {
         }
     }
 
-    /// Up to `most` of the newest items; the same that [`List::forget`] then removes.
+    /// Returns up to `most` of the newest items; the same that [`List::forget`] then removes.
     pub(crate) fn newest<'a>(&self, store: &'a impl Blocks<T>, most: usize) -> &'a [T] {
         if self.len == 0 {
             return &[];
@@ -164,7 +166,7 @@ impl<T: Copy> List<T> {
         &block[self.fill - self.fill.min(most)..]
     }
 
-    /// Removes the `count` newest items, which all lie in the newest block.
+    /// Removes the `count` newest items, which must all be in the newest block.
     pub(crate) fn forget(&mut self, store: &mut impl Blocks<T>, count: usize) {
         self.fill -= count;
         self.len -= count;
@@ -191,7 +193,7 @@ impl<T: Copy> List<T> {
         }
     }
 
-    /// Adds all of another list: at most one block's items are moved.
+    /// Adds all items of another list: at most one block's items are moved.
     pub(crate) fn join(&mut self, store: &mut impl Blocks<T>, mut other: Self) {
         if other.is_empty() {
             return;
@@ -211,7 +213,7 @@ impl<T: Copy> List<T> {
         }
         self.sample.join(sample);
         if !other.is_empty() {
-            // Full blocks go below the newest block of this list.
+            // Full blocks are linked below the newest block of this list.
             let below = store.next(self.head);
             let below = if self.blocks == 1 { NO_BLOCK } else { below };
             store.set_next(self.head, other.head);
@@ -223,12 +225,13 @@ impl<T: Copy> List<T> {
             self.len += other.len;
         }
         self.uniform = false;
-        // The blocks have been mixed: a pass that has begun begins again.
+        // The blocks have been mixed, so a sweep pass in progress starts again.
         self.sweep_at = NO_BLOCK;
         self.swept = self.swept.wrapping_sub(1);
     }
 
-    /// The block to sweep now, and how many items it has. Noted, so that it is known if the block is released.
+    /// Returns the block to sweep now and its number of items. The block is recorded, so that its release is
+    /// noticed.
     pub(crate) const fn sweep_block(&mut self, block_items: usize) -> (u32, usize) {
         if self.sweep_at == NO_BLOCK {
             self.sweep_at = self.head;
@@ -236,7 +239,7 @@ impl<T: Copy> List<T> {
         (self.sweep_at, if self.sweep_at == self.head { self.fill } else { block_items })
     }
 
-    /// A block has lost its last `gone` items: the newest items of the list take their place.
+    /// Replaces the last `gone` items of a block, which were removed, by the newest items of the list.
     pub(crate) fn fill_up(&mut self, store: &mut impl Blocks<T>, block: u32, kept: usize, gone: usize) {
         if block == self.head {
             self.forget(store, gone);
@@ -255,13 +258,13 @@ impl<T: Copy> List<T> {
         }
     }
 
-    /// Goes on to the block after `block`, or notes that the pass is over.
+    /// Moves the sweep on to the block after `block`, or records that the pass is over.
     pub(crate) fn sweep_next(&mut self, store: &impl Blocks<T>, block: u32, pass: u32) {
         if self.len == 0 {
             return;
         }
         if self.sweep_at != block {
-            // The block was emptied and released: `forget` has gone on to the next.
+            // The block was emptied and released: `forget` has already moved on to the next.
             return;
         }
         let is_last = block == self.last;
@@ -271,25 +274,25 @@ impl<T: Copy> List<T> {
         }
     }
 
-    /// The blocks, newest first.
+    /// Iterates over the blocks, newest first.
     #[cfg(feature = "std")]
     pub(crate) fn chain<'a>(&self, store: &'a impl Blocks<T>) -> impl Iterator<Item = u32> + 'a {
         let first = (self.blocks > 0).then_some(self.head);
         core::iter::successors(first, |block| Some(store.next(*block))).take(self.blocks)
     }
 
-    /// log2 of how many items one of the sample stands for.
+    /// Returns the binary logarithm of the number of items that each sampled item represents.
     #[cfg(feature = "std")]
     pub(crate) const fn stride(&self) -> u32 {
         self.sample.stride
     }
 
-    /// No sample is larger.
+    /// Greatest size of a sample.
     #[cfg(feature = "std")]
     pub(crate) const SAMPLE_MAX: usize = 2 * SAMPLE;
 
-    /// A list of `len` items in the blocks of `chain`, newest first, with a sample and its stride; `None` if such
-    /// a list cannot be. Links the blocks.
+    /// Builds a list of `len` items in the blocks of `chain`, newest first, with a sample and its stride, and
+    /// links the blocks; `None` if such a list is impossible.
     #[cfg(feature = "std")]
     pub(crate) fn with_chain(
         len: usize,
@@ -299,7 +302,7 @@ impl<T: Copy> List<T> {
         store: &mut impl Blocks<T>,
     ) -> Option<Self> {
         let block_items = store.block_items();
-        // A list that is divided by its sample has one.
+        // A non-empty list must have a sample, by which it is divided.
         if chain.len() != len.div_ceil(block_items) || sample.is_empty() != (len == 0) {
             return None;
         }
@@ -315,7 +318,7 @@ impl<T: Copy> List<T> {
         Some(list)
     }
 
-    /// Copies the blocks to another store, where they must have been reserved.
+    /// Copies the blocks to another store, in which they must have been reserved.
     pub(crate) fn move_to(&mut self, from: &impl Blocks<T>, to: &mut impl Blocks<T>) {
         let (mut block, mut fill) = (self.head, self.fill);
         let mut above = NO_BLOCK;
@@ -333,7 +336,7 @@ impl<T: Copy> List<T> {
             block = from.next(block);
             fill = from.block_items();
         }
-        // A sweep that had begun begins again.
+        // A sweep in progress starts again.
         self.sweep_at = NO_BLOCK;
     }
 

@@ -1,19 +1,19 @@
-//! The page queue: a sample sort that is put off as long as possible.
+//! The page queue: a sample sort that is delayed as long as possible.
 //!
 //! ```text
 //! smallest                                                                            largest
 //! [ front │ small heap ] [ level: children + log ] [ level: children + log ] … [ top level: log ]
-//!   sorted  new, small     unsorted lists of whole pages, divided more finely the nearer they come
+//!   sorted  new, small     unsorted lists of whole pages, divided more finely the sooner they are needed
 //! ```
 //! - *Memory:* blocks of one page each from a [`Blocks`] store; lists chain them. Only the front, the small heap
-//!   and the lists' headers lie elsewhere.
-//! - *Invariant:* bounds fall from the top level to the lowest; nothing in a level is below its bound or above the
-//!   next; nothing in the front is above the lowest bound; while there are levels the front is not empty. So the
-//!   smaller of the two heads is the smallest item ([`PageQueue::assert_invariants`] checks all of it).
-//! - *Work:* each operation makes at most one step of the work that is due ([`PageQueue::late_steps`] counts
-//!   steps that were not made in time).
+//!   and the lists' headers are elsewhere.
+//! - *Invariant:* bounds fall from the top level to the lowest; no item of a level is below its bound or above the
+//!   next; no item of the front is above the lowest bound; while there are levels the front is not empty. The smaller
+//!   of the two heads is therefore the smallest item ([`PageQueue::assert_invariants`] checks all of it).
+//! - *Cost:* each operation performs at most one due step ([`PageQueue::late_steps`] counts steps that were not
+//!   performed in time).
 //!
-//! Why it is so, what it costs and what was tried: `docs/decisions/020-page-queue.md`.
+//! The reasons, the costs and the rejected alternatives: `docs/decisions/020-page-queue.md`.
 
 mod invariants;
 mod levels;
@@ -31,90 +31,93 @@ use levels::Level;
 use list::List;
 use near::NearHeap;
 
-/// The small heap holds so many items,
+/// Greatest number of items in the small heap.
 pub(crate) const HEAP_MAX: usize = 256;
 
-/// … and so many while it is all there is: small sets stay a plain heap. (As many as can be divided in one
-/// operation.)
+/// Greatest number of items in the small heap while there are no levels: small sets stay a plain heap. (As
+/// many as can be divided in one operation.)
 pub(crate) const HEAP_ALONE_MAX: usize = 1056;
 
-/// So many items are loaded to the front at once.
+/// Greatest number of items loaded to the front at once.
 pub(crate) const FRONT_MAX: usize = 1536;
 
-/// Items moved in one step.
+/// Number of items moved in one step.
 pub(crate) const BURST: usize = 512;
 
-/// Items put in order of their destinations at a time: a step does this a few times, in memory that stays in
-/// the innermost cache and does not take a page of its own.
+/// Number of items sorted by destination at a time: a step does this a few times, in memory that stays in the
+/// first-level cache and takes no page of its own.
 pub(crate) const CHUNK: usize = 64;
 
-/// A level is divided into at most so many parts.
+/// Greatest number of parts into which a level is divided.
 pub const FAN_OUT_MAX: usize = 32;
 
-/// Blocks that a push leaves free, so that no `pop` needs one that is not there: each list may end in a block
-/// that is not full, and a step may begin one for each part.
+/// Number of blocks that a push leaves free, so that no `pop` lacks one: each list may end in a partly filled
+/// block, and a step may begin one for each part.
 const RESERVE_BLOCKS: usize = 8 * FAN_OUT_MAX;
 
-/// A priority queue that divides its items no earlier than it must.
+/// A priority queue that divides its items no earlier than necessary.
 ///
-/// Items are `Copy`, because they are moved in blocks; put an index or a handle into them for what is larger.
+/// Items are `Copy`, because they are moved in blocks; larger items can be referred to by an index or a
+/// handle.
 #[derive(Debug)]
 pub struct PageQueue<T, B = Arena<T>> {
     store: B,
     near: NearHeap<T>,
-    /// Largest keys first; the last is the lowest. Invariant: as many as `bounds`.
+    /// Levels, largest keys first; the last is the lowest. Invariant: as many as `bounds`.
     levels: Vec<Level<T>>,
-    /// The lower bound of each level, falling: nothing in a level is smaller, everything below it is smaller or
-    /// equal, and nothing in the front is larger than the last of them.
+    /// Lower bound of each level, falling: no item of a level is smaller, all items of lower levels are
+    /// smaller or equal, and no item of the front is larger than the last bound.
     bounds: Vec<T>,
     scratch: Vec<T>,
     len: usize,
-    /// Operations until the levels are looked at again.
+    /// Number of operations until the levels are examined again.
     rest: usize,
     fan_out: usize,
-    /// A log of this many blocks is distributed among its level's children although none is needed yet.
+    /// Length in blocks from which a log is distributed among its level's children although none is needed
+    /// yet.
     log_blocks_max: usize,
-    /// Levels from the top to which arrivals are appended at once; those for lower ones wait in the small heap.
+    /// Number of levels, from the top, to which new items are appended at once; items for lower ones wait in
+    /// the small heap.
     direct: usize,
-    /// How many items could leave before any level's work must begin, at least.
+    /// Lower bound of the number of items that may leave before a step on any level must begin.
     spare: usize,
-    /// Work begins so many items earlier than it must.
+    /// Number of items by which steps begin earlier than necessary.
     margin: usize,
-    /// The pass of the sweep that is going on.
+    /// Number of the current sweep pass.
     sweep_pass: u32,
-    /// Steps that an operation had to make because they were not made in time.
+    /// Number of steps that an operation had to perform because they were late.
     late: u64,
 }
 
 impl<T: Ord + Copy> PageQueue<T> {
-    /// An empty queue with blocks of `page_bytes` bytes.
+    /// Creates an empty queue with blocks of `page_bytes` bytes.
     ///
     /// # Errors
-    /// If `page_bytes` is no power of two or fewer than four items fit.
+    /// Returns a [`PageSizeError`] if `page_bytes` is no power of two or fewer than four items fit.
     pub fn new(page_bytes: usize) -> Result<Self, PageSizeError> {
         Self::with_memory(page_bytes, 64)
     }
 
-    /// An empty queue that works well in a memory of about `pages` pages (and in more): it writes to about a
-    /// quarter as many side by side.
+    /// Creates an empty queue that works well in a memory of about `pages` pages (and in more): it writes to
+    /// about a quarter as many side by side.
     ///
     /// # Errors
-    /// As [`PageQueue::new`].
+    /// Returns the errors of [`PageQueue::new`].
     pub fn with_memory(page_bytes: usize, pages: usize) -> Result<Self, PageSizeError> {
         Ok(Self::with_store(Arena::new(page_bytes)?, (pages / 4).clamp(4, 16)))
     }
 }
 
 impl<T: Ord + Copy> PageQueue<T> {
-    /// Gives back the memory of blocks that hold nothing, by copying the others: O(n), and meanwhile up to twice the
-    /// memory. Without it, as with a `Vec`, what was once used stays for reuse.
+    /// Frees the memory of empty blocks by copying the others: O(n), and meanwhile up to twice the memory.
+    /// Otherwise, as with a `Vec`, memory that was once used stays for reuse.
     pub fn shrink_to_fit(&mut self) {
         let mut store = self.store.empty_like();
         let lists = |level: &Level<T>| {
             let children: usize = level.children.iter().map(|child| child.list.blocks()).sum();
             children + level.source.blocks() + level.log.blocks()
         };
-        // If there is no memory for that, it stays as it is.
+        // Without memory for the copy, the blocks stay as they are.
         if store.reserve(self.levels.iter().map(lists).sum()) {
             for level in &mut self.levels {
                 let children = level.children.iter_mut().map(|child| &mut child.list);
@@ -128,7 +131,8 @@ impl<T: Ord + Copy> PageQueue<T> {
         self.near.shrink_to_fit();
     }
 
-    /// Bytes in use: blocks (those waiting for reuse too), the front, the small heap, lists with their samples.
+    /// Returns the bytes in use: blocks (including those waiting for reuse), the front, the small heap, lists
+    /// with their samples.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let near = self.near.front.capacity() + self.near.heap.capacity() + self.scratch.capacity();
@@ -138,7 +142,7 @@ impl<T: Ord + Copy> PageQueue<T> {
 }
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
-    /// An empty queue over `store`.
+    /// Creates an empty queue over `store`.
     pub fn with_store(store: B, fan_out: usize) -> Self {
         Self {
             store,
@@ -161,7 +165,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// Adds many items at once, in O(n): no item is compared before it must be.
     ///
     /// # Errors
-    /// If there is no room for all of them; then none has been added.
+    /// [`Full`] with their number if there is no room for all of them; none has been added.
     pub fn try_extend(&mut self, items: &[T]) -> Result<(), Full<usize>> {
         if !self.levels.is_empty() || items.len() < FRONT_MAX {
             let blocks = items.len().div_ceil(self.store.block_items()) + RESERVE_BLOCKS;
@@ -171,7 +175,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             items.iter().for_each(|item| self.push(*item));
             return Ok(());
         }
-        // What is here goes into the list too: the whole is one level, of which the front is then filled.
+        // The present items go into the list too: all items form one level, from which the front is then
+        // filled.
         let all = self.near.len() + items.len();
         if !self.store.reserve(all.div_ceil(self.store.block_items()) + RESERVE_BLOCKS) {
             return Err(Full(items.len()));
@@ -194,15 +199,15 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         Ok(())
     }
 
-    /// Takes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
+    /// Removes every item, smallest first. Dropping the iterator early leaves the rest in the queue.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         core::iter::from_fn(|| self.pop())
     }
 
-    /// Takes the smallest item, then adds another; returns what was smallest before.
+    /// Removes the smallest item, then adds another; returns the removed one.
     ///
     /// # Panics
-    /// As [`PageQueue::push`].
+    /// Panics like [`PageQueue::push`].
     pub fn pop_push(&mut self, item: T) -> Option<T> {
         let smallest = self.pop();
         let mut held = PopGuard { queue: self, item: smallest };
@@ -210,26 +215,26 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         held.item.take()
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the queue is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Steps that an operation had to make at once because they had not been made in time: 0 unless samples
-    /// misled several times in a row.
+    /// Returns the number of steps that an operation had to perform at once because they were late: 0 unless
+    /// samples misled several times in a row.
     #[must_use]
     pub const fn late_steps(&self) -> u64 {
         self.late
     }
 
-    /// The number of levels now.
+    /// Returns the present number of levels.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.levels.len()
@@ -246,7 +251,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// The smallest item; O(1).
+    /// Returns the smallest item; O(1).
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.near.peek(&self.store)
@@ -255,18 +260,18 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     /// Adds an item.
     ///
     /// # Panics
-    /// If there is no room for it.
+    /// Panics if there is no room for it.
     pub fn push(&mut self, item: T) {
         assert!(self.try_push(item).is_ok(), "no room in the queue");
     }
 
-    /// Adds an item, or gives it back if there is no room.
+    /// Adds an item, or returns it if there is no room.
     ///
     /// # Errors
-    /// [`Full`], with the item, if the store can have no more blocks. Some are left free, so that what is in can
-    /// come out.
+    /// [`Full`] with the item if the store has no more blocks. Some are left free, so that all items can
+    /// leave again.
     pub fn try_push(&mut self, item: T) -> Result<(), Full<T>> {
-        // Before the item finds its place: a spill lowers the bound of what is near.
+        // The spill comes before the item is placed, because it lowers the bound of the near items.
         let spills = self.near.is_full();
         if spills && !self.spill() {
             return Err(Full(item));
@@ -294,18 +299,18 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         Ok(())
     }
 
-    /// Takes the smallest item.
+    /// Removes and returns the smallest item.
     pub fn pop(&mut self) -> Option<T> {
         let work = self.near.front.len() <= 1 && !self.levels.is_empty();
         if work {
-            // What is last in the front waits in the heap, so that a panic meanwhile does not lose it.
+            // The last item of the front waits in the heap, so that a panic in the meantime does not lose it.
             if let Some(last) = self.near.front.pop() {
                 self.near.push(&self.store, last);
             }
             self.refill();
         }
-        // Before the item is taken, so that a comparison that panics meanwhile takes no item with it. Not where this
-        // operation loads or sorts: it would do twice what one may.
+        // The step comes before the item is taken, so that a panicking comparison loses no item. It is
+        // skipped if this operation loads or sorts: both together would exceed the limit.
         if !work && !self.near.is_about_to_sort() {
             self.tend();
         }
@@ -314,7 +319,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         Some(item)
     }
 
-    /// Whether there is room for one more item, wherever it belongs. If so it cannot be refused.
+    /// Returns whether there is room for one more item of any key. If so, it is not refused.
     pub fn has_room(&mut self) -> bool {
         if self.levels.is_empty() && !self.near.is_full() {
             return true;
@@ -323,26 +328,27 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.store.reserve(most)
     }
 
-    /// Takes an item back that was taken out by mistake; the order is unspecified then.
+    /// Returns an item that was taken by mistake; the order is unspecified then.
     pub(crate) fn put_back(&mut self, item: T) {
         self.near.heap.push(item);
         self.len += 1;
     }
 
-    /// The blocks that a spill may need, with those that are left free.
+    /// Returns the number of blocks that a spill may need, including those that are left free.
     fn spill_blocks(&self) -> usize {
         (HEAP_ALONE_MAX + FRONT_MAX) / self.store.block_items() + self.levels.len() + 2 + RESERVE_BLOCKS
     }
 
-    /// Passes the larger half of the small heap on to the levels; false if there is no room.
+    /// Moves the larger half of the small heap to the levels; returns false if there is no room.
     fn spill(&mut self) -> bool {
         if !self.has_room() {
             return false;
         }
-        // (More than that only after comparisons that panicked; the order is unspecified then.)
+        // The heap exceeds that size only after comparisons that panicked; the order is unspecified then.
         let cut = self.near.split_heap(&self.store).min(HEAP_ALONE_MAX);
         let Some(&bound) = self.near.heap[..cut].iter().min() else { return true };
-        // All comparisons first: for each item its level, counted from the top; none is the lowest, lowered.
+        // All comparisons come first: they find each item's level, counted from the top; items below all
+        // levels go to the lowest, whose bound is lowered.
         let mut places = [0_u8; HEAP_ALONE_MAX];
         for (item, place) in self.near.heap[..cut].iter().zip(&mut places) {
             *place = self.bounds.partition_point(|bound| bound > item) as u8;
@@ -358,8 +364,8 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
             if at == lowest && lowered {
                 self.scratch.extend_from_slice(&self.near.front[..front_cut]);
                 match self.levels.last_mut() {
-                    // Not where equal items come first: with others among them they would have to be divided in a
-                    // hurry.
+                    // A level that begins with equal items is left alone: with others among them they would
+                    // have to be divided in a hurry.
                     Some(level) if !level.begins_uniform() => {
                         level.log.append(&mut self.store, &self.scratch);
                         self.bounds[at - 1] = bound;
@@ -381,7 +387,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         self.near.heap.drain(..cut);
         self.near.forget_front(front_cut);
         if self.near.front.is_empty() {
-            // While there are levels the front has something: what the heap kept.
+            // While there are levels the front must not be empty: it gets the heap's remaining items.
             core::mem::swap(&mut self.near.heap, &mut self.near.front);
             self.near.load(&self.store);
         }
@@ -390,7 +396,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
     }
 }
 
-/// An item on its way out: it returns to the small heap if a comparison panics meanwhile.
+/// Guard of an item being popped: it returns to the small heap if a comparison panics in the meantime.
 struct PopGuard<'a, T: Ord + Copy, B: Blocks<T>> {
     queue: &'a mut PageQueue<T, B>,
     item: Option<T>,

@@ -1,8 +1,9 @@
-//! What leaves next: a sorted front, and a small heap of items that came after it was sorted.
+//! The items that leave next: a sorted front, and a small heap of items that arrived after it was sorted.
 //!
-//! Nothing in the front is above the bound of the lowest level, and while there are levels the front is not
-//! empty: so the smaller of the two heads is the smallest item of all. The heap also takes what arrives for the
-//! lower levels, and passes it on in batches: a page for each of their logs need not stay in memory.
+//! No item of the front is above the bound of the lowest level, and while there are levels the front is not
+//! empty: the smaller of the two heads is therefore the smallest item of all. The heap also takes new items
+//! for the lower levels, and passes them on in batches, so that no page for each of their logs need stay in
+//! memory.
 //!
 //! ```text
 //!   front   [ larger, unsorted … | sorted, smallest at the end ]     taken from the end
@@ -13,13 +14,13 @@ use crate::blocks::{Area, Blocks};
 use crate::page_queue::{HEAP_ALONE_MAX, HEAP_MAX};
 use alloc::vec::Vec;
 
-/// At most so many are sorted at once, so that no operation compares too often: 160 · log2(160) ≈ 1,200.
+/// Greatest number of items sorted at once, so that no operation compares too often: 160 · log2(160) ≈ 1,200.
 const SORT_MAX: usize = 160;
 
 #[derive(Debug, Clone)]
 pub(crate) struct NearHeap<T> {
     pub(crate) heap: Vec<T>,
-    /// Invariant: `front[sorted_from..]` is in falling order, and all of it is at most any of
+    /// The front. Invariant: `front[sorted_from..]` is in falling order, and all of it is at most any of
     /// `front[..sorted_from]`. If `front` is not empty, neither is the sorted part.
     pub(crate) front: Vec<T>,
     sorted_from: usize,
@@ -69,14 +70,15 @@ impl<T: Ord + Copy> NearHeap<T> {
         if from_heap { self.pop_heap(store) } else { self.pop_front(store) }
     }
 
-    /// Whether the next item to leave the front is the last that is sorted: taking it sorts more.
+    /// Returns whether the next item to leave the front is the last sorted one: removing it sorts more.
     pub(crate) fn is_about_to_sort(&self) -> bool {
         self.front.len() == self.sorted_from + 1 && self.sorted_from > 0
     }
 
     fn pop_front(&mut self, store: &impl Blocks<T>) -> Option<T> {
         if self.is_about_to_sort() {
-            // The last sorted item is about to leave: sort more first, while it is still held here.
+            // The last sorted item is about to leave: more items are sorted first, while it is still held
+            // here.
             let item = self.front.swap_remove(self.sorted_from);
             let held = PopGuard { near: self, item: Some(item) };
             held.near.sort_more(store);
@@ -95,12 +97,12 @@ impl<T: Ord + Copy> NearHeap<T> {
         held.item.take()
     }
 
-    /// Puts `items`, in any order, to the front, which must be empty.
+    /// Sorts the beginning of a newly filled front.
     pub(crate) fn load(&mut self, store: &impl Blocks<T>) {
         self.sort_more(store);
     }
 
-    /// Both parts as they were kept somewhere, in whatever order.
+    /// Restores both parts from saved items in any order.
     #[cfg(feature = "std")]
     pub(crate) fn restore(&mut self, heap: Vec<T>, front: Vec<T>, store: &impl Blocks<T>) {
         (self.heap, self.front) = (heap, front);
@@ -113,13 +115,15 @@ impl<T: Ord + Copy> NearHeap<T> {
 
     /// Sorts the smallest of the unsorted items; the sorted part must be empty.
     fn sort_more(&mut self, store: &impl Blocks<T>) {
-        // Should a comparison panic, all of it counts as sorted: the order is then unspecified, the items whole.
+        // If a comparison panics, the whole front counts as sorted: the order is then unspecified, but no
+        // item is lost.
         self.sorted_from = 0;
         let mut from = 0;
         let end = self.front.len();
         store.touch(Area::Front, 0, end, true);
         while end - from > SORT_MAX {
-            // The smallest quarter: the rest is not needed yet, and this operation stays short.
+            // Only the smallest quarter is sorted: the rest is not needed yet, and this operation stays
+            // short.
             let (cut, equal) = split(&mut self.front[from..end], 3);
             from += cut;
             if equal {
@@ -132,12 +136,13 @@ impl<T: Ord + Copy> NearHeap<T> {
         self.sorted_from = from;
     }
 
-    /// Arranges the heap for a spill: the larger half first, the rest a heap from there on. Returns its length.
+    /// Arranges the heap for a spill: the larger half first, the rest as a heap after it. Returns the length
+    /// of the larger half.
     pub(crate) fn split_heap(&mut self, store: &impl Blocks<T>) -> usize {
         store.touch(Area::Near, 0, self.heap.len(), true);
         let (cut, _) = split(&mut self.heap, 2);
         if self.front.is_empty() {
-            // What is kept becomes the front, which is sorted.
+            // The kept items become the front, which is sorted anyway.
             return cut;
         }
         let kept = &mut self.heap[cut..];
@@ -147,7 +152,7 @@ impl<T: Ord + Copy> NearHeap<T> {
         cut
     }
 
-    /// Arranges the front so that its first items are those above `bound`; returns how many.
+    /// Arranges the front so that the items above `bound` come first; returns their number.
     pub(crate) fn split_front(&mut self, bound: T, store: &impl Blocks<T>) -> usize {
         store.touch(Area::Front, 0, self.front.len(), true);
         let mut cut = 0;
@@ -163,15 +168,15 @@ impl<T: Ord + Copy> NearHeap<T> {
         cut
     }
 
-    /// Forgets the first `cut` items of the front.
+    /// Removes the first `cut` items of the front.
     pub(crate) fn forget_front(&mut self, cut: usize) {
         self.front.drain(..cut);
         self.sorted_from = self.sorted_from.saturating_sub(cut);
     }
 }
 
-/// Rearranges so that nothing in `items[cut..]` is larger than anything in `items[..cut]`, with `cut` about
-/// `quarters` quarters of the length; `0 < cut < len` for two items or more. Also says whether all of
+/// Rearranges so that no item of `items[cut..]` is larger than any of `items[..cut]`, with `cut` about
+/// `quarters` quarters of the length; `0 < cut < len` for two items or more. Also returns whether all of
 /// `items[cut..]` are known to be equal.
 fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     const PICKS: usize = 31;
@@ -180,8 +185,9 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     picks.sort_unstable();
     let at = PICKS * (4 - quarters) / 4;
     let Some(&pivot) = picks.get(at) else { return (0, true) };
-    // A pick that is there twice says that many may be equal. Else the picks were unlucky, and a second pass would
-    // compare as much again for nothing. (If nothing is above the pivot, the picks beyond it are equal to it.)
+    // A pick that occurs twice indicates that many items may be equal. Otherwise the picks were unlucky, and
+    // a second pass would only double the comparisons. (If no item is above the pivot, the picks beyond it
+    // equal it.)
     let is_repeated = [at - 1, at + 1].iter().any(|near| picks[*near].cmp(&pivot).is_eq());
     let mut above = 0;
     for at in 0..len {
@@ -192,7 +198,7 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     let wanted = len * quarters / 4;
     let mut equal = above;
     if is_repeated && above + len / 8 < wanted {
-        // They may lie on either side: bring them together and cut among them.
+        // Equal items may be on either side: they are brought together, and the cut is made among them.
         for at in above..len {
             let is_equal = items[at] >= pivot;
             items.swap(equal, at);
@@ -202,7 +208,7 @@ fn split<T: Ord + Copy>(items: &mut [T], quarters: usize) -> (usize, bool) {
     (wanted.clamp(above, equal).clamp(1, len - 1), equal == len)
 }
 
-/// The place of the item in hand; whatever happens, the item is put there.
+/// Gap for an item in hand; the item is put there even if a comparison panics.
 struct Hole<'a, T: Copy> {
     items: &'a mut [T],
     at: usize,
@@ -217,7 +223,7 @@ impl<T: Copy> Hole<'_, T> {
 }
 
 impl<T: Ord + Copy> Hole<'_, T> {
-    /// Moves it up the heap to where the item belongs, but not above `top`.
+    /// Moves the gap up the heap to the item's position, but not above `top`.
     fn rise(&mut self, top: usize, store: &impl Blocks<T>) {
         while self.at > top {
             let parent = (self.at - 1) / 4;
@@ -241,8 +247,9 @@ fn sift_up<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
     Hole { items, at, item }.rise(0, store);
 }
 
-/// Down to a leaf along the least children, then up again: the item came from a leaf and most often belongs near one,
-/// so that asking on each level whether it has arrived costs more comparisons, and branches that no processor foresees.
+/// Moves the gap down to a leaf along the least children, then up again: the item came from a leaf and
+/// usually belongs near one, so a test on each level would cost more comparisons, and branches that no
+/// processor predicts.
 fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) {
     let Some(&item) = items.get(at) else { return };
     let len = items.len();
@@ -254,7 +261,7 @@ fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) 
         }
         store.touch(Area::Near, first, 4, true);
         let children = &hole.items[first..first + 4];
-        // Two pairs, then their winners: chosen by arithmetic, not by branches.
+        // Two pairs, then their winners: chosen by arithmetic, without branches.
         let left = usize::from(children[1] < children[0]);
         let right = 2 + usize::from(children[3] < children[2]);
         let least = if children[right] < children[left] { right } else { left };
@@ -274,7 +281,7 @@ fn sift_down<T: Ord + Copy>(items: &mut [T], at: usize, store: &impl Blocks<T>) 
     hole.rise(at, store);
 }
 
-/// An item on its way out: it returns to the heap if a comparison panics.
+/// Guard of an item being popped: it returns to the heap if a comparison panics.
 struct PopGuard<'a, T: Ord + Copy> {
     near: &'a mut NearHeap<T>,
     item: Option<T>,
@@ -287,7 +294,7 @@ impl<T: Ord + Copy> Drop for PopGuard<'_, T> {
 }
 
 impl<T> NearHeap<T> {
-    /// Whether the heap has as many items as it may have.
+    /// Returns whether the heap has its greatest number of items.
     pub(crate) fn is_full(&self) -> bool {
         self.heap.len() >= HEAP_MAX && (!self.front.is_empty() || self.heap.len() >= HEAP_ALONE_MAX)
     }

@@ -1,8 +1,8 @@
-//! What a queue file keeps of a page queue besides the blocks: everything, so that it goes on where it was.
+//! State of a page queue in a queue file, besides the blocks: everything needed to continue where it was.
 //!
-//! In sequence (`docs/formats/queue.md`): the small heap, the front, the number of levels, and for each level,
-//! largest keys first: its bound, its log, its source, whether it is being opened, the key around which it is
-//! being divided, and its children, each with its bound.
+//! In sequence (`docs/formats/queue.md`): the small heap, the front, the number of levels, and for each
+//! level, largest keys first: its bound, its log, its source, whether it is being opened, the key around
+//! which it is being divided, and its children, each with its bound.
 
 use crate::blocks::Blocks;
 use crate::file::state::{put, put_items, put_pages, take, take_item, take_items, take_pages};
@@ -44,20 +44,21 @@ impl<T: Item, D: Disk> PageQueue<StoredItem<T>, Pages<T, D>> {
         }
     }
 
-    /// The queue that [`PageQueue::save`] described at the beginning of `input`.
+    /// Restores the queue that [`PageQueue::save`] wrote to the beginning of `input`.
     pub(crate) fn restore(store: Pages<T, D>, fan_out: usize, input: &mut &[u8]) -> Result<Self, FileError> {
         let mut queue = Self::with_store(store, fan_out);
         let mut pages = Vec::new();
         if queue.take(input, &mut pages).is_none() {
-            return Err(queue.store.damaged("the queue's state is none"));
+            return Err(queue.store.damaged("the state of the queue is invalid"));
         }
         queue.store.claim(pages)?;
-        // What a push leaves free, so that all of it can come out.
+        // The blocks that a push leaves free, so that all items can leave.
         if !queue.store.reserve(RESERVE_BLOCKS) {
             return Err(queue.store.full());
         }
         queue.len = queue.near.len() + queue.levels.iter().map(Level::len).sum::<usize>();
-        // The checksums were right; so it is as it was written, but who wrote it is not known.
+        // The checksums were right, so the state is unchanged since it was written, but its writer may have
+        // been anybody.
         match queue.broken_invariant() {
             None => Ok(queue),
             Some(what) => Err(queue.store.damaged(what)),

@@ -1,19 +1,19 @@
-//! Taking out what is no longer wanted, a block at a time.
+//! Sweep: removes unwanted items, a block at a time.
 //!
-//! A list's blocks are swept from the newest to the oldest. What goes is replaced by the newest items of the
-//! list, so that every block but the newest stays full, and at most two blocks are touched.
+//! A list's blocks are swept from the newest to the oldest. Removed items are replaced by the newest items of
+//! the list, so that every block but the newest stays full, and at most two blocks are touched.
 
 use crate::blocks::Blocks;
 use crate::page_queue::list::List;
 use crate::page_queue::{PageQueue, levels};
 
 impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
-    /// Looks at one block's items, and forgets those that `keep` refuses. Repeated calls go round the queue.
+    /// Examines one block's items, and removes those that `keep` refuses. Repeated calls go round the queue.
     ///
-    /// Items in the front and the small heap are not looked at. `keep` is asked once for an item that it
+    /// Items in the front and the small heap are not examined. `keep` is called once for an item that it
     /// refuses, and refuses at most a block's items.
     ///
-    /// Does nothing while work is due, see [`PageQueue::prepare_sweep`]. Compares nothing.
+    /// Does nothing while a step is due, see [`PageQueue::prepare_sweep`]. Compares nothing.
     pub(crate) fn sweep(&mut self, keep: impl FnMut(&T) -> bool) {
         if self.spare > 0 {
             let gone = self.sweep_block(keep);
@@ -23,9 +23,9 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
         }
     }
 
-    /// Looks whether work is due, and makes one step of it if so.
+    /// Performs one step if one is due.
     pub(crate) fn prepare_sweep(&mut self) {
-        // A sweep takes up to a block from before a level at once, so work begins earlier by as much.
+        // A sweep removes up to a block from before a level at once, so steps begin earlier by as much.
         self.margin = levels::MARGIN + self.store.block_items();
         self.tend();
     }
@@ -50,7 +50,7 @@ impl<T: Ord + Copy, B: Blocks<T>> PageQueue<T, B> {
 }
 
 impl<T: Copy> List<T> {
-    /// Sweeps the next block; notes `pass` when it was the last. Returns how many items went.
+    /// Sweeps the next block; records `pass` if it was the last. Returns the number of removed items.
     fn sweep(
         &mut self,
         store: &mut impl Blocks<T>,

@@ -1,4 +1,4 @@
-//! What a queue does when its storage is full, its page size is odd, or a comparison panics.
+//! Behaviour of queues when the storage is full, the page size is odd, or a comparison panics.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::blocks::Arena;
@@ -107,7 +107,7 @@ impl Random {
     }
 }
 
-/// Calls `operation` with a comparison that may panic; whether it did.
+/// Calls `operation` with a comparison that may panic. Returns `None` if it did.
 fn attempt<R>(random: &mut Random, operation: impl FnOnce() -> R) -> Option<R> {
     let soon = [5, 40, 3000][random.below(3) as usize];
     FUSE.set(if random.below(10) == 0 { 1 + random.below(soon) } else { u64::MAX });
@@ -121,8 +121,8 @@ fn sorted(mut items: Vec<u64>) -> Vec<u64> {
     items
 }
 
-/// Operations in which comparisons panic; the items must be those that went in and did not come out, each once.
-/// An item whose own operation panicked may have come in, or not; but whole.
+/// Runs operations in which comparisons panic; the queue must contain each item that was added and not
+/// removed, exactly once. An item whose own operation panicked may be in the queue or not, but never in part.
 fn survives<Q: PriorityQueue<Item = Touchy>>(mut queue: Q) {
     let all = |queue: &Q| {
         let mut items = Vec::new();
@@ -175,7 +175,7 @@ fn survives<Q: PriorityQueue<Item = Touchy>>(mut queue: Q) {
             panics[kind] += 1;
             let now = all(&queue);
             assert!(now.windows(2).all(|pair| pair[0] != pair[1]), "at {n}: an item twice");
-            // What was there is there, but for nothing; what is new is what was being added.
+            // Every earlier item must still be there; a new one must be an item that was being added.
             let before = sorted(expected.clone());
             let missing = before.iter().filter(|item| now.binary_search(item).is_err()).count();
             assert!(missing == 0, "at {n}: {missing} items lost");
@@ -199,7 +199,7 @@ fn take(expected: &mut Vec<u64>, item: u64) {
     expected.swap_remove(at);
 }
 
-/// The same for queues with handles: removals and updates too.
+/// Runs such operations on queues with handles: removals and updates too.
 fn survives_with_handles<Q: HandleQueue<Touchy>>(mut queue: Q) {
     let all = |queue: &Q| {
         let mut items = Vec::new();
@@ -253,7 +253,7 @@ fn survives_with_handles<Q: HandleQueue<Touchy>>(mut queue: Q) {
             for (key, handle) in &held {
                 let is_there =
                     now.binary_search_by_key(key, |(key, _)| *key).is_ok_and(|at| now[at].1 == *handle);
-                // The update may have happened; then the item has the new key.
+                // The update may have been performed; then the item has the new key.
                 let is_updated = kind == 3 && *key == old && now.iter().any(|(key, _)| *key == item.0);
                 assert!(is_there != is_updated, "at {n}: {key} lost or doubled, kind {kind}");
             }

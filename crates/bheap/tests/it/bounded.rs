@@ -1,7 +1,7 @@
 //! No operation compares or moves more than 4,096 items: counted, not timed.
 //!
-//! `BHEAP_ITEMS=16000000` for as many items in every sequence; by default a million in one of them, fewer in the
-//! others.
+//! `BHEAP_ITEMS=16000000` sets the number of items of every sequence; by default it is a million in one of
+//! them, fewer in the others.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 #![allow(clippy::print_stderr, reason = "a test says what it counted")]
 
@@ -31,7 +31,7 @@ impl Ord for Counted {
     }
 }
 
-/// Items written, by bytes.
+/// Number of bytes written.
 #[derive(Default)]
 struct Moves(Cell<usize>);
 
@@ -44,7 +44,7 @@ impl Trace for Moves {
 
 const LIMIT: u64 = 4096;
 
-/// What the longest operation did.
+/// Greatest counts of any operation.
 #[derive(Default)]
 struct Longest {
     moves: Rc<Moves>,
@@ -83,7 +83,7 @@ impl Random {
     }
 }
 
-/// Uniform, sorted, reversed, time-like, all equal, clustered.
+/// Number of key sequences: uniform, sorted, reversed, time-like, all equal, clustered.
 const KINDS: u64 = 6;
 
 fn key(kind: u64, step: u64, now: u64, random: &mut Random) -> u64 {
@@ -133,13 +133,13 @@ fn no_operation_is_long_whatever_the_keys() {
         }
     }
     no_operation_is_long(0, 16, items(1_000_000));
-    // So many that a list of equal items, met by smaller arrivals, once had to be divided in a hurry.
+    // Enough items that a list of equal items, with smaller arrivals, once had to be divided in a hurry.
     no_operation_is_long(3, 4, items(4_000_000));
 }
 
 type Timers = LazyQueue<Counted, TracedBlocks<Arena<Entry<Counted>>, Rc<Moves>>>;
 
-/// A queue with handles, and the handles in the order of their keys.
+/// A queue with handles, and the handles sorted by key.
 struct Adversary {
     queue: Timers,
     held: Vec<(u64, Handle)>,
@@ -183,7 +183,7 @@ impl Adversary {
         }
     }
 
-    /// Removes the smallest `count`, the nearest last: while they go, none of them is the head.
+    /// Removes the smallest `count` items, the nearest last: until then, none of the removed is the head.
     fn remove_smallest(&mut self, count: u64, nearest_last: bool) {
         self.held.retain(|(_, handle)| self.queue.contains(*handle));
         self.held.sort_by_key(|(key, _)| *key);
@@ -216,7 +216,7 @@ fn no_removal_is_long(kind: u64, fan_out: usize, items: u64) {
     for (round, share) in [4, 3, 10, 2, 20, 3].into_iter().enumerate() {
         it.remove_smallest(items / share, round % 3 != 1);
         garbage = garbage.max(it.queue.garbage());
-        // Those that are near leave at once, and whoever asks must find who is next.
+        // The nearest items leave at once, and the next smallest must be found.
         it.pop(items / 50);
         it.update(items / 10);
         it.insert(items / share);

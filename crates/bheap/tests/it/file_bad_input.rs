@@ -1,4 +1,4 @@
-//! Wrong files and wrong wishes: each one clear error, and nothing is overwritten.
+//! Invalid files and arguments: each gives one clear error, and nothing is overwritten.
 #![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -18,12 +18,12 @@ impl Folder {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
-    /// A file with `bytes`.
+    /// Creates a file with these bytes.
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         std::fs::write(self.path(name), bytes).unwrap();
         self.path(name)
     }
-    /// A queue of 2,000 items, closed after a checkpoint.
+    /// Creates a queue of 2,000 items and closes it after a checkpoint.
     fn queue(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let mut queue = FileHeap::<u64, _>::create(&path, layout(), 10_000).unwrap();
@@ -39,7 +39,8 @@ fn layout() -> PageLayout {
     PageLayout::for_page_bytes::<u64>(4096).unwrap()
 }
 
-/// The error of opening `path`, which stays as it is and names its file.
+/// Opens `path`, which must fail, and returns the error; the file must be unchanged, and the error must name
+/// it.
 fn refused(path: &Path) -> FileError {
     refused_as::<u64, _>(path, layout())
 }
@@ -82,7 +83,7 @@ fn an_existing_file_is_never_made_anew() {
     let folder = Folder::new();
     let path = folder.file("precious", b"somebody's only copy");
     let error = FileHeap::<u64, _>::create(&path, layout(), 10).unwrap_err();
-    says(&error, &["cannot make the file", "exists"]);
+    says(&error, &["cannot create the file", "exists"]);
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's only copy");
 }
 
@@ -94,7 +95,7 @@ fn a_foreign_file_is_foreign_at_any_length() {
         if bytes.is_empty() {
             assert!(matches!(error.fault, Fault::Length { found: 0, .. }), "{error}");
         } else {
-            says(&error, &["not a queue file", "left as it is"]);
+            says(&error, &["not a queue file", "nothing was changed"]);
         }
     }
 }
@@ -178,7 +179,7 @@ fn a_second_opener_is_refused_until_the_first_has_gone() {
     let first = FileHeap::<u64, _>::open(&path, layout()).unwrap();
     let error = refused(&path);
     assert!(matches!(error.fault, Fault::Locked));
-    says(&error, &["open elsewhere"]);
+    says(&error, &["in use"]);
     drop(first);
     assert_eq!(FileHeap::<u64, _>::open(&path, layout()).unwrap().len(), 2_000);
 }
@@ -209,7 +210,7 @@ fn a_shape_that_does_not_fit_is_refused() {
         assert!(opened.is_err(), "{page_bytes}");
     }
     let error = FileRows::<u64>::create(&path, bheap::file::Shape { item_bytes: 16, ..shape }).unwrap_err();
-    says(&error, &["the shape is for other items"]);
+    says(&error, &["the shape does not fit the item type"]);
     assert!(!path.exists());
 }
 
@@ -254,7 +255,7 @@ fn a_full_queue_gives_the_item_back() {
     }
     let refused = queue.push(0).unwrap_err();
     assert_eq!(refused.item, 0);
-    says(&refused.why, &["made for 3 items"]);
+    says(&refused.why, &["created for 3 items"]);
     assert_eq!(queue.pop_push(9), Ok(1));
     assert_eq!([queue.pop(), queue.pop(), queue.pop(), queue.pop()], [Some(2), Some(3), Some(9), None]);
     assert_eq!(queue.pop_push(9), Err(9));
@@ -271,7 +272,7 @@ impl Ord for Touchy {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         COMPARISONS_LEFT.with(|left| {
             if left.get() == 0 {
-                // A panic without its message: there are hundreds.
+                // A panic without a message, since there are hundreds.
                 std::panic::resume_unwind(Box::new("enough compared"));
             }
             left.set(left.get() - 1);
@@ -324,7 +325,7 @@ fn a_comparison_that_panics_loses_and_doubles_nothing() {
     assert!(panics > 50, "{panics}");
     queue.checkpoint().unwrap();
     drop(queue);
-    // Opening puts it in order again.
+    // Opening restores the order.
     let mut queue = FileHeap::<Touchy, _>::open(&path, layout).unwrap();
     assert!(queue.heap().is_ordered());
     while let Some(item) = queue.pop() {

@@ -1,7 +1,7 @@
-//! A process that is killed at any moment, twenty times over: the last checkpoint is found whole.
+//! A process that is killed at any moment, twenty times over: the last checkpoint is found complete.
 //!
-//! `BHEAP_CRASH_ROUNDS` asks for more. (What a failing *machine* leaves is tested on a faulty disk, beside the
-//! code: a kill leaves everything in the kernel's hands.)
+//! `BHEAP_CRASH_ROUNDS` sets the number of rounds. (Failures of the *machine* are tested on a faulty disk,
+//! beside the code: after a kill the kernel still has all written bytes.)
 #![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 #![allow(clippy::disallowed_methods, reason = "waits for a random time before it kills")]
@@ -17,7 +17,7 @@ use std::time::Duration;
 type Item = (u64, u64);
 const CHILD: &str = "BHEAP_CRASH_CHILD";
 const CAPACITY: usize = 60_000;
-/// Should the parent die, the child ends by itself.
+/// Number of checkpoints after which the child ends by itself, in case its parent has died.
 const CHECKPOINTS_MAX: u64 = 5_000;
 
 struct Random(u64);
@@ -37,7 +37,8 @@ enum Operation {
     PopPush(Item),
 }
 
-/// What happens between checkpoint `number − 1` and `number`: the same in the child and in the parent's twin.
+/// Returns the operations between checkpoint `number − 1` and `number`: equal in the child and in the
+/// parent's twin.
 fn operations(number: u64) -> impl Iterator<Item = Operation> {
     let mut random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (count, pushes) = (random.below(6_000), random.below(101));
@@ -55,7 +56,7 @@ fn layout() -> PageLayout {
     PageLayout::for_page_bytes::<Item>(4096).unwrap()
 }
 
-/// Works until it is killed; says before and after each checkpoint which one.
+/// Runs until it is killed; prints the number of each checkpoint before and after it.
 fn child(path: &Path) {
     let mut queue = FileHeap::<Item, _>::open(path, layout()).unwrap();
     let mut out = std::io::stdout();

@@ -52,7 +52,7 @@ fn content<D: Disk>(rows: &FileRows<u64, D>) -> Vec<u64> {
     items
 }
 
-/// A file as five checkpoints left it, as four left it, and the items of both.
+/// A file after five checkpoints, the same file after four, and the items of both.
 struct Sample {
     bytes: Vec<u8>,
     items: Vec<u64>,
@@ -81,18 +81,18 @@ fn sample() -> Sample {
     Sample { bytes: std::fs::read(&path).unwrap(), items, before, items_before }
 }
 
-/// Whether `bytes` opened; if so, with what.
+/// Opens `bytes`, and returns the items if that succeeds.
 fn open(bytes: &[u8]) -> Option<Vec<u64>> {
     let rows = FileRows::<u64, _>::open_on(Memory(bytes.to_vec()), layout().shape::<u64>(1)).ok()?;
     let items = content(&rows);
-    // What is found is also worked with.
+    // The opened queue must also be usable.
     let mut heap: Heap<StoredItem<u64>, _, _> = Heap::with_rows(layout(), rows);
     assert!(heap.drain().map(|stored| stored.item()).eq(items.iter().copied()));
     Some(items)
 }
 
 fn damage(bytes: &mut [u8], random: &mut Random) {
-    // Half the strokes go where they hurt: the headers and the tables.
+    // Half of the damage is to the most sensitive parts: the headers and the tables.
     let near = if random.below(2) == 0 { bytes.len() } else { 3 * BLOCK_BYTES };
     let near = if random.below(4) == 0 { 128 } else { near };
     let at = random.below(near);
@@ -146,13 +146,14 @@ fn every_single_bit_of_what_is_in_use_is_watched() {
     let sample = sample();
     let mut random = Random(7);
     let mut bytes = sample.bytes.clone();
-    // All bits of one header at a time: the other says the same.
+    // All bits of one header at a time: the other header says the same.
     for bit in (0..128 * 8).chain((0..128 * 8).map(|bit| bit + BLOCK_BYTES * 8)) {
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(open(&bytes).as_ref(), Some(&sample.items), "header bit {bit}");
         bytes[bit / 8] ^= 1 << (bit % 8);
     }
-    // Of what is not doubled, a sample: either in use (refused) or of an earlier checkpoint (no matter).
+    // A sample of the bits that are not stored twice: in use (refused) or of an earlier checkpoint (without
+    // effect).
     let mut refused = 0;
     for _ in 0..3_000 {
         let bit = random.below(bytes.len() * 8);
@@ -203,7 +204,7 @@ fn a_damaged_file_is_left_as_it_is_and_the_error_says_where() {
                     Fault::Damaged { .. } => {
                         assert!(error.to_string().contains("damaged at byte "), "{error}")
                     }
-                    // A long stroke may take both headers with it.
+                    // Damage over a long range may affect both headers.
                     Fault::Foreign { .. } | Fault::Version { .. } => {}
                     _ => panic!("not what was wrong: {error}"),
                 }
@@ -222,7 +223,7 @@ fn a_header_that_was_damaged_is_mended_from_the_other() {
         let mut bytes = sample.bytes.clone();
         bytes[slot..slot + 128].fill(0xA5);
         let rows = FileRows::<u64, _>::open_on(Memory(bytes), layout().shape::<u64>(1)).unwrap();
-        // Now the other may go.
+        // The other header may be damaged now.
         let other = BLOCK_BYTES - slot;
         let mut bytes = rows.into_disk().0;
         assert_eq!(bytes[..128], bytes[BLOCK_BYTES..BLOCK_BYTES + 128]);

@@ -1,6 +1,6 @@
-//! A process with a queue of handles that is killed at any moment: its last checkpoint is found whole.
+//! A process with a queue of handles that is killed at any moment: its last checkpoint is found complete.
 //!
-//! `BHEAP_CRASH_ROUNDS` asks for more kills than twelve.
+//! `BHEAP_CRASH_ROUNDS` sets the number of kills; the default is twelve.
 #![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 #![allow(clippy::disallowed_methods, reason = "waits for a random time before it kills")]
@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const CHILD: &str = "BHEAP_QUEUE_CRASH_CHILD";
-/// Should the parent die, the child ends by itself.
+/// Number of checkpoints after which the child ends by itself, in case its parent has died.
 const CHECKPOINTS_MAX: u64 = 2_000;
-/// Keys that are queued when removals begin to be more than insertions.
+/// Number of queued keys from which removals outnumber insertions.
 const KEYS: usize = 6_000;
 
 struct Random(u64);
@@ -30,11 +30,11 @@ impl Random {
     }
 }
 
-/// What happens between two checkpoints, to the queue in the child and to the keys alone in the parent. Keys are
-/// all different.
+/// Applies the operations between two checkpoints to the queue in the child, or to the keys alone in the
+/// parent. All keys are different.
 fn advance<H>(items: &mut Vec<(u64, H)>, number: u64, mut queue: impl Queue<H>) {
     let mut random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    // In the order of the keys: so it was left by whoever opened the file.
+    // The items are sorted by key, as they are after the file was opened.
     items.sort_unstable_by_key(|(key, _)| *key);
     for at in 0..random.below(1_500) {
         let key = random.below(1 << 20) << 40 | number << 16 | at;
@@ -85,7 +85,7 @@ impl Queue<()> for KeysOnly {
     fn pop(&mut self, _least: (u64, ())) {}
 }
 
-/// Works until it is killed; says before and after each checkpoint which one.
+/// Runs until it is killed; prints the number of each checkpoint before and after it.
 fn child(path: &Path) {
     let mut timers = FileTimers::<u64>::open(path).unwrap();
     let mut out = std::io::stdout();
@@ -148,7 +148,7 @@ fn handles_come_back_after_kill_9() {
         }
 
         let timers = FileTimers::<u64>::open(&path).unwrap();
-        // The opening just now made one, too.
+        // The opening just now made a checkpoint, too.
         let found = timers.sequence() - 1;
         assert!((reached..=tried.max(reached) + 1).contains(&found), "{found} is not of {reached}..={tried}");
         for number in opened.unwrap_or(u64::MAX).saturating_add(1)..=found {

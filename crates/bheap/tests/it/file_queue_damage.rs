@@ -90,7 +90,8 @@ fn open_timers(disk: Memory) -> Result<Vec<u64>, FileError> {
     Ok(keys)
 }
 
-/// Half the strokes go where they hurt: the headers, the tables, the first pages. The rest goes where pages are.
+/// Damages a file. Half of the damage is to the most sensitive parts (the headers, the tables, the first
+/// pages), the rest to other used pages.
 fn damage(bytes: &mut [u8], random: &mut Random) {
     let used: Vec<usize> = (0..bytes.len() / BLOCK_BYTES)
         .filter(|block| bytes[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].iter().any(|byte| *byte != 0))
@@ -180,18 +181,22 @@ fn files_of_other_queues_are_refused_and_say_what_they_are() {
     let path = folder.path().join("queue");
     drop(FileHeap::<u64, _>::create(&path, Binary, 10).unwrap());
     let text = message(FileQueue::<u64>::open(&path));
-    assert!(text.contains("made with layout 1, opened with 3: open it with 1"), "{text}");
+    assert!(text.contains("created with layout 1, opened with 3: open it with 1"), "{text}");
     assert!(message(FileQueue::<u64>::create(&path, 10)).contains("File exists"));
     std::fs::remove_file(&path).unwrap();
 
     let mut queue = FileQueue::<u64>::create(&path, 10).unwrap();
     queue.push(7).unwrap();
     queue.checkpoint().unwrap();
-    assert!(message(FileQueue::<u64>::open(&path)).contains("open elsewhere"));
+    assert!(message(FileQueue::<u64>::open(&path)).contains("in use"));
     drop(queue);
-    assert!(message(FileTimers::<u32>::open(&path)).contains("made with items \"u64\", opened with \"u32\""));
+    assert!(
+        message(FileTimers::<u32>::open(&path)).contains("created with items \"u64\", opened with \"u32\"")
+    );
     assert!(message(FileTimers::<u64>::open(&path)).contains("an item size of 8, opened with 16"));
-    assert!(message(FileQueue::<i64>::open(&path)).contains("made with items \"u64\", opened with \"i64\""));
+    assert!(
+        message(FileQueue::<i64>::open(&path)).contains("created with items \"u64\", opened with \"i64\"")
+    );
     let mut queue = FileQueue::<u64>::open(&path).unwrap();
     assert_eq!((queue.sequence(), queue.pop(), queue.pop()), (1, Some(7), None));
     drop(queue);

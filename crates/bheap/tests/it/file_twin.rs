@@ -1,4 +1,4 @@
-//! A queue in a file against its twin in memory: random operations, reopened at random safe points.
+//! A queue in a file compared with its twin in memory: random operations, reopened at random checkpoints.
 #![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -16,7 +16,7 @@ enum Step {
     PopPush(u64),
     Remove(usize),
     Checkpoint,
-    /// Closed without a checkpoint, and opened.
+    /// Closing without a checkpoint, and reopening.
     Reopen,
 }
 
@@ -131,7 +131,7 @@ fn items_lie_in_the_pages_that_the_layout_counts_on() {
             queue.push(key).unwrap();
         }
         queue.checkpoint().unwrap();
-        // Some blocks now move into the other image.
+        // The replacements move some blocks into the other image.
         for key in 0..500 {
             queue.pop_push(key * 40).unwrap();
         }

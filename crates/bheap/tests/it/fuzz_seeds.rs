@@ -1,4 +1,4 @@
-//! The seeds of the fuzz target, through the check that the target is.
+//! Runs the seeds of the fuzz target through the target's own check.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 

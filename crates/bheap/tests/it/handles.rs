@@ -1,6 +1,7 @@
-//! Queues with handles against a slow twin: insert, pop, remove, update; stale and foreign handles; garbage.
+//! Queues with handles compared with a slow twin: insert, pop, remove, update; stale and foreign handles;
+//! garbage.
 //!
-//! `BHEAP_STEPS=100000000` for more operations than by default.
+//! `BHEAP_STEPS=100000000` sets the number of operations.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{Handle, HandleQueue, IndexedHeap, LazyQueue, Refusal, StaleHandle};
@@ -20,7 +21,8 @@ impl Random {
     }
 }
 
-/// Keys are unique, so that the twin is an ordered set; handles are kept beside.
+/// Runs random operations on a queue and its twin. Keys are unique, so that the twin is an ordered set;
+/// handles are kept beside it.
 fn against_the_twin<Q: HandleQueue<u64>>(mut queue: Q, seed: u64, check: impl Fn(&Q)) {
     let mut random = Random(seed);
     let mut twin: BTreeSet<u64> = BTreeSet::new();
@@ -112,7 +114,7 @@ fn loads_and_lists(mut queue: impl HandleQueue<u64>) {
     let mut handles = Vec::new();
     let keys: Vec<u64> = (0..5000).map(|n| n * 7919 % 5003).collect();
     queue.load(keys.clone(), |handle| handles.push(handle)).unwrap();
-    // With something removed: what is smallest is then elsewhere.
+    // After removals the smallest items are elsewhere, in the window.
     for handle in &handles[100..1500] {
         queue.remove(*handle).unwrap();
     }
@@ -171,7 +173,7 @@ fn marked_entries_are_few_and_memory_is_bounded() {
     let mut queue = LazyQueue::new(4096).unwrap();
     let mut handles: Vec<Handle> = (0..items).map(|_| queue.insert(random.below(1 << 40)).unwrap()).collect();
     let (mut worst_garbage, mut worst_bytes) = (0, 0);
-    // Each item is taken out and queued again, twice over: all garbage comes from the middle of the queue.
+    // Each item is removed and queued again, twice over: all garbage comes from the middle of the queue.
     for step in 0..2 * items {
         let at = random.below(items as u64) as usize;
         queue.remove(handles[at]).unwrap();

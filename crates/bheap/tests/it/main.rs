@@ -1,6 +1,6 @@
-//! The queues from outside: against slow twins, on files, and killed.
+//! The queues from outside: compared with slow twins, in files, and killed.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All tests are one program, because each program is linked by itself; each file is one subject.
 
 mod bad_input;
 mod bounded;

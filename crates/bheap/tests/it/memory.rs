@@ -1,6 +1,6 @@
-//! How much memory the queues take, beside the bytes of the items that are queued.
+//! Memory of the queues in relation to the bytes of the queued items.
 //!
-//! `BHEAP_ITEMS=4000000` for a larger set than by default.
+//! `BHEAP_ITEMS=4000000` sets a larger number of items than the default.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 #![allow(clippy::print_stderr, reason = "a test says what it counted")]
 
@@ -21,13 +21,13 @@ fn sizes() -> Vec<usize> {
     [8_000, 30_000, 100_000, most].into_iter().filter(|items| *items <= most).collect()
 }
 
-/// What does not grow with the items: the front, the small heap, the last block of each list.
+/// Bytes that do not grow with the items: the front, the small heap, the last block of each list.
 const FIXED_BYTES: usize = 96 << 10;
 
-/// A key and a number, or a key and its slot.
+/// Size of a key and a number, or of a key and its slot.
 const ITEM_BYTES: usize = 16;
 
-/// The largest share of bytes above the fixed ones, per byte of the items that are queued.
+/// The largest ratio of the bytes beyond the fixed ones to the bytes of the queued items.
 #[derive(Default)]
 struct Worst(f64);
 

@@ -1,6 +1,6 @@
-//! Every queue against the textbook heap: the same operations, the same answers.
+//! Every queue compared with the textbook heap: equal operations give equal results.
 //!
-//! `BHEAP_STEPS=100000000` for more operations than by default.
+//! `BHEAP_STEPS=100000000` sets the number of operations.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
 use bheap::{BHeap, BinaryHeap, PageQueue};
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// Sequences of keys; `now` is the key that left last.
+/// Returns the next key of a sequence; `now` is the key that left last.
 fn key(kind: usize, step: u64, now: u64, random: &mut Random) -> u64 {
     match kind {
         0 => random.next() >> 33,

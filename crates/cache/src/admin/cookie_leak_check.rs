@@ -50,8 +50,8 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
     tracing::warn!(
         host = %String::from_utf8_lossy(key::authority(primary)),
         path = %String::from_utf8_lossy(path),
-        "visitors with different cookies are answered differently, and by its max-age all of them share one answer: \
-         if it is personal, let the origin say private, or use --cookies strict (said once a site)"
+        "visitors with different cookies get different answers, but max-age lets all of them share one: if the page is \
+         personal, let the origin send private, or use --cookies strict (logged once per site)"
     );
 }
 

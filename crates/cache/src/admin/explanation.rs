@@ -32,7 +32,7 @@ pub enum ExplainError {
     #[error("not a header: {0:?}; it should look like Accept-Language: de")]
     NotAHeader(String),
     /// The accelerator refuses this request.
-    #[error("such a request is refused with {status}: {why}")]
+    #[error("the request would be refused with {status}: {why}")]
     Refused {
         /// The status of the answer.
         status: u16,
@@ -40,7 +40,7 @@ pub enum ExplainError {
         why: String,
     },
     /// The core that owns the key did not answer in time.
-    #[error("the core that owns the object did not answer; it has too much to do, or the server is stopping")]
+    #[error("the core that owns the object did not answer: it is overloaded, or the server is stopping")]
     NoAnswer,
 }
 

@@ -52,8 +52,7 @@ pub(crate) fn ask_from_outside(
         let ban = Ban::parse(text.as_bytes(), tag_fields).map_err(|fault| fault.marked(text.as_bytes()))?;
         if ban.is_about_who_asks() {
             return Err(
-                "what a visitor sends is stored with no answer: req.http.host and req.url alone can be \
-                        asked about"
+                "a ban can test only req.http.host and req.url of a request: its other fields are not stored"
                     .to_owned(),
             );
         }

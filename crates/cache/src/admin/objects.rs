@@ -18,7 +18,7 @@ pub enum ObjectsError {
     #[error("{0}")]
     NotAnExpression(String),
     /// A core did not answer in time.
-    #[error("a core did not answer; it has too much to do, or the server is stopping")]
+    #[error("a core did not answer: it is overloaded, or the server is stopping")]
     NoAnswer,
 }
 

@@ -356,7 +356,7 @@ async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Ar
                 if error.kind() != io::ErrorKind::ResourceBusy {
                     with_core(|core| core.count(Counter::HandshakesFailed));
                 }
-                tracing::debug!(%error, client = %arrival.address, "a handshake failed");
+                tracing::debug!(%error, client = %arrival.address, "TLS handshake failed");
                 return;
             }
         },

@@ -96,10 +96,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
-            return Err(io::Error::new(
-                ErrorKind::AlreadyExists,
-                "there is another file, which is no socket",
-            ));
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "the path exists and is not a socket"));
         }
         Ok(_) if UnixStream::connect(path).is_ok() => {
             return Err(io::Error::new(ErrorKind::AddrInUse, "another program listens there"));
@@ -178,7 +175,7 @@ mod tests {
         drop((listener, file));
         assert!(!path.exists(), "it goes with its server");
         fs::write(&path, "precious").expect("written");
-        assert_eq!(bind_file(&path).expect_err("no socket").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(bind_file(&path).expect_err("not a socket").kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).expect("there"), "precious");
     }
 }

@@ -39,7 +39,10 @@ impl ClientCertificates {
 
 /// The text is not a field name that could describe a certificate to an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no field of your own, such as X-Client-Cert; it is not one that has a meaning already")]
+#[error(
+    "invalid field name `{0}`: a name of your own is needed, such as X-Client-Cert, not one that HTTP or this \
+         server uses already"
+)]
 pub struct InvalidField(String);
 
 /// Parses the name of a field for client certificates.

@@ -19,7 +19,9 @@ const AS_VISITORS: &str = "as-visitors";
 
 /// The text is not a budget.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is none of as-visitors, cached-only, and a number of requests to origins such as 20/s")]
+#[error(
+    "invalid budget `{0}`: expected as-visitors, cached-only, or a rate of requests to origins such as 20/s"
+)]
 pub struct InvalidBudget(String);
 
 impl FromStr for Budget {

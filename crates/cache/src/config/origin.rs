@@ -21,28 +21,30 @@ const WEIGHT_MAX: u16 = 256;
 pub enum InvalidOrigin {
     /// The text is not a server.
     #[error(
-        "{0}: an origin is http://HOST:PORT, https://HOST:PORT or unix:/FILE, for instance http://127.0.0.1:3000"
+        "invalid origin {0}: expected http://HOST:PORT, https://HOST:PORT or unix:/FILE, for instance \
+         http://127.0.0.1:3000"
     )]
     Server(&'static str),
     /// The port is not a number.
-    #[error("`{0}` is not a port: an origin is http://HOST:PORT, for instance http://127.0.0.1:3000")]
+    #[error("invalid port `{0}`: an origin is http://HOST:PORT, for instance http://127.0.0.1:3000")]
     Port(String),
     /// The server has no scheme.
     #[error(
-        "no scheme: an origin is http://HOST or http://HOST:PORT, for instance http://127.0.0.1:3000; perhaps http://{0}"
+        "missing scheme: an origin is http://HOST or http://HOST:PORT, for instance http://127.0.0.1:3000; perhaps \
+         http://{0}"
     )]
     Scheme(String),
     /// The word after a server is unknown.
-    #[error("`{0}` says nothing of a server: weight=1 to weight=256, or backup, after a space")]
+    #[error("unknown server option `{0}`: expected weight=1 to weight=256, or backup, after a space")]
     Word(String),
     /// The server is listed twice.
-    #[error("{0} is there already; weight=2 gives it twice the work")]
+    #[error("duplicate server {0}; weight=2 gives it twice the work")]
     Twice(Server),
     /// The list is empty or too long.
-    #[error("one server at least, and at most 64 are taken, with commas between them")]
+    #[error("1 to 64 servers are needed, separated by commas")]
     Members,
     /// All members are backups.
-    #[error("all are backups, of nobody")]
+    #[error("all servers are backups: at least one must not be")]
     Backups,
 }
 
@@ -83,7 +85,11 @@ impl FromStr for Server {
         use InvalidOrigin::Server as Wrong;
         if let Some(path) = text.strip_prefix("unix:") {
             let is_path = path.starts_with('/') && path.len() > 1;
-            return if is_path { Ok(Self::Unix(path.to_owned())) } else { Err(Wrong("no whole path")) };
+            return if is_path {
+                Ok(Self::Unix(path.to_owned()))
+            } else {
+                Err(Wrong("the path is not absolute"))
+            };
         }
         let (is_secured, rest) = match text.split_once("://") {
             None => return Err(InvalidOrigin::Scheme(text.to_owned())),
@@ -93,7 +99,7 @@ impl FromStr for Server {
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains('@') {
-            return Err(Wrong("a user name in it is not used"));
+            return Err(Wrong("a user name is not supported in it"));
         }
         if rest.contains(['/', '?', '#']) {
             return Err(Wrong("leave the path off"));
@@ -363,7 +369,7 @@ impl Default for OriginRules {
 /// # Errors
 /// Returns a message if the text is not a cookie name (RFC 6265 §4.1.1).
 pub fn cookie_name(text: &str) -> Result<Box<str>, String> {
-    if is_token(text.as_bytes()) { Ok(text.into()) } else { Err(format!("`{text}` is no name of a cookie")) }
+    if is_token(text.as_bytes()) { Ok(text.into()) } else { Err(format!("invalid cookie name `{text}`")) }
 }
 
 #[cfg(test)]
@@ -392,24 +398,24 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_would_be_right() {
         for (text, said) in [
-            ("", "no scheme"),
+            ("", "missing scheme"),
             ("a:80", "perhaps http://a:80"),
             ("ftp://a", "unknown scheme"),
             ("http://", "no host"),
             ("http://:80", "no host"),
-            ("http://a:0", "`0` is not a port"),
-            ("http://a:", "`` is not a port"),
-            ("http://a:99999", "`99999` is not a port"),
+            ("http://a:0", "invalid port `0`"),
+            ("http://a:", "invalid port ``"),
+            ("http://a:99999", "invalid port `99999`"),
             ("http://u@a", "a user name"),
             ("http://a/b", "leave the path off"),
             ("http://a?b", "leave the path off"),
-            ("unix:run", "no whole path"),
-            ("http://a weight=0", "`weight=0` says nothing"),
-            ("http://a weight=257", "`weight=257` says nothing"),
-            ("http://a fast", "`fast` says nothing"),
-            ("http://a, http://a:80", "http://a:80 is there already"),
-            ("http://a backup", "all are backups"),
-            ("http://a,", "no scheme"),
+            ("unix:run", "the path is not absolute"),
+            ("http://a weight=0", "unknown server option `weight=0`"),
+            ("http://a weight=257", "unknown server option `weight=257`"),
+            ("http://a fast", "unknown server option `fast`"),
+            ("http://a, http://a:80", "duplicate server http://a:80"),
+            ("http://a backup", "all servers are backups"),
+            ("http://a,", "missing scheme"),
         ] {
             let error = text.parse::<Origin>().expect_err(text).to_string();
             assert!(error.contains(said), "{text}: {error}");

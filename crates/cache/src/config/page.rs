@@ -42,10 +42,10 @@ pub enum Part {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPage {
     /// The page is too long.
-    #[error("a page has at most 64 KiB")]
+    #[error("the page is larger than 64 KiB")]
     TooLong,
     /// The placeholder is unknown.
-    #[error("line {line}, column {column}: there is no {{{{{name}}}}}, only {}", places())]
+    #[error("line {line}, column {column}: unknown placeholder {{{{{name}}}}}; expected {}", places())]
     Unknown {
         /// Line number, from 1.
         line: usize,
@@ -55,7 +55,10 @@ pub enum InvalidPage {
         name: String,
     },
     /// A placeholder has no closing braces.
-    #[error("line {line}, column {column}: a place ends with }}}} on its line, such as {}", places())]
+    #[error(
+        "line {line}, column {column}: unclosed placeholder: it ends with }}}} on the same line, such as {}",
+        places()
+    )]
     Open {
         /// Line number, from 1.
         line: usize,
@@ -138,13 +141,13 @@ mod tests {
         for (text, says) in [
             (
                 "x\n\u{e9} {{titel}}",
-                "line 2, column 3: there is no {{titel}}, only {{status}}, {{reason}}, {{message}}",
+                "line 2, column 3: unknown placeholder {{titel}}; expected {{status}}, {{reason}}, {{message}}",
             ),
-            ("{{status}", "line 1, column 1: a place ends with }}"),
-            ("{{\nstatus}}", "line 1, column 1: a place ends with }}"),
-            ("{{}}", "there is no {{}}"),
-            ("{{{status}}}", "there is no {{{status}}"),
-            (&"x".repeat(PAGE_BYTES_MAX + 1), "at most 64 KiB"),
+            ("{{status}", "line 1, column 1: unclosed placeholder"),
+            ("{{\nstatus}}", "line 1, column 1: unclosed placeholder"),
+            ("{{}}", "unknown placeholder {{}}"),
+            ("{{{status}}}", "unknown placeholder {{{status}}"),
+            (&"x".repeat(PAGE_BYTES_MAX + 1), "larger than 64 KiB"),
         ] {
             let error = read(text).expect_err(says);
             assert!(error.contains(says), "{error}");

@@ -20,34 +20,32 @@ pub const LIST_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
     /// The text is not a pattern.
-    #[error("`{0}` is no pattern: a name, with at most one * and that at its end, such as utm_*")]
+    #[error("invalid pattern `{0}`: expected a name, optionally with one * at its end, such as utm_*")]
     Pattern(String),
     /// The text is not a pattern of paths.
-    #[error(
-        "`{0}` is no pattern of paths: it begins with / and has at most one *, at its end, such as /admin/*"
-    )]
+    #[error("invalid path pattern `{0}`: it begins with / and may have one *, at its end, such as /admin/*")]
     Path(String),
     /// The method is unknown.
-    #[error(
-        "`{0}` is no method that is known here: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, and those of WebDAV"
-    )]
+    #[error("unknown method `{0}`: expected GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, or one of WebDAV")]
     Method(String),
     /// The list of methods is empty.
-    #[error("at least one method is wanted, such as GET")]
+    #[error("at least one method is needed, such as GET")]
     NoMethod,
     /// The text is not a host.
-    #[error("`{0}` is no host: a name without scheme and port, such as www.example.org, or *.example.org")]
+    #[error(
+        "invalid host `{0}`: expected a name without scheme and port, such as www.example.org, or *.example.org"
+    )]
     Host(String),
     /// The text is not a host that an origin can be sent.
     #[error(
-        "`{0}` is no host that an origin could be sent: keep, or a name such as app.internal, with a port or without"
+        "invalid host `{0}` for the origin: expected keep, or a name such as app.internal, with or without a port"
     )]
     SentHost(String),
     /// The text is not a field name.
-    #[error("`{0}` is no field name, such as X-Preview")]
+    #[error("invalid field name `{0}`; expected a name such as X-Preview")]
     Field(String),
     /// The list has too many members.
-    #[error("at most 64 are taken")]
+    #[error("too many: at most 64 are allowed")]
     TooMany,
 }
 

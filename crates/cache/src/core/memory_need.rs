@@ -72,8 +72,8 @@ impl MemoryNeed {
 /// The memory limit of the process is less than it would need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the process may use {} of memory, and would come to need at least {}: {} for stored objects (memory), {} for what is \
-     written to the file and read from it, and {} for itself and for what is known of {objects} objects on the file; raise \
+    "not enough memory: the process may use {}, and would need up to {}: {} for stored objects (memory), {} for \
+     reading and writing the store's file, and {} for itself and the metadata of {objects} objects on the file; raise \
      the limit to {} and some more, or lower the memory for stored objects",
     Size(*limit_bytes),
     Size(*needed_bytes),

@@ -254,7 +254,7 @@ fn begin_reading(
             })
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => {
-            Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")))
+            Err(StartError::Prepare(io::Error::other("reading the store's file failed")))
         }
     }
 }

@@ -274,7 +274,7 @@ impl Coders {
         let place = Place::take(&self.used, bytes, is_pinned).ok_or(PoolFull)?;
         // The ring has room for every job that can have a reservation.
         let given = self.sender.send(self.thread, Word::Job(Box::new(Order { core: self.core, job, place })));
-        assert!(given.is_ok(), "core {} gave more jobs than there are places", self.core);
+        assert!(given.is_ok(), "core {} submitted more jobs than there are slots", self.core);
         self.sender.flush();
         Ok(())
     }

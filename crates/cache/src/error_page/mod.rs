@@ -116,7 +116,7 @@ const fn headers(status: u16) -> &'static str {
 
 const fn operator_heading(side: Side) -> &'static str {
     match side {
-        Side::Yours => "If you run the website, or wrote the program that asked",
+        Side::Yours => "If you run the website, or wrote the program that sent the request",
         Side::Website => "If you run the website",
         Side::Accelerator => "If you run this accelerator",
     }
@@ -124,9 +124,9 @@ const fn operator_heading(side: Side) -> &'static str {
 
 fn side_in_words(side: Side) -> &'static str {
     match side {
-        Side::Yours => "the request; the website and this accelerator are well",
-        Side::Website => "the website’s server; the request and this accelerator are well",
-        Side::Accelerator => "this accelerator; there is nothing wrong with the request",
+        Side::Yours => "the request; the website and this accelerator are working",
+        Side::Website => "the website’s server; the request and this accelerator are fine",
+        Side::Accelerator => "this accelerator; the request is fine",
     }
 }
 

@@ -282,9 +282,9 @@ pub(crate) fn count_page(
         host = %String::from_utf8_lossy(key::authority(primary)),
         cookies = %core.cookie_names.borrow_mut().shown(hosts),
         share = %format_args!("{percent}%"),
-        "most requests that reach the origin are passed only because they carry cookies: if none of these cookies tells \
-         the origin who a visitor is, set bypass-cookies to those that do ([] for none), or let the origin say \
-         Cache-Control: public (said once a site)"
+        "most requests that reach the origin are passed only because they carry cookies: if none of these cookies \
+         identifies a visitor, set bypass-cookies to those that do ([] for none), or let the origin send \
+         Cache-Control: public (logged once per site)"
     );
 }
 

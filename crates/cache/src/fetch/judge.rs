@@ -243,8 +243,8 @@ fn has_room_for_query(
             if is_to_be_said {
                 tracing::warn!(
                     path = %String::from_utf8_lossy(&primary[..path_bytes]).replace('\0', ""),
-                    "queries of one path have {percent} % of the store, others are stored when they are asked for again \
-                     (ignore-query leaves out parameters that change nothing)"
+                    "queries of one path use {percent} % of the store: further ones are stored only when requested \
+                     again (ignore-query removes parameters that change nothing)"
                 );
             }
             false
@@ -271,8 +271,8 @@ fn note_freshness(core: &Core, request: &Request, is_without: bool) {
     if core.sites.unfresh(request.site).count(core.index, is_without).is_some() {
         tracing::warn!(
             host = %String::from_utf8_lossy(key::authority(request.primary())),
-            "most pages do not say how long they are fresh, so they are not answered from the store: let the origin say \
-             Cache-Control: max-age=…, or set default-ttl to 10s or more (said once a site)"
+            "most pages state no freshness lifetime, so they are not served from the store: let the origin send \
+             Cache-Control: max-age=…, or set default-ttl to 10s or more (logged once per site)"
         );
     }
 }

@@ -28,19 +28,19 @@ use crate::config::{OriginTls, Probe, Protocol, Server, ServerRules};
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
     /// The thread that resolves names cannot be started.
-    #[error("no thread can be started that looks up the origin's name: {0}")]
+    #[error("cannot start the thread that resolves the origin's name: {0}")]
     Thread(#[from] std::io::Error),
     /// TLS with the origin cannot be set up.
     #[error("TLS with the origin: {0}")]
     Tls(#[from] TlsError),
     /// The origin's name, or the configured TLS name, is not valid in a certificate.
-    #[error("TLS with the origin: `{0}` is no name that a certificate could have; origin-tls-name says one")]
+    #[error("TLS with the origin: `{0}` is not a valid name in a certificate; set origin-tls-name")]
     TlsName(String),
     /// A peer's address is invalid.
-    #[error("{0:?} is no address of a peer; one is such as web2.internal:6080")]
+    #[error("invalid peer address {0:?}; expected an address such as web2.internal:6080")]
     PeerAddress(String),
     /// Either the client certificate or its key is missing: they must be configured together.
-    #[error("TLS with the origin: origin-tls-cert and origin-tls-key go together")]
+    #[error("TLS with the origin: origin-tls-cert and origin-tls-key must be set together")]
     TlsPair,
 }
 
@@ -315,7 +315,7 @@ impl Member {
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         if offered == MemberProtocol::Any {
             if self.protocol == Protocol::Http2 && !is_http2 {
-                return Err(OriginError::Tls("it does not offer HTTP/2 (ALPN)".to_owned()));
+                return Err(OriginError::Tls("HTTP/2 is not offered (ALPN)".to_owned()));
             }
             let spoken = if is_http2 { MemberProtocol::Http2 } else { MemberProtocol::Http1 };
             if self.spoken() != spoken {

@@ -79,7 +79,7 @@ pub(crate) type Tell = fn(OriginEvent);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OriginError {
     /// The origin's name has no address.
-    #[error("the origin's name {0} could not be resolved")]
+    #[error("cannot resolve the origin's name {0}")]
     Unresolved(String),
     /// The origin refused the connection.
     #[error("the origin refused the connection")]
@@ -94,28 +94,28 @@ pub(crate) enum OriginError {
     #[error("TLS with the origin failed: {0}")]
     Tls(String),
     /// None of the origin's servers may be asked: their probes fail, or an operator has taken them out.
-    #[error("none of the origin's servers is up")]
+    #[error("no server of the origin is available")]
     NobodyUp,
     /// The origin's name was not resolved in time.
-    #[error("the origin's name was not resolved within {0:?}")]
+    #[error("resolving the origin's name took longer than {0:?}")]
     ResolveTimeout(Duration),
     /// The origin declared the request unprocessed (HTTP/2), so any request may be sent again.
-    #[error("the origin did not take the request")]
+    #[error("the origin did not process the request")]
     Unprocessed,
     /// The origin demands HTTP/1.1, or HTTP/2 cannot express the request.
-    #[error("the request has to be made over HTTP/1.1")]
+    #[error("the request must be sent over HTTP/1.1")]
     Http1Required,
     /// The core has as many exchanges over HTTP/2 as it may.
-    #[error("no more bytes of answers over HTTP/2 may be kept, and none became free within {0:?}")]
+    #[error("no receive budget for HTTP/2 answers became free within {0:?}")]
     StreamsBusy(Duration),
     /// All exchanges with the origin are in use, and the queue is full.
-    #[error("{0} requests wait for a connection to the origin already")]
+    #[error("too many requests ({0}) are queued for a connection to the origin")]
     Queue(usize),
     /// All exchanges with the origin are in use, and the time in the queue is up.
     #[error("no connection to the origin became free within {0:?}")]
     Busy(Duration),
     /// Our own system could not open a connection: descriptors, ports or memory are used up.
-    #[error("no connection to the origin could be opened here: {0}")]
+    #[error("cannot open a connection to the origin: {0}")]
     NoSocket(String),
     /// An established connection failed, other than by closing.
     #[error("the connection to the origin broke: {0}")]
@@ -136,16 +136,16 @@ pub(crate) enum OriginError {
     #[error("the origin's answer is not valid HTTP: {0}")]
     Invalid(Rule),
     /// The origin closed the connection in the middle of the head.
-    #[error("the origin closed the connection in the middle of its answer's head")]
+    #[error("the origin closed the connection in the middle of its response head")]
     HeadShort,
     /// The origin switched to a protocol that was not asked for.
-    #[error("the origin switched to another protocol than it was asked for")]
+    #[error("the origin switched to a protocol that was not requested")]
     Switched,
     /// The origin answered without switching protocols.
-    #[error("the origin did not switch to the protocol that it was asked for")]
+    #[error("the origin did not switch to the requested protocol")]
     NotSwitched,
     /// The origin answered 304 to a request without conditions (RFC 9110 §15.4.5).
-    #[error("the origin answered 304 to a request without conditions")]
+    #[error("the origin answered 304 to an unconditional request")]
     UnaskedNotModified,
     /// The body ended before its declared length.
     #[error("the origin ended the body too early")]
@@ -154,7 +154,7 @@ pub(crate) enum OriginError {
     #[error("the origin sent nothing for {0:?} in the middle of the body")]
     BodyStalled(Duration),
     /// The exchange as a whole took too long.
-    #[error("the origin's answer was not whole within {0:?}")]
+    #[error("the origin's answer was not complete within {0:?}")]
     TooSlow(Duration),
 }
 

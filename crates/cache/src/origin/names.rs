@@ -54,7 +54,7 @@ impl Answer {
         let dropped = addresses.len().saturating_sub(ADDRESSES_MAX);
         addresses.truncate(ADDRESSES_MAX);
         if addresses.is_empty() {
-            return Err("it has no address".to_owned());
+            return Err("the name has no address".to_owned());
         }
         Ok(Self { addresses, dropped, fresh_for })
     }

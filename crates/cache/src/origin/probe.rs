@@ -31,7 +31,7 @@ pub(crate) async fn probe(member: Arc<Member>, tell: Tell, count: impl Fn(bool))
     let Probe { every, time_max, .. } = member.probe;
     loop {
         let asked = timeout(time_max, ask(&member, tell)).await;
-        let found = asked.unwrap_or_else(|_| Err(format!("it did not answer a probe within {time_max:?}")));
+        let found = asked.unwrap_or_else(|_| Err(format!("no answer to a probe within {time_max:?}")));
         count(found.is_ok());
         member.probed(found, clock::monotonic_ms());
         sleep(every).await;
@@ -52,7 +52,7 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
         Talk::Http1(http1::Talk::over(line))
     };
     let sent = talk.send(&member.probe_head, member.probe.time_max).await;
-    sent.map_err(|error| format!("it did not take a probe: {error}"))?;
+    sent.map_err(|error| format!("a probe could not be sent: {error}"))?;
     let deadline = Instant::now() + member.probe.time_max;
     loop {
         match talk.answer(RequestKind::Other, &limits, deadline).await {
@@ -60,8 +60,8 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
             Ok(OriginReply::Final { head, body, .. }) => {
                 return judge(head.head().status, body, &member.probe).await;
             }
-            Ok(OriginReply::Switched { .. }) => return Err("it answered a probe with status 101".to_owned()),
-            Err(error) => return Err(format!("its answer to a probe is none: {error}")),
+            Ok(OriginReply::Switched { .. }) => return Err("a probe was answered with status 101".to_owned()),
+            Err(error) => return Err(format!("a probe got an invalid answer: {error}")),
         }
     }
 }
@@ -79,7 +79,7 @@ fn limits(probe: &Probe) -> Limits {
 async fn judge(status: u16, mut body: Body, probe: &Probe) -> Result<(), String> {
     let (from, to) = probe.status;
     if !(from..=to).contains(&status) {
-        return Err(format!("it answered a probe with status {status}"));
+        return Err(format!("a probe was answered with status {status}"));
     }
     let Some(wanted) = probe.body.as_deref() else { return Ok(()) };
     let patience = Patience { between_bytes: probe.time_max, whole: None };
@@ -90,11 +90,11 @@ async fn judge(status: u16, mut body: Body, probe: &Probe) -> Result<(), String>
         match body.read(room, &patience).await {
             Ok(BodyRead::Bytes(bytes)) => room.slice(0..bytes).copy_to(&mut text),
             Ok(BodyRead::End) => break,
-            Err(error) => return Err(format!("its answer to a probe broke off: {error}")),
+            Err(error) => return Err(format!("the answer to a probe broke off: {error}")),
         }
         if memchr::memmem::find(&text, wanted.as_bytes()).is_some() {
             return Ok(());
         }
     }
-    Err(format!("its answer to a probe has no `{wanted}` in it"))
+    Err(format!("the answer to a probe does not contain `{wanted}`"))
 }

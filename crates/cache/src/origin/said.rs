@@ -62,14 +62,12 @@ impl Source for Servers {
         families.extend([
             family(
                 "cache_origin_up",
-                "Whether a server of an origin is asked: 1, or 0 where it is left alone.",
+                "Whether a server of an origin is in rotation: 1, or 0 while it is ejected.",
                 |said| f64::from(u8::from(said.0)),
             ),
-            family(
-                "cache_origin_exchanges",
-                "Exchanges with a server of an origin that are under way.",
-                |said| f64::from(u32::try_from(said.1).unwrap_or(u32::MAX)),
-            ),
+            family("cache_origin_exchanges", "Exchanges under way with a server of an origin.", |said| {
+                f64::from(u32::try_from(said.1).unwrap_or(u32::MAX))
+            }),
         ]);
     }
 }

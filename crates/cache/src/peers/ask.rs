@@ -177,7 +177,7 @@ fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box
     };
     let Some(told) = told else {
         with_core(|core| core.count(Counter::PeerFailures));
-        peer.failed("what answers at its address is none of ours, or has another secret");
+        peer.failed("the server at the address is not a peer, or has another secret");
         return PeerOutcome::Nothing;
     };
     peer.answered(&told, told.how == How::Hit);

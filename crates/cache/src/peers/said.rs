@@ -23,7 +23,7 @@ impl Source for Peers {
         };
         families.push(Family {
             name: "cache_peer_up",
-            help: "Whether a peer is asked for its keys: 1, or 0 where it has failed and is left out.",
+            help: "Whether a peer is in use: 1, or 0 while it has failed and its keys are fetched from the origin.",
             unit: Unit::None,
             points: others.into_iter().map(point).collect(),
         });

@@ -58,15 +58,15 @@ impl LeftAlone {
     /// The reason in plain words.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Off => "nothing is compressed",
-            Self::Status => "only what answers 200 is compressed",
-            Self::Coded => "the origin sends it in a coding already",
-            Self::Type => "by its type it would hardly shrink",
-            Self::Length => "it is too short to be worth while, or too long",
-            Self::NoTransform => "it says no-transform",
-            Self::Bound => "it carries a digest or a signature of its bytes",
-            Self::Tag => "its entity tag cannot be read, so that none can be made for another coding",
-            Self::Trailers => "trailers follow it",
+            Self::Off => "compression is off",
+            Self::Status => "only answers with status 200 are compressed",
+            Self::Coded => "the origin sent it compressed",
+            Self::Type => "its media type would hardly shrink",
+            Self::Length => "its length is outside of the limits",
+            Self::NoTransform => "the answer says no-transform",
+            Self::Bound => "the answer carries a digest or a signature of its bytes",
+            Self::Tag => "its entity tag is invalid, so none can be made for another coding",
+            Self::Trailers => "trailers follow the body",
         }
     }
 

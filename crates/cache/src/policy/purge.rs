@@ -56,16 +56,16 @@ pub enum What<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotUnderstood {
     /// `BAN` or `PURGEKEYS` names no tags.
-    #[error("it names no tags")]
+    #[error("no tags are given")]
     NoTags,
     /// The request limits a purge of tags to some hosts, addresses or types, which is not supported.
-    #[error("it is for tags of some hosts, addresses or types alone, which is not known here")]
+    #[error("purges of tags limited to some hosts, addresses or types are not supported")]
     Narrowed,
     /// The pattern is not valid UTF-8.
-    #[error("its pattern is no text in UTF-8")]
+    #[error("the pattern is not valid UTF-8")]
     NotText,
     /// The request names more than [`TAGS_ASKED_MAX`] tags.
-    #[error("it names more than 4096 tags")]
+    #[error("more than 4096 tags are given")]
     TooMany,
 }
 

@@ -168,10 +168,10 @@ impl PassReason {
                 "the request has If-Match or If-Unmodified-Since, which the origin judges"
             }
             PassReason::BypassCookie => {
-                "it carries a cookie of a visitor who is known, or one that cannot be read"
+                "the request carries one of bypass-cookies, or a cookie that cannot be parsed"
             }
-            PassReason::BypassHeader => "it carries a field of those that go past the store",
-            PassReason::Path => "its path is one of those that go past the store",
+            PassReason::BypassHeader => "the request carries one of bypass-headers",
+            PassReason::Path => "the path is configured to be passed",
         }
     }
 

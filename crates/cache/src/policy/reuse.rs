@@ -77,10 +77,10 @@ impl NotReused {
     /// The reason in plain words, without a full stop.
     pub const fn words(self) -> &'static str {
         match self {
-            NotReused::Stale => "it is stale, and may not be shown so",
+            NotReused::Stale => "stale, and may not be served stale",
             NotReused::RequestNoCache => "the request says no-cache",
-            NotReused::RequestMaxAge => "it is older than the request's max-age",
-            NotReused::RequestMinFresh => "it does not stay fresh for the request's min-fresh",
+            NotReused::RequestMaxAge => "older than the request's max-age",
+            NotReused::RequestMinFresh => "not fresh for the request's min-fresh",
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct CertificateResult {
 /// Error: a verified certificate cannot be passed to an origin, because it is too large or has expired since
 /// the session began.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the client's certificate is not valid any more, or says more than an origin can be told")]
+#[error("the client's certificate has expired, or is too large to be passed to the origin")]
 pub(crate) struct Unusable;
 
 impl ClientAuth {

@@ -94,10 +94,10 @@ pub enum PurgeError {
     #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
     NotAUrl(String),
     /// The ban expression is invalid; the text says where, and what was expected there.
-    #[error("the ban is not understood:\n{0}")]
+    #[error("invalid ban:\n{0}")]
     NotABan(String),
     /// The purge took effect in memory, but was not written to the disk.
-    #[error("it was purged, but the disk has not taken that: it may come back after a crash")]
+    #[error("purged, but not written to disk: the purge may be lost in a crash")]
     NotWritten,
     /// The core that owns the object did not answer.
     #[error("the core that owns the object did not answer; the server may be stopping")]

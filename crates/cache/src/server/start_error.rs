@@ -21,10 +21,10 @@ pub enum StartError {
     #[error("{0}")]
     Tls(#[from] TlsError),
     /// The name is not valid in Via and Cache-Status.
-    #[error("the name cannot be used: {0}")]
+    #[error("invalid server name: {0}")]
     Name(#[from] InvalidName),
     /// The sites' definitions conflict with each other.
-    #[error("the sites cannot be used: {0}")]
+    #[error("invalid sites: {0}")]
     Sites(#[from] SitesError),
     /// The client side for an origin cannot be set up.
     #[error("{0}")]
@@ -45,9 +45,9 @@ pub enum StartError {
     #[error("cannot set up the store: {0}")]
     Reads(#[from] engine::io::StartError),
     /// The processors, or the wake-up handles of the loops, are not available.
-    #[error("cannot prepare the loops: {0}")]
+    #[error("cannot prepare the event loops: {0}")]
     Prepare(io::Error),
     /// The loops cannot be started.
-    #[error("cannot start the loops: {0}")]
+    #[error("cannot start the event loops: {0}")]
     Cores(#[from] cores::run::StartError),
 }

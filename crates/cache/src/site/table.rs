@@ -35,10 +35,10 @@ impl SiteId {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SitesError {
     /// Two sites have the same host.
-    #[error("two sites are for the host {0}")]
+    #[error("two sites have the host {0}")]
     Twice(String),
     /// There are too many sites, hosts or path rules.
-    #[error("there are more than 1000 sites, or one has more than 64 hosts or rules for paths")]
+    #[error("too many sites: at most 1000 are allowed, each with at most 64 hosts and 64 path rules")]
     TooMany,
 }
 

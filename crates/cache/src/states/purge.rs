@@ -28,9 +28,9 @@ use crate::{
 /// Scheme of `Authorization` that carries a token (RFC 6750).
 const BEARER: &[u8] = b"bearer ";
 const UNAVAILABLE: &str = "503 Service Unavailable";
-const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
+const NOT_KEPT: &str = "Purged, but not written to disk: the purge may be lost in a crash.\n";
 
-const NOT_EVERYWHERE: &str = "Not purged everywhere: a core has too much to do. Try again.\n";
+const NOT_EVERYWHERE: &str = "Not purged everywhere: a core is overloaded. Try again.\n";
 
 /// *purge*: drops what a request asks for. On the visitors' port only listed networks and holders of the
 /// token may purge: behind a proxy on this machine every stranger comes from loopback.
@@ -73,9 +73,9 @@ async fn carried_out(
         Ok((here, Ok(()))) => here,
         Ok((_, Err(why))) => {
             with_core(|core| core.count(Counter::PurgesNotTold));
-            text(UNAVAILABLE, &format!("Purged here, but the other accelerators were not told: {why}.\n"))
+            text(UNAVAILABLE, &format!("Purged here, but not sent to the other accelerators: {why}.\n"))
         }
-        Err(_) => text(UNAVAILABLE, "Not purged: it broke off. Try again.\n"),
+        Err(_) => text(UNAVAILABLE, "Not purged: the purge was interrupted. Try again.\n"),
     }
 }
 
@@ -124,7 +124,7 @@ fn warn_of_token(core: &Core, request: &Request) {
     if !core.book.has_warned_of_token.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             client = %request.visitor.address,
-            "a purge token came over plain http: whoever is on the way can read it; send purges by https (said once)"
+            "purge token received over plain http, where it can be intercepted; send purges by https (logged once)"
         );
     }
 }
@@ -136,7 +136,7 @@ fn warn_of_token(core: &Core, request: &Request) {
 fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     let head = request.head();
     let PurgeTarget { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
-        .map_err(|why| format!("Nothing was purged: the request is not understood, because {why}.\n"))?;
+        .map_err(|why| format!("Nothing was purged: invalid request: {why}.\n"))?;
     let told = core.among.abroad.is_some().then(|| as_told(&what, request.primary()));
     let what = match what {
         Purge::Address if !is_soft => None,
@@ -193,7 +193,7 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
             Err(CoreBusy) => {
                 return text(
                     UNAVAILABLE,
-                    "Not purged: the core that owns the object has too much to do. Try again.\n",
+                    "Not purged: the core that owns the object is overloaded. Try again.\n",
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! PurgeSelection the stream says: from where on it is read, whether anything is missing in it, and carrying it out.
+//! Reading of the purge stream: the start position, the detection of missing purges, and carrying purges out.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::{
     wish,
 };
 
-/// The pause before a purge is carried out again that could not be.
+/// Pause before a failed purge is carried out again.
 const AGAIN: Duration = Duration::from_millis(200);
 
 impl ClusterTask {
-    /// Tells the stream that we are here; where that is.
+    /// Publishes a record that this instance has joined. Returns its sequence number.
     pub(super) async fn write_here(&mut self, common: &Common) -> Result<u64, Fault> {
         let id = format!("{}-{}", common.instance, common.next_number());
         let record =
@@ -37,29 +37,29 @@ impl ClusterTask {
         told.map(|place| place.sequence).map_err(|refused| Fault::Cannot(refused.to_string()))
     }
 
-    /// Whether nothing of what was purged since our position is missing in the stream; else everything is doubted, and the
-    /// position is where the stream is now.
+    /// Checks that the stream still holds every purge since our position. If not, all stored objects are
+    /// marked for revalidation, and the position becomes the stream's present one.
     pub(super) async fn find_position(&mut self, context: &Context, here: u64) -> Result<(), Fault> {
         let stream = open::stream(context, &self.common.config).await?;
         let seen = self.common.view.borrow().generation();
         let generation = match self.position {
-            Some(position) if position.generation < seen => Err((seen, "others have found another stream")),
+            Some(position) if position.generation < seen => Err((seen, "other instances use another stream")),
             Some(position) if position.made_ns != stream.made_ns => {
-                Err((position.generation + 1, "the stream was made anew"))
+                Err((position.generation + 1, "the stream was created anew"))
             }
             Some(position) if here <= position.applied || self.is_another => {
-                Err((position.generation + 1, "the stream holds older data than we have had"))
+                Err((position.generation + 1, "the stream is older than the position reached here"))
             }
             Some(position) if self.has_gap => {
-                Err((position.generation, "purges have gone from the middle of the stream"))
+                Err((position.generation, "purges are missing from the middle of the stream"))
             }
             Some(position) if stream.first > position.applied + 1 => {
-                Err((position.generation, "the stream does not have all any more that we have missed"))
+                Err((position.generation, "purges that were missed are no longer in the stream"))
             }
             Some(_) => Ok(()),
             None => Err((seen, "")),
         };
-        // `here` itself may have been such a one.
+        // The own `here` record may have triggered the signal as well, so it is cleared.
         let _ = self.common.doubt.notified().now_or_never();
         let Err((generation, why)) = generation else { return Ok(()) };
         if !why.is_empty() {
@@ -100,7 +100,7 @@ impl ClusterTask {
         }
     }
 
-    /// Has a helper carry out a record, however often it takes.
+    /// Lets a helper carry out a record, repeated until it succeeds.
     pub(super) fn carry_out(
         &mut self,
         record: Record,
@@ -163,7 +163,7 @@ impl ClusterTask {
     }
 }
 
-/// The purges from a sequence on.
+/// Reads the purges of the stream from a sequence number on.
 pub(super) async fn consume(context: &Context, common: &Common, from: u64) -> Result<push::Ordered, Fault> {
     let config = push::OrderedConfig {
         deliver_subject: context.client().new_inbox(),
@@ -173,6 +173,6 @@ pub(super) async fn consume(context: &Context, common: &Common, from: u64) -> Re
         ..push::OrderedConfig::default()
     };
     let consumer = context.create_consumer_on_stream(config, common.config.stream.as_str()).await;
-    let consumer = consumer.map_err(|error| Fault::of("the stream cannot be read", &error))?;
-    consumer.messages().await.map_err(|error| Fault::of("the stream cannot be read", &error))
+    let consumer = consumer.map_err(|error| Fault::of("cannot read the stream", &error))?;
+    consumer.messages().await.map_err(|error| Fault::of("cannot read the stream", &error))
 }

@@ -1,15 +1,15 @@
-//! Why an instance is not joined.
+//! Reasons why an instance is not joined to the cluster.
 
-/// Why the cluster is not what it has to be, for now.
+/// Reason why the cluster cannot be used at present.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It cannot be reached or asked, or does not allow it.
+    /// The cluster cannot be reached, does not answer, or refuses.
     Cannot(String),
-    /// Another instance has our name.
+    /// Another instance has the name of this one.
     NameTaken,
     /// The lease ran out before it was renewed.
     Lapsed,
-    /// The stream is not the one that it was.
+    /// The stream is no longer the known one.
     OtherStream,
 }
 
@@ -24,8 +24,8 @@ impl Fault {
             Self::NameTaken => {
                 format!("another instance has the name {name}; each needs its own (name in [cluster])")
             }
-            Self::Lapsed => "the lease ran out before it was renewed".to_owned(),
-            Self::OtherStream => "the stream is not the one that it was".to_owned(),
+            Self::Lapsed => "the lease expired before it was renewed".to_owned(),
+            Self::OtherStream => "the stream was replaced by another".to_owned(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Our card in the bucket: whose the name is, each link of the lease, and what the watcher brings of ours and of others.
+//! This instance's heartbeat in the bucket: ownership of the name, renewals of the lease, and the entries
+//! that the watcher delivers.
 
 use std::{future::Future, time::Duration};
 
@@ -14,22 +15,22 @@ use crate::{
     view::with_margin,
 };
 
-/// Our own cards whose sending is remembered until the watcher brings them.
+/// Greatest number of own heartbeats whose send times are kept until the watcher delivers them.
 const SENT_MAX: usize = 64;
 
-/// A card that is known to be taken.
+/// A heartbeat that the bucket has accepted.
 pub(super) struct AcceptedHeartbeat {
     pub(super) revision: u64,
     sent_boot_ms: u64,
 }
 
 impl ClusterTask {
-    /// Makes the name ours: nobody has it, or who had it is gone.
+    /// Claims the name: nobody has it, or its former holder is gone.
     pub(super) async fn take_name(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
         let name = self.common.config.name.to_string();
         let asked = async || {
             let entry = bucket.entry(name.clone()).await;
-            entry.map_err(|error| Fault::of("the bucket cannot be read", &error))
+            entry.map_err(|error| Fault::of("cannot read the bucket", &error))
         };
         let Some(entry) = asked().await? else {
             self.revision = 0;
@@ -45,8 +46,8 @@ impl ClusterTask {
         if is_free {
             return Ok(());
         }
-        // Perhaps it is a process that was killed: then its card does not change any more.
-        self.say(&Fault::Cannot("it waits whether another instance has its name".to_owned()));
+        // The holder may be a process that was killed: its heartbeat then no longer changes.
+        self.say(&Fault::Cannot("waiting to see whether another instance has the same name".to_owned()));
         let lease_ms = card.map_or(longest, |card| card.lease_ms());
         sleep(Duration::from_millis(with_margin(lease_ms))).await;
         match asked().await? {
@@ -55,7 +56,7 @@ impl ClusterTask {
         }
     }
 
-    /// Writes our card; it is sent when the answer is first waited for.
+    /// Prepares a write of our heartbeat; it is sent when the returned future is first polled.
     pub(super) fn put(
         &mut self,
         bucket: &kv::Store,
@@ -64,12 +65,10 @@ impl ClusterTask {
             (self.card.generation, self.card.applied) = (position.generation, position.applied);
         }
         self.card.written += 1;
-        // Before it is sent: the lease counts from here.
+        // The times are taken before sending, because the lease counts from here.
         let (sent_boot_ms, sent_ms) = (clock::boot_ms(), self.common.now_ms());
         if self.sent.len() == SENT_MAX {
-            return Err(Fault::Cannot(
-                "the bucket is written, and what is written does not come back".to_owned(),
-            ));
+            return Err(Fault::Cannot("a value written to the bucket does not come back".to_owned()));
         }
         self.sent.push_back((self.card.written, sent_ms));
         let (bucket, name) = (bucket.clone(), self.common.config.name.to_string());
@@ -77,16 +76,17 @@ impl ClusterTask {
         Ok(async move {
             match timeout(patience, bucket.update(name, bytes.into(), revision)).await {
                 Ok(Ok(revision)) => Ok(AcceptedHeartbeat { revision, sent_boot_ms }),
-                Ok(Err(error)) => Err(Fault::of("the bucket cannot be written", &error)),
+                Ok(Err(error)) => Err(Fault::of("cannot write to the bucket", &error)),
                 Err(_) => {
-                    let why = "the bucket does not answer: too few of its servers may be up, or the way there is cut";
+                    let why =
+                        "no answer from the bucket: too few of its servers are up, or the network is cut";
                     Err(Fault::Cannot(why.to_owned()))
                 }
             }
         })
     }
 
-    /// Our card is in the bucket.
+    /// Records that the bucket has accepted our heartbeat, which renews the lease.
     pub(super) fn taken(&mut self, taken: &AcceptedHeartbeat) -> Result<(), Fault> {
         count(&self.common.counts.renewals);
         self.revision = self.revision.max(taken.revision);
@@ -101,11 +101,11 @@ impl ClusterTask {
         }
     }
 
-    /// The watcher has brought something.
+    /// Processes an entry from the watcher.
     pub(super) fn see(&mut self, entry: Option<Result<kv::Entry, kv::WatcherError>>) -> Result<(), Fault> {
-        let cannot = || Fault::Cannot("the bucket cannot be watched".to_owned());
+        let cannot = || Fault::Cannot("cannot watch the bucket".to_owned());
         let entry =
-            entry.ok_or_else(cannot)?.map_err(|error| Fault::of("the bucket cannot be watched", &error))?;
+            entry.ok_or_else(cannot)?.map_err(|error| Fault::of("cannot watch the bucket", &error))?;
         let is_put = entry.operation == kv::Operation::Put;
         let card = Heartbeat::of_bytes(&entry.value).filter(|_| is_put);
         let longest = u64::try_from(crate::LEASE_MAX.as_millis()).unwrap_or(u64::MAX);
@@ -139,12 +139,12 @@ impl ClusterTask {
         Ok(())
     }
 
-    /// Says in the bucket that we have stopped.
+    /// Announces in the bucket that this instance has stopped.
     pub(super) async fn leave(&mut self) {
         let Some(bucket) = self.bucket.take() else { return };
         self.card.left = true;
         if let Ok(put) = self.put(&bucket) {
-            // Then our lease is waited for.
+            // If the write fails, the others wait until our lease expires.
             let _ = put.await;
         }
     }

@@ -1,7 +1,8 @@
-//! The task's work: follows the bucket while there is a connection, holds our turn, and answers what is asked.
+//! Task of the shared data: it follows the bucket while connected, holds the lease, and answers requests.
 //!
-//! Keys of the bucket: `turn`; `confirmed.NAME`, the last revision that an instance has heard of and was to confirm; all
-//! others are values. Where the data live: all of it here, but for the values, of which only revisions are kept.
+//! The bucket has the key `turn`, and for each instance `confirmed.NAME`, the last revision that the instance
+//! has seen and was asked to confirm; all other keys are values. All state is in this task, but of the values
+//! only the revisions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,32 +27,32 @@ use crate::{
     INSTANCES_MAX, client::Common, counts::count, keeper::Fault, lease::Lease, open, view::with_margin,
 };
 
-/// A turn is as long as so many leases of the instance, and is renewed each of them.
+/// Length of the lease in instance leases; it is renewed after each of those.
 const TURN_LEASES: u32 = 3;
-/// The pause before a bucket is asked for again.
+/// Pause before a bucket is opened again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Keys that are followed; there are three for a certificate, and two for an account.
+/// Greatest number of keys that are followed; a certificate has three, an account two.
 const KEYS_MAX: usize = 16 << 10;
-/// When values that were sealed by another secret are tried to be sealed anew.
+/// Interval between attempts to reseal values that were sealed with another secret.
 const SEAL_EVERY: Duration = Duration::from_secs(1);
-/// The key of whose turn it is.
+/// Key of the lease's holder.
 const TURN: &str = "turn";
-/// The keys of what instances have heard of.
+/// Prefix of the keys with each instance's confirmed revision.
 const CONFIRMED: &str = "confirmed.";
 
-/// Whose turn it is.
+/// Holder of the lease.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Holder {
-    /// Empty: nobody's.
+    /// Identity of the process; empty if the lease is free.
     instance: String,
     name: String,
     lease_ms: u64,
-    /// Counts renewals, so that each is another value.
+    /// Number of renewals, so that each renewal writes a new value.
     renewals: u64,
 }
 
-/// Our turn.
+/// The lease while this instance holds it.
 struct HeldLease {
     lease: Lease,
     revision: u64,
@@ -59,14 +60,14 @@ struct HeldLease {
     renew_at: Instant,
 }
 
-/// A write that all who are there are to hear of.
+/// A write that all live instances must confirm.
 struct UnconfirmedWrite {
     revision: u64,
     until: Instant,
     reply: Reply<()>,
 }
 
-/// See the module.
+/// Task that keeps the shared data; see the module.
 pub(crate) struct VaultTask {
     common: Arc<Common>,
     config: VaultConfig,
@@ -75,25 +76,26 @@ pub(crate) struct VaultTask {
     asked: mpsc::Receiver<VaultRequest>,
     /// The revision of each value, or of its removal.
     known: BTreeMap<String, u64>,
-    /// Those that we cannot open, and have said so.
+    /// Keys whose values cannot be opened, and for which that has been logged.
     foreign: BTreeSet<String>,
-    /// What was there when we began, and has not been looked at; `None`: we have not begun.
+    /// Keys that existed at the start and have not been read yet; `None` before the start.
     found: Option<BTreeSet<String>>,
-    /// What of that is sealed by a secret that only opens, and is to be sealed anew; and when.
+    /// Keys found at the start whose values are sealed with an old secret and must be resealed; `seal_at` is
+    /// the next attempt.
     to_seal: BTreeSet<String>,
     seal_at: Instant,
-    /// What each instance has confirmed.
+    /// Revision confirmed by each instance.
     confirmed: BTreeMap<String, u64>,
-    /// What we have.
+    /// Revision confirmed by this instance.
     own_confirmed: u64,
     held: Option<HeldLease>,
-    /// Another's turn: its revision, and when we first saw that.
+    /// Another instance's lease: its revision, and the time at which that was first seen.
     other: Option<(u64, u64)>,
     shown: Vec<UnconfirmedWrite>,
 }
 
 impl VaultTask {
-    /// One that has not begun, and the way to it. `None`: the secrets cannot be used.
+    /// Creates a task, not yet running, and its handle. `None` if the secrets cannot be used.
     pub(crate) fn new(common: Arc<Common>, config: VaultConfig, hears: OnChange) -> Option<(Vault, Self)> {
         let sealer = Sealer::new(&config.secrets, config.bucket.as_str()).ok()?;
         let (vault, asked) = Vault::open();
@@ -117,7 +119,7 @@ impl VaultTask {
         Some((vault, keeper))
     }
 
-    /// Runs until nobody can ask any more.
+    /// Runs until all handles are dropped.
     pub(crate) async fn run(mut self) {
         let mut open = self.common.open.subscribe();
         loop {
@@ -131,7 +133,7 @@ impl VaultTask {
                         Err(fault) => fault.words(self.common.config.name.as_str()),
                     },
                     changed = open.changed() => match changed {
-                        Ok(()) => "the connection to it was lost".to_owned(),
+                        Ok(()) => "the connection was lost".to_owned(),
                         Err(_) => return,
                     },
                 },
@@ -157,19 +159,19 @@ impl VaultTask {
         }
     }
 
-    /// Shows how it is, and says it once.
+    /// Updates the status, and logs it if it has changed.
     fn say(&self, words: &str) {
         self.common.vault.send_if_modified(|said| {
             let is_new = said.as_deref() != Some(words);
             if is_new {
-                tracing::debug!(words, "what instances share");
+                tracing::debug!(words, "shared vault");
                 *said = Some(words.to_owned());
             }
             is_new
         });
     }
 
-    /// A call of the cluster has so long.
+    /// Returns the time limit for a call to the cluster.
     fn patience(&self) -> Duration {
         self.common.config.lease.max(Duration::from_millis(500))
     }
@@ -185,30 +187,30 @@ impl VaultTask {
         }
     }
 
-    /// Until the bucket is of no use, or nobody asks.
+    /// Serves requests until the bucket is unusable or all handles are dropped.
     async fn session(&mut self, context: &Context) -> Result<TaskEnd, Fault> {
         let bucket = open::vault(context, &self.common.config, &self.config.bucket).await?;
-        let keys = self.within("what instances share cannot be listed", bucket.keys()).await?;
+        let keys = self.within("cannot list the shared vault", bucket.keys()).await?;
         let there: BTreeSet<String> =
-            self.within("what instances share cannot be listed", keys.take(KEYS_MAX).try_collect()).await?;
+            self.within("cannot list the shared vault", keys.take(KEYS_MAX).try_collect()).await?;
         let watch = bucket.watch_with_history(">");
-        let mut watch = self.within("what instances share cannot be watched", watch).await?;
-        // What was there is not any more: the bucket was made anew, or is older than what we have seen.
+        let mut watch = self.within("cannot watch the shared vault", watch).await?;
+        // Keys that are missing now: the bucket was created anew, or is older than the state seen before.
         for key in std::mem::take(&mut self.known).into_keys().filter(|key| !there.contains(key)) {
             (self.hears)(&key, None);
         }
         self.found.get_or_insert(there);
         (self.confirmed, self.own_confirmed, self.other) = (BTreeMap::new(), 0, None);
         self.confirm(&bucket, 0).await?;
-        self.say("what instances share is open");
+        self.say("the shared vault is open");
         loop {
             let next = self.held.as_ref().map(|held| held.renew_at);
             let next = next.into_iter().chain(self.shown.iter().map(|shown| shown.until));
             let next = next.chain((!self.to_seal.is_empty()).then_some(self.seal_at)).min();
             tokio::select! {
                 entry = watch.next() => {
-                    let entry = entry.ok_or_else(|| Fault::Cannot("what instances share has ended".to_owned()))?;
-                    let entry = entry.map_err(|error| Fault::of("what instances share cannot be watched", &error))?;
+                    let entry = entry.ok_or_else(|| Fault::Cannot("the shared vault's watch has ended".to_owned()))?;
+                    let entry = entry.map_err(|error| Fault::of("cannot watch the shared vault", &error))?;
                     self.see(&bucket, &entry).await?;
                 }
                 ask = self.asked.recv() => match ask {
@@ -224,7 +226,7 @@ impl VaultTask {
         }
     }
 
-    /// The bucket has changed.
+    /// Processes a change in the bucket.
     async fn see(&mut self, bucket: &kv::Store, entry: &kv::Entry) -> Result<(), Fault> {
         let is_put = entry.operation == kv::Operation::Put;
         if entry.key == TURN {
@@ -244,7 +246,7 @@ impl VaultTask {
             return Ok(());
         }
         if self.known.len() >= KEYS_MAX && !self.known.contains_key(&entry.key) {
-            // Somebody else writes here.
+            // Another program must be writing to the bucket if it has this many keys.
             count(&self.common.counts.vault_foreign);
             return Ok(());
         }
@@ -256,7 +258,8 @@ impl VaultTask {
         match self.sealer.open(&entry.key, &entry.value) {
             Ok((PlainValue { is_confirmed, value }, by)) => {
                 self.foreign.remove(&entry.key);
-                // Only what was there at our start: instances that have the secrets in another order would never end.
+                // Only values found at the start are resealed: instances with the secrets in different orders
+                // would otherwise reseal each other's values for ever.
                 let is_found = self.found.as_mut().is_some_and(|found| found.remove(&entry.key));
                 if is_found && by == SealingSecret::ByOther {
                     self.to_seal.insert(entry.key.clone());
@@ -274,7 +277,7 @@ impl VaultTask {
         }
     }
 
-    /// Notes a revision. What the watcher brings may be older than what we have written since.
+    /// Records a revision. The watcher may deliver an older one than our own last write.
     fn note(&mut self, key: &str, revision: u64) {
         let known = self.known.entry(key.to_owned()).or_default();
         *known = revision.max(*known);
@@ -286,13 +289,13 @@ impl VaultTask {
         }
     }
 
-    /// Says that we have heard of everything up to this revision.
+    /// Confirms that this instance has seen everything up to the revision.
     async fn confirm(&mut self, bucket: &kv::Store, revision: u64) -> Result<(), Fault> {
         self.own_confirmed = self.own_confirmed.max(revision);
         let name = self.common.config.name.as_str();
         let text = self.own_confirmed.to_string();
         self.within(
-            "what instances share cannot be written",
+            "cannot write to the shared vault",
             bucket.put(format!("{CONFIRMED}{name}"), text.into()),
         )
         .await?;
@@ -300,7 +303,7 @@ impl VaultTask {
         Ok(())
     }
 
-    /// Answers writes that all who are there have heard of, or whose time is up.
+    /// Answers the writes that all live instances have confirmed, or whose time is up.
     fn settle(&mut self) {
         if self.shown.is_empty() {
             return;
@@ -313,7 +316,7 @@ impl VaultTask {
         self.shown.retain(|shown| {
             let is_over = shown.revision <= least || shown.until <= now;
             if is_over {
-                // Who does not wait any more needs no answer.
+                // A requester that has stopped waiting needs no answer.
                 let _ = shown.reply.try_send(Ok(()));
             }
             !is_over
@@ -372,7 +375,7 @@ impl VaultTask {
         if self.has_turn() {
             return Ok(());
         }
-        let entry = self.within("whose turn it is cannot be read", bucket.entry(TURN)).await?;
+        let entry = self.within("cannot read the holder of the lease", bucket.entry(TURN)).await?;
         let revision = entry.as_ref().map_or(0, |entry| entry.revision);
         if let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) {
             let longest = u64::try_from((crate::LEASE_MAX * TURN_LEASES).as_millis()).unwrap_or(u64::MAX);
@@ -402,12 +405,12 @@ impl VaultTask {
         self.held.as_ref().is_some_and(|held| !held.lease.is_over(clock::boot_ms()))
     }
 
-    /// Renews our turn, if it is time to.
+    /// Renews our lease when it is due.
     async fn renew(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
         let Some(mut held) = self.held.take_if(|held| held.renew_at <= Instant::now()) else { return Ok(()) };
         held.renewals += 1;
         let sent_ms = clock::boot_ms();
-        // Taken over, or not to be said: then it is not ours.
+        // After a failed write the lease counts as lost: it was taken over, or its state is unknown.
         if let Ok(revision) = self.changed(bucket, TURN, self.as_holder(held.renewals), held.revision).await
             && held.lease.renewed(sent_ms, clock::boot_ms()).is_ok()
         {
@@ -418,7 +421,7 @@ impl VaultTask {
         Ok(())
     }
 
-    /// Puts a value in the place of the one with this revision.
+    /// Replaces the value that has this revision.
     async fn changed(
         &self,
         bucket: &kv::Store,
@@ -431,23 +434,21 @@ impl VaultTask {
             Ok(Err(error)) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
                 Err(AskError::Said(VaultError::Changed(key.to_owned())))
             }
-            Ok(Err(error)) => {
-                Err(AskError::Lost(Fault::of("what instances share cannot be written", &error)))
-            }
+            Ok(Err(error)) => Err(AskError::Lost(Fault::of("cannot write to the shared vault", &error))),
             Err(_) => {
-                let why = "what instances share cannot be written: too few of its servers may be up";
+                let why = "cannot write to the shared vault: too few of its servers are up";
                 Err(AskError::Lost(Fault::Cannot(why.to_owned())))
             }
         }
     }
 
     async fn read(&mut self, bucket: &kv::Store, key: &str) -> Result<Option<Vec<u8>>, AskError> {
-        let entry = self.within("what instances share cannot be read", bucket.entry(key)).await?;
+        let entry = self.within("cannot read the shared vault", bucket.entry(key)).await?;
         let Some(entry) = entry else {
             self.known.remove(key);
             return Ok(None);
         };
-        // A server that is behind has answered: what it has is not what there is.
+        // The answer came from a server that lags behind, so its value is outdated.
         if self.known.get(key).is_some_and(|known| entry.revision < *known) {
             return Err(AskError::Said(VaultError::Changed(key.to_owned())));
         }
@@ -484,7 +485,7 @@ impl VaultTask {
         Ok(revision)
     }
 
-    /// Seals by the first secret what was sealed by another, once it can be our turn.
+    /// Reseals values with the first secret, once the lease is available.
     async fn seal_anew(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
         if self.to_seal.is_empty() || self.seal_at > Instant::now() {
             return Ok(());
@@ -502,7 +503,7 @@ impl VaultTask {
                 Ok(None) => Ok(()),
                 Err(refused) => Err(refused),
             };
-            // What cannot be opened any more, or has changed, is sealed by whoever changed it.
+            // A value that cannot be opened, or has changed, is left to the instance that changed it.
             if let Err(AskError::Lost(fault)) = sealed {
                 return Err(fault);
             }
@@ -514,7 +515,7 @@ impl VaultTask {
         Ok(())
     }
 
-    /// Gives our turn back; one that is not is over by itself.
+    /// Releases our lease; one that cannot be released expires.
     async fn end_turn(&mut self, bucket: &kv::Store) {
         if let Some(held) = self.held.take() {
             let nobody = serde_json::to_vec(&Holder::default()).unwrap_or_default();
@@ -528,17 +529,17 @@ impl VaultTask {
         }
         let before = self.known.get(key).copied();
         let removed = bucket.purge_expect_revision(key, before);
-        Ok(self.within("what instances share cannot be removed", removed).await?)
+        Ok(self.within("cannot remove from the shared vault", removed).await?)
     }
 }
 
-/// Nobody can ask any more.
+/// End of the task: all handles are dropped.
 struct TaskEnd;
 
-/// Why an ask is not done.
+/// Reason why a request failed.
 enum AskError {
     Said(VaultError),
-    /// The bucket has to be asked for anew.
+    /// The bucket must be opened again.
     Lost(Fault),
 }
 
@@ -554,7 +555,7 @@ fn answered<T>(reply: Reply<T>, outcome: Result<T, AskError>) -> Result<(), Faul
         Err(AskError::Said(refused)) => (Err(refused), Ok(())),
         Err(AskError::Lost(fault)) => (Err(VaultError::CutOff(fault.words(""))), Err(fault)),
     };
-    // Who does not wait any more needs no answer.
+    // A requester that has stopped waiting needs no answer.
     let _ = reply.try_send(said);
     lost
 }

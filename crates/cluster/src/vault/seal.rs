@@ -1,10 +1,11 @@
-//! How a value lies in the bucket: whoever keeps the cluster sees that there is one, and neither reads nor forges it.
+//! Encryption of the values in the bucket: the cluster's operator sees that a value exists, but can neither
+//! read nor forge it.
 //!
 //! ```text
-//!   version 1 │ nonce 12 │ AES-256-GCM ( mark 1 · value ) and its tag 16          bound to its bucket and key
+//!   version 1 │ nonce 12 │ AES-256-GCM ( flag 1 · value ) and its tag 16          bound to its bucket and key
 //! ```
-//! The key is drawn from the secret by HKDF (RFC 5869). *Not held off:* that an older value of a key is put back, or a key
-//! is removed; whoever can do that can stop the cluster as well.
+//! The key is derived from the secret by HKDF (RFC 5869). *Not prevented:* restoring an older value of a key,
+//! or removing a key; an attacker able to do that can stop the cluster as well.
 
 use std::fmt;
 
@@ -13,18 +14,18 @@ use aws_lc_rs::{
     hkdf::{HKDF_SHA256, Salt},
 };
 
-/// The first byte of a value.
+/// Format version, the first byte of a value.
 const VERSION: u8 = 1;
 const NONCE_BYTES: usize = 12;
-/// What a secret is drawn into a key for.
+/// Context string for deriving the key.
 const PURPOSE: &[u8] = b"nighttrain cluster vault, version 1";
 
-/// What all instances know: the first seals, and all of them open, so that one can be changed for another.
+/// Secrets of all instances: the first seals, and each of them opens, so that a secret can be replaced.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
-    /// At least one; the first is the one that seals.
+    /// Creates a set of secrets; the first one seals.
     #[must_use]
     pub fn new(first: Vec<u8>, others: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self([first].into_iter().chain(others).collect())
@@ -37,30 +38,30 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// A value, and what its writer wants.
+/// A decrypted value, and whether its writer wants confirmations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlainValue {
-    /// Whoever has heard of it says so.
+    /// True if each instance that sees the value must confirm it.
     pub(super) is_confirmed: bool,
     pub(super) value: Vec<u8>,
 }
 
-/// By which of the secrets a value was sealed.
+/// Secret with which a value was sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SealingSecret {
-    /// By the one that seals.
+    /// The first secret, which seals.
     ByFirst,
-    /// By one that only opens.
+    /// Another secret, which only opens.
     ByOther,
 }
 
-/// Seals, and opens.
+/// Encrypts and decrypts values.
 pub(super) struct Sealer {
     keys: Vec<RandomizedNonceKey>,
     bucket: String,
 }
 
-/// It cannot be sealed or opened: another secret, another place, or not one of ours.
+/// Error of sealing or opening: another secret, another key or bucket, or a foreign value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SealError;
 

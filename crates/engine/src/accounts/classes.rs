@@ -1,18 +1,19 @@
-//! Who has most, to an eighth, in constant time: parties in lists by the size of what they hold.
+//! Clients sorted by the amount that they hold, in classes of an eighth of an octave, so that the largest is
+//! found in constant time.
 //!
 //! ```text
 //!   measure   1 2 … 15 │ 16 18 20 … 30 │ 32 36 …       eight classes an octave, as in an HDR histogram
 //!   heads     · A      │      B        │  ·            one list each; a bit says which is not empty
 //! ```
 
-/// No list, no entry.
+/// Number that stands for no list or no entry.
 pub(super) const NONE: u32 = u32::MAX;
-/// Classes an octave, as a power of two.
+/// Classes per octave, as a power of two.
 const CLASS_BITS: u32 = 3;
-/// Classes of all measures.
+/// Number of classes over all measures.
 const CLASSES: usize = (usize::BITS as usize - CLASS_BITS as usize + 1) << CLASS_BITS;
 
-/// The class of a measure. A larger measure has no smaller class.
+/// Returns the class of a measure. Monotonic: a larger measure never has a smaller class.
 #[inline]
 pub(super) fn class(measure: usize) -> usize {
     if measure < 1 << CLASS_BITS {
@@ -23,7 +24,7 @@ pub(super) fn class(measure: usize) -> usize {
         + (measure >> (octave - CLASS_BITS) & ((1 << CLASS_BITS) - 1))
 }
 
-/// The least measure of a class.
+/// Returns the smallest measure of a class.
 #[cfg(test)]
 fn floor(class: usize) -> usize {
     if class < 1 << CLASS_BITS {
@@ -33,19 +34,20 @@ fn floor(class: usize) -> usize {
     ((1 << CLASS_BITS) + (class & ((1 << CLASS_BITS) - 1))) << octave
 }
 
-/// Rings of entries that are known by their number. The place of the head is elsewhere.
+/// Rings (circular doubly linked lists) of entries identified by number. The heads are stored elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Rings(Vec<(u32, u32)>);
 
 impl Rings {
-    /// So many entries can be in rings.
+    /// Makes room for `entries` entries.
     pub(super) fn reserve(&mut self, entries: usize) {
         if self.0.len() < entries {
             self.0.resize(entries, (NONE, NONE));
         }
     }
 
-    /// The largest of the next few entries. The head moves behind them, so that the next search looks at others.
+    /// Returns the largest of the next few entries. The head moves past them, so that the next search looks
+    /// at other entries.
     pub(super) fn largest(
         &self,
         head: &mut u32,
@@ -68,7 +70,7 @@ impl Rings {
         Some(best)
     }
 
-    /// Enters at the end of a ring. The entry is in no ring.
+    /// Appends an entry at the end of a ring. The entry must not be in a ring.
     #[inline]
     pub(super) fn push(&mut self, head: &mut u32, at: u32) {
         if *head == NONE {
@@ -82,7 +84,7 @@ impl Rings {
         self.0[*head as usize].0 = at;
     }
 
-    /// Takes out of the ring with this head.
+    /// Removes an entry from the ring with this head.
     #[inline]
     pub(super) fn remove(&mut self, head: &mut u32, at: u32) {
         let (before, after) = std::mem::replace(&mut self.0[at as usize], (NONE, NONE));
@@ -102,7 +104,7 @@ impl Rings {
 #[derive(Debug)]
 pub(super) struct Classes {
     heads: Box<[u32; CLASSES]>,
-    /// A bit for each list that is not empty.
+    /// A bit for each list, set while the list is not empty.
     full: [u64; CLASSES.div_ceil(64)],
 }
 
@@ -113,7 +115,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// A party's measure is another.
+    /// Moves a party to the class of its changed measure.
     #[inline]
     pub(super) fn shift(&mut self, rings: &mut Rings, at: u32, before: usize, after: usize) {
         let (from, to) = (class(before), class(after));
@@ -132,7 +134,7 @@ impl Classes {
         }
     }
 
-    /// The first party of the highest class that has one.
+    /// Returns the first party of the highest class that is not empty.
     pub(super) fn top(&self) -> Option<u32> {
         let (word, bits) = self.full.iter().enumerate().rev().find(|(_, bits)| **bits != 0)?;
         Some(self.heads[word * 64 + bits.ilog2() as usize])
@@ -154,7 +156,7 @@ mod tests {
             prop_assert!(class(measure) <= class(other) || measure > other);
         }
 
-        /// The slow twin is a list of measures.
+        /// The top class agrees with the slow twin, a list of measures.
         #[test]
         fn the_top_class_has_the_most(steps in prop::collection::vec((0_u32..12, 0_usize..300), 1..200)) {
             let (mut classes, mut rings, mut twin) = (Classes::default(), Rings::default(), [0; 12]);

@@ -1,4 +1,4 @@
-//! Which connections are one client.
+//! The identity of a client: which connections belong to one client.
 
 use std::{
     fmt,
@@ -7,28 +7,31 @@ use std::{
 
 use crate::network::Network;
 
-/// Bits of an IPv6 address that name a household or a machine: the rest is chosen by its owner (RFC 4291 §2.5.4).
+/// Bits of an IPv6 address that do not identify a household or a machine, because its owner chooses them (RFC
+/// 4291 §2.5.4).
 const HOST_BITS: u32 = 64;
-/// Bits of a /64 that name the customer's network: a /48 is what a site is given (RFC 6177 §2 names it as the largest).
+/// Bits of a /64 prefix that lie within the customer's network: the largest site prefix that RFC 6177 §2
+/// names is a /48.
 const SITE_BITS: u32 = 16;
 
 /// A client of an account.
 ///
-/// An IPv6 /64 is one client. Its /48 is one, too, with [as much](super::GROUP_SHARES) as sixteen of them.
+/// An IPv6 /64 is one client. Its /48 is also one, with [as large a share](super::GROUP_SHARES) as sixteen of
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ClientKey {
     /// An IPv4 address. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) is the IPv4 address.
     Address(Ipv4Addr),
     /// The upper 64 bits of an IPv6 address.
     Network64(u64),
-    /// The upper 48 bits of an IPv6 address, in the lower bits of this.
+    /// The upper 48 bits of an IPv6 address, in the lower bits of the number.
     Network48(u64),
-    /// One connection, by its number: the address says nothing about whose it is.
+    /// A single connection by its number, if the address does not identify the client.
     Connection(u64),
 }
 
 impl ClientKey {
-    /// The client that an address belongs to.
+    /// Returns the client to which an address belongs.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::Address(address),
@@ -36,9 +39,9 @@ impl ClientKey {
         }
     }
 
-    /// The client that a connection belongs to. `address` is the peer's, or the one that a listed proxy or a PROXY header
-    /// names. Connections from loopback and from `shared` networks (a proxy without such a header, a large NAT) are a
-    /// client each: everybody may come from there.
+    /// Returns the client to which a connection belongs. `address` is the peer's, or the one from a listed
+    /// proxy or a PROXY header. Each connection from loopback and from `shared` networks (a proxy without
+    /// such a header, a large NAT) is a client of its own, because many people share these addresses.
     pub fn of_connection(address: IpAddr, number: u64, shared: &[Network]) -> Self {
         let address = address.to_canonical();
         if address.is_loopback() || shared.iter().any(|network| network.contains(address)) {
@@ -47,7 +50,7 @@ impl ClientKey {
         Self::of(address)
     }
 
-    /// The larger network that has a share of its own.
+    /// Returns the larger network that has a share of its own.
     pub fn group(self) -> Option<Self> {
         match self {
             Self::Network64(bits) => Some(Self::Network48(bits >> SITE_BITS)),
@@ -55,7 +58,7 @@ impl ClientKey {
         }
     }
 
-    /// Whether the client is such a larger network.
+    /// Returns whether the client is such a larger network.
     pub(super) fn is_group(self) -> bool {
         matches!(self, Self::Network48(_))
     }

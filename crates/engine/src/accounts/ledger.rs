@@ -1,13 +1,13 @@
-//! What each client holds of each category, and who gives way.
+//! The ledger: amounts that each client holds of each category, and the choice of charges to cut.
 //!
 //! ```text
 //!   parties   192.0.2.1 │ 2001:db8:1:2::/64 ─▶ 2001:db8:1::/48 │ connection 7 …     a slab, found by key
 //!   entries   one a party and category: what it holds and keeps, its place among the classes, the head of …
 //!   charges   … a ring of what it was charged and is not cut                        a slab, never searched whole
 //! ```
-//! Slabs grow with the clients and charges that there are and keep their rows: a charge of a client that is known
-//! allocates nothing. Each search looks at [`LOOKS_MAX`] entries at most and turns its ring on, so that the next one
-//! looks at others.
+//! Slabs grow with the number of clients and charges and keep their rows: a charge of a known client
+//! allocates nothing. Each search looks at [`LOOKS_MAX`] entries at most and advances its ring, so that the
+//! next search looks at other entries.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -22,26 +22,26 @@ use crate::share::Share;
 
 /// Entries that one search for the largest looks at.
 const LOOKS_MAX: usize = 16;
-/// Charges that one admission cuts; the next one goes on.
+/// Charges that one admission cuts; the next admission continues.
 const CUTS_MAX: usize = 32;
 
 #[derive(Debug)]
 struct Party {
     key: ClientKey,
-    /// The /48 that it lies in.
+    /// Party of the /48 that contains this client.
     group: u32,
-    /// Handles and charges of a client; clients of a group. 0: the row is vacant.
+    /// Number of handles and charges of a client, or of clients of a group. 0: the row is vacant.
     references: usize,
 }
 
-/// A party in one category.
+/// Amounts of a party in one category.
 #[derive(Debug, Clone)]
 struct Position {
-    /// What it holds, less what is cut and not yet given back.
+    /// Amount that the party holds, less charges that are cut but not yet released.
     kept: usize,
-    /// The ring of its charges that are not cut.
+    /// Head of the ring of the party's charges that are not cut.
     charges: u32,
-    /// Of a group: the ring of its clients that keep something.
+    /// For a group: head of the ring of its clients with a non-zero `kept`.
     members: u32,
 }
 
@@ -59,10 +59,10 @@ struct Row {
 #[derive(Debug)]
 struct Sum {
     share: Share,
-    /// A party that keeps no more than this is never cut.
+    /// Amount up to which a party is never cut.
     share_min: usize,
     used: usize,
-    /// What of `used` is cut and not yet given back.
+    /// Part of `used` that is cut and not yet released.
     leaving: usize,
     classes: Classes,
     refused: u64,
@@ -76,14 +76,14 @@ pub(super) struct Ledger {
     by_key: HashMap<ClientKey, u32>,
     parties: Vec<Party>,
     vacant_parties: Vec<u32>,
-    /// By party, then category.
+    /// Positions ordered by party, then category.
     positions: Vec<Position>,
     by_class: Rings,
     by_group: Rings,
     rows: Vec<Row>,
     vacant_rows: Vec<u32>,
     by_party: Rings,
-    /// Whom to wake when the ledger is no longer borrowed.
+    /// Tasks to wake once the ledger is no longer borrowed.
     pub(super) woken: Vec<Waker>,
 }
 
@@ -122,7 +122,7 @@ impl Ledger {
 
     // Clients.
 
-    /// One more reference to a client.
+    /// Adds a reference to a client.
     pub(super) fn enter(&mut self, key: ClientKey) -> u32 {
         if let Some(party) = self.by_key.get(&key) {
             self.parties[*party as usize].references += 1;
@@ -148,7 +148,7 @@ impl Ledger {
         self.parties[party as usize].references += 1;
     }
 
-    /// One reference less. A client without any is forgotten.
+    /// Removes a reference to a client. A client without references is forgotten.
     pub(super) fn leave(&mut self, party: u32) {
         let Party { key, group, references } = &mut self.parties[party as usize];
         *references -= 1;
@@ -203,7 +203,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The charge is over. Gives what it leaves to be dropped when the ledger is no longer borrowed.
+    /// Ends a charge. Returns its waker, which the caller drops once the ledger is no longer borrowed.
     pub(super) fn end(&mut self, at: u32) -> Option<Waker> {
         let Row { party, category, amount, is_cut, .. } = self.rows[at as usize];
         self.give_back(at, amount);
@@ -227,8 +227,8 @@ impl Ledger {
         self.rows[at as usize].is_cut
     }
 
-    /// Whether the charge is cut; else its holder is woken when it is. A waker that was known before comes back, to be
-    /// dropped when the ledger is no longer borrowed.
+    /// Returns whether the charge is cut; if not, its holder is woken once it is. A previous waker is
+    /// returned, to be dropped once the ledger is no longer borrowed.
     pub(super) fn poll_cut(&mut self, at: u32, cx: &Context<'_>) -> (Poll<()>, Option<Waker>) {
         let row = &mut self.rows[at as usize];
         if row.is_cut {
@@ -250,18 +250,19 @@ impl Ledger {
         }
         let sum = &mut self.sums[category];
         sum.used -= amount;
-        // Less is always allowed; what was taken of the other cores goes back.
+        // A smaller amount is always allowed; the call returns to the common part what was taken from it.
         sum.share.allows(sum.used);
     }
 
     // Admission.
 
-    /// Whether a party may hold so much more with a charge that holds `before`; counts it if so.
+    /// Admits `more` for a party's charge that holds `before`, and counts it if allowed.
     #[inline]
     fn admit(&mut self, party: u32, category: Category, before: usize, more: usize) -> Result<(), Refusal> {
         let sum = &mut self.sums[category.0];
         let used = sum.used.saturating_add(more);
-        // The least that the limit can be comes first: the limit itself is in memory that all cores read.
+        // The smallest possible limit is compared first, because the limit itself is in memory that all cores
+        // read.
         let has_no_want = used <= sum.share.own() / 2 || used <= sum.share.limit() / 2;
         if !(has_no_want && sum.share.allows(used)) {
             self.admit_under_want(party, category.0, before, more)?;
@@ -285,7 +286,8 @@ impl Ledger {
         let reserve = limit / RESERVE_PARTS;
         let most = sum.classes.top().map_or(0, |position| self.measure_at(position));
         let (share_min, is_small) = (sum.share_min, would_keep <= sum.share_min);
-        // The last sixteenth is for those who hold less than others, until these have noticed that they are cut.
+        // The last sixteenth is for clients that hold less than the largest one, until the holders of cut
+        // charges have noticed.
         let mut bound = if is_small {
             limit
         } else if most > would_keep {
@@ -313,7 +315,8 @@ impl Ledger {
         Err(if is_making_room || is_small { Refusal::Full } else { Refusal::OverShare })
     }
 
-    /// Cuts those who keep most and more than `beyond`, until so much will be given back. Gives how much it is.
+    /// Cuts the parties with the largest amounts above `beyond`, until `short` will be released. Returns the
+    /// amount that was cut.
     fn cut_most(&mut self, category: usize, beyond: usize, short: usize) -> usize {
         let mut freed = 0;
         for _ in 0..CUTS_MAX {
@@ -337,7 +340,8 @@ impl Ledger {
         freed
     }
 
-    /// The party has most and wants more: what within it is at least twice as large as what asks gives way.
+    /// Cuts within the party itself, because it holds the most and wants more: its largest charge, or else a
+    /// client of its group, if at least twice as large as the request. Returns the amount that was cut.
     fn cut_own(&mut self, party: u32, category: usize, asked: usize) -> usize {
         let group = self.parties[party as usize].group;
         let is_twice = |kept: usize, of: usize| kept / 2 >= of;
@@ -359,7 +363,7 @@ impl Ledger {
         0
     }
 
-    /// The client of a group that keeps most, among the next in its ring.
+    /// Returns the client of a group that keeps the most, among the next few in its ring.
     fn largest_member(&mut self, group: u32, category: usize) -> Option<u32> {
         let group = self.position(group, category);
         let (positions, rings) = (&mut self.positions, &self.by_group);
@@ -369,14 +373,14 @@ impl Ledger {
         largest.map(|at| index(at as usize / self.sums.len()))
     }
 
-    /// The largest charge of a client, among the next in its ring.
+    /// Returns the largest charge of a client, among the next few in its ring.
     fn largest_charge(&mut self, client: u32, category: usize) -> Option<u32> {
         let client = self.position(client, category);
         let (rows, rings) = (&self.rows, &self.by_party);
         rings.largest(&mut self.positions[client].charges, LOOKS_MAX, |at| rows[at as usize].amount)
     }
 
-    /// Marks a charge and has its holder woken. Gives how much it holds.
+    /// Marks a charge as cut and wakes its holder. Returns its amount.
     fn cut(&mut self, at: u32) -> usize {
         let row = &mut self.rows[at as usize];
         row.is_cut = true;
@@ -390,7 +394,7 @@ impl Ledger {
         amount
     }
 
-    /// Cuts in each category what others have come to want.
+    /// Cuts charges in each category where other cores now want their part of the sum back.
     pub(super) fn give_way(&mut self) {
         for category in 0..self.sums.len() {
             let sum = &mut self.sums[category];
@@ -409,7 +413,7 @@ impl Ledger {
 
     // Positions.
 
-    /// A client keeps another amount, and its group.
+    /// Changes the amount that a client and its group keep.
     #[inline]
     fn shift(&mut self, client: u32, category: usize, less: usize, more: usize) {
         if less == more {
@@ -452,14 +456,15 @@ impl Ledger {
         party as usize * self.sums.len() + category
     }
 
-    /// What a party is compared by.
+    /// Returns the amount by which a party is compared with others.
     fn measure_at(&self, position: u32) -> usize {
         let kept = self.positions[position as usize].kept;
         let key = self.parties[position as usize / self.sums.len()].key;
         if key.is_group() { kept.div_ceil(GROUP_SHARES) } else { kept }
     }
 
-    /// What a client would be compared by if it kept so much more: its own amount, or its group's if that is more.
+    /// Returns the amount by which a client would be compared if it kept `more`: its own, or its group's if
+    /// that is larger.
     fn measure_with(&self, client: u32, category: usize, more: usize) -> usize {
         let kept_with = |party: u32| self.positions[self.position(party, category)].kept.saturating_add(more);
         let group = self.parties[client as usize].group;
@@ -493,7 +498,7 @@ impl Ledger {
         self.parties.len()
     }
 
-    /// The sums are those of the charges; who keeps nothing is in no ring.
+    /// Checks that the sums equal those of the charges, and that a party that keeps nothing is in no ring.
     #[cfg(test)]
     pub(super) fn assert_invariants(&self) {
         let vacant: std::collections::HashSet<u32> = self.vacant_rows.iter().copied().collect();
@@ -518,7 +523,7 @@ impl Ledger {
     }
 }
 
-/// A party's share below which it is never cut.
+/// Returns the amount up to which a party is never cut.
 pub(super) fn share_min(total: usize, cores: usize) -> usize {
     (total / cores.max(1) / SHARE_PARTS).max(1)
 }

@@ -23,7 +23,8 @@ fn key(address: &str) -> ClientKey {
     ClientKey::of(address.parse().expect(address))
 }
 
-/// Connections that hold as much as they can get, each in charges of a size, and end when they are cut.
+/// Connections of one client that take as much as they can get, in charges of one size, and end when they are
+/// cut.
 struct Greedy {
     client: Client,
     size: usize,
@@ -35,7 +36,7 @@ impl Greedy {
         Self { client: accounts.client(key(address)), size, charges: Vec::new() }
     }
 
-    /// One turn of the loop: those that are cut end, as many as it takes ask.
+    /// Runs one turn of the loop: cut connections end, and the client charges until it is refused.
     fn turn(&mut self) {
         self.charges.retain(|charge| !charge.is_cut());
         while let Ok(charge) = self.client.charge(BYTES, self.size) {
@@ -61,7 +62,7 @@ impl Honest {
         Self { client: accounts.client(key(address)), wants: 0, charges: Vec::new(), refused: 0 }
     }
 
-    /// One turn of the loop: all that lack something ask.
+    /// Runs one turn of the loop: every connection without a charge asks.
     fn turn(&mut self, connections: usize, size: usize) {
         self.wants = connections;
         for _ in self.charges.len()..connections {
@@ -86,7 +87,7 @@ fn one_address_alone_gets_all_but_a_sixteenth() {
     assert_eq!(greedy.client.charge(BYTES, 1000).err(), Some(Refusal::OverShare));
     assert_eq!(accounts.counts(BYTES), Counts { refused: 2, cut: 0 });
     assert_eq!(accounts.most(BYTES), Some((greedy.client.key(), greedy.holds())));
-    // The last sixteenth is for others; nobody is cut for what is there.
+    // The last sixteenth is for other clients, and charges are cut to make it free again.
     let other = accounts.charge(key("192.0.2.2"), BYTES, SHARE);
     assert!(other.is_ok() && greedy.charges.iter().any(Charge::is_cut), "the sixteenth is made free again");
 }
@@ -101,8 +102,8 @@ fn nobody_is_refused_below_half() {
     assert_eq!((more.amount(), accounts.used(BYTES)), (10, TOTAL / 2));
 }
 
-/// Two hundred connections behind a NAT that together hold two fifths, and somebody in another network who takes what
-/// there is, in large pieces or in small ones.
+/// Two hundred connections behind a NAT that together hold two fifths are served beside a client in another
+/// network that takes all it can get, in large pieces or in small ones.
 #[test]
 fn a_nat_is_served_beside_an_attacker() {
     for size in [TOTAL / 4, TOTAL / 100, 1000] {
@@ -119,8 +120,8 @@ fn a_nat_is_served_beside_an_attacker() {
     }
 }
 
-/// The attacker is behind the same NAT, and somebody is elsewhere: who is elsewhere is served at once, who is behind the
-/// NAT when the large connection has been cut.
+/// With the attacker behind the same NAT, a client elsewhere is served at once, and the other users of the
+/// NAT once the attacker's large connection has been cut.
 #[test]
 fn a_nat_is_served_with_its_attacker() {
     let accounts = accounts();
@@ -134,7 +135,8 @@ fn a_nat_is_served_with_its_attacker() {
         assert!(turn < 40 || nat.is_served(), "turn {turn}: {} of 200", nat.charges.len());
         assert!(other.is_served(), "turn {turn}: {} of 10", other.charges.len());
     }
-    // Of two hundred that hold as much as each other none can be told from the attacker; the one elsewhere is untouched.
+    // Among two hundred connections with equal amounts the attacker cannot be identified; the client
+    // elsewhere is not affected.
     let mut same = Greedy::new(&accounts, "192.0.2.1", TOTAL / 1000);
     for _ in 0..10 {
         same.turn();
@@ -144,8 +146,7 @@ fn a_nat_is_served_with_its_attacker() {
     accounts.assert_invariants();
 }
 
-/// Thousands of /64s of one /48, each below its share, beside sixteen addresses that want a
-/// forty-third each.
+/// Thousands of /64s of one /48, each below its share, beside sixteen addresses that want a forty-third each.
 #[test]
 fn a_slash_48_has_sixteen_shares() {
     let accounts = accounts();
@@ -249,7 +250,7 @@ fn who_is_gone_is_forgotten() {
     accounts.assert_invariants();
 }
 
-/// Two cores, one sum: what one takes of the common half the other's limit is less.
+/// Two cores share one sum: whatever one takes of the common half reduces the other's limit.
 #[test]
 fn cores_share_a_sum() {
     let common = Arc::new(CommonPart::default());
@@ -277,7 +278,7 @@ impl Twin {
             .sum()
     }
 
-    /// What each client and group is compared by.
+    /// Returns the measure by which each client and group is compared.
     fn measures(&self) -> HashMap<ClientKey, usize> {
         let mut measures = HashMap::new();
         for (_, client) in &self.0 {
@@ -319,7 +320,7 @@ fn a_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Verdicts, sums and whom a cut may hit are those of a list of charges.
+    /// Verdicts, sums and the choice of charges to cut equal those of a list of charges.
     #[test]
     fn accounts_are_as_their_slow_twin(steps in prop::collection::vec(a_step(), 1..150)) {
         let accounts = accounts();

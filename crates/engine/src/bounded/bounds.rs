@@ -1,68 +1,72 @@
-//! How many connections a server of pages has at once, how long each may take, and what is counted when one may not.
+//! Bounds of a small HTTP server: the number of connections, the time that each may take, and counters of
+//! connections that exceed them.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::share::ClientBudget;
 
-/// How many, and how long each may take.
+/// Bounds on the number and duration of connections.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// Places for all together. Who finds none free, and none to be freed, waits in the kernel's queue.
+    /// Connection slots in total. A connection that finds no free slot, and none that can be freed, waits in
+    /// the kernel's queue.
     pub places_max: usize,
-    /// The memory budget for clients of all servers of the process: where it has none for another place, an idle connection gives
-    /// way, as where all places are taken. `None`: places are bounded by their number.
+    /// Memory budget for clients of all servers of the process. If it has no room for another slot, an idle
+    /// connection is closed, as when all slots are taken. `None`: slots are bounded by their number alone.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Places for one address (IPv6: one /64, which is one customer's); 0: no bound. What comes from loopback is not
-    /// counted: proxies and tunnels make one address of many people.
+    /// Connection slots for one address (IPv6: one /64, which is one customer's); 0: no bound. Loopback
+    /// connections are not counted, because many people share one address behind proxies and tunnels.
     pub places_per_address_max: usize,
-    /// From the end of an answer to the first byte of another question.
+    /// Maximum time from the end of an answer to the first byte of the next request.
     pub idle_time_max: Duration,
-    /// From accept to the first byte, and from a question's first byte to the end of its head, however many bytes come
-    /// one at a time.
+    /// Maximum time from accept to the first byte, and from a request's first byte to the end of its head,
+    /// even if the bytes arrive one at a time.
     pub head_time_max: Duration,
-    /// From the end of a head to the end of the body that follows it.
+    /// Maximum time from the end of a head to the end of the body that follows it.
     pub body_time_max: Duration,
-    /// How long a peer may take nothing of what is being sent to it.
+    /// Maximum time during which a peer takes no byte of the data being sent to it.
     pub stall_time_max: Duration,
-    /// From the first time that an answer has to wait for its peer until all of it is taken, however often some is.
+    /// Maximum time from the first wait for the peer until it has taken the whole answer, even if it takes
+    /// some now and then.
     pub answer_time_max: Duration,
-    /// Bytes of a head, from a question's first byte to its end. Whoever reads keeps them until the head is whole.
+    /// Maximum bytes of a head, from a request's first byte to its end. The reader keeps them until the head
+    /// is complete.
     pub head_bytes_max: usize,
-    /// Sent to who has a longer head.
+    /// Answer to a head that is too long.
     pub long_words: &'static [u8],
-    /// Sent to who is too late with a head, or must go with one begun.
+    /// Answer to a head that is too late, or whose connection is closed while the head is incomplete.
     pub late_words: &'static [u8],
-    /// Sent to who comes from an address that has its places already.
+    /// Answer to a connection from an address that has used all its slots.
     pub refused_words: &'static [u8],
 }
 
-/// What happened so far.
+/// Counters of a listener.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Places taken now.
+    /// Slots in use now.
     pub open: u64,
-    /// Connections that came in.
+    /// Accepted connections.
     pub accepted: u64,
-    /// Connections that found no place and none that could be freed, and waited.
+    /// Connections that had to wait, because no slot was free or could be freed.
     pub waited: u64,
-    /// Connections refused because their address had its places.
+    /// Connections refused because their address had used all its slots.
     pub refused: u64,
-    /// Idle connections ended because places were short.
+    /// Idle connections closed because slots were short.
     pub idle_evicted: u64,
-    /// Connections ended with a head under way because places were short.
+    /// Connections closed with an incomplete head because slots were short.
     pub heads_evicted: u64,
-    /// Connections ended with a body under way because places were short.
+    /// Connections closed with an incomplete body because slots were short.
     pub bodies_evicted: u64,
-    /// Connections that had idled for too long.
+    /// Connections closed because they idled for too long.
     pub idle_ended: u64,
     /// Heads that took too long.
     pub slow_heads: u64,
-    /// Heads that were longer than they may be.
+    /// Heads that were too long.
     pub long_heads: u64,
     /// Bodies that took too long.
     pub slow_bodies: u64,
-    /// Peers that took nothing of what was sent to them for too long.
+    /// Peers that took no byte of what was sent to them for too long.
     pub stalled: u64,
-    /// Answers that were taken too slowly.
+    /// Answers that the peer took too slowly.
     pub slow_answers: u64,
 }

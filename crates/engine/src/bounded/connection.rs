@@ -1,7 +1,7 @@
-//! A connection with a place: its bytes, and the alarm for what its peer is waited for.
+//! A connection with a slot: its stream, and the timer for its current phase.
 //!
-//! One timer a connection. It is set when a read or a write must wait, and set again only when it rings too early: a
-//! question that is answered at once costs it nothing.
+//! Each connection has one timer. The timer is set when a read or a write must wait, and set again only when
+//! it fires too early: a request that is answered at once costs no timer operation.
 
 use std::{
     future::Future,
@@ -20,21 +20,22 @@ use tokio::{
 use super::{Bounds, ConnectionSlot, Phase, places::CloseReason};
 use crate::cores::clock;
 
-/// Bytes of one read. Who reads makes its buffer twice as large when it is filled: hyper's grew to 400 KiB a connection.
+/// Maximum bytes of one read. The reader doubles its buffer each time it is filled: hyper's grew to 400 KiB a
+/// connection.
 const READ_BYTES_MAX: usize = 16 * 1024;
 
-/// A connection and its place among them; dropping it gives the place back.
+/// A connection and its slot; dropping it frees the slot.
 pub struct Connection {
     stream: TcpStream,
     place: ConnectionSlot,
     alarm: Pin<Box<Sleep>>,
-    /// When the alarm rings, by the monotonic clock.
+    /// Time at which the alarm fires, by the monotonic clock.
     rings_ms: u64,
-    /// The last write had to wait.
+    /// True if the last write had to wait.
     has_unsent: bool,
-    /// A write has had to wait since all was taken.
+    /// True if a write has had to wait since the peer last took everything.
     is_behind: bool,
-    /// Bytes of the head that is under way.
+    /// Bytes received of the current head.
     head_bytes: usize,
 }
 
@@ -54,13 +55,13 @@ impl Connection {
         }
     }
 
-    /// Its place.
+    /// Returns the connection's slot.
     #[must_use]
     pub fn place(&self) -> &ConnectionSlot {
         &self.place
     }
 
-    /// To be called when a read or a write must wait: whether the peer may be waited for any longer.
+    /// Checks whether the peer may be waited for any longer; called when a read or a write must wait.
     fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         loop {
             let now_ms = clock::monotonic_ms();
@@ -69,11 +70,12 @@ impl Connection {
                 Ok(next_ms) => next_ms,
                 Err(end) => return Err(self.end(end)),
             };
-            // Nothing is waited for, or the alarm rings before: when it does, there is another look.
+            // Either there is no deadline, or the alarm fires before it; the deadline is checked again when
+            // it fires.
             let Some(next_ms) = next_ms else { return Ok(()) };
             if next_ms < self.rings_ms || self.rings_ms <= now_ms {
                 let wait = Duration::from_millis(next_ms.saturating_sub(now_ms).max(1));
-                // A time that no calendar has is never waited out.
+                // A deadline beyond the range of the clock is never reached.
                 if let Some(at) = Instant::now().checked_add(wait) {
                     self.alarm.as_mut().reset(at);
                     self.rings_ms = next_ms;
@@ -90,16 +92,17 @@ impl Connection {
         if end == CloseReason::WithWords && !self.has_unsent {
             let words =
                 self.place.shared.with(|places: &mut super::ConnectionSlots| late_words(places.bounds()));
-            // Nothing else is on its way to the peer, so these few bytes are taken, or the peer is gone.
+            // Nothing else is on its way to the peer, so these few bytes fit into the socket buffer, or the
+            // peer is gone.
             _ = self.stream.try_write(words);
         }
         io::ErrorKind::TimedOut.into()
     }
 
-    /// How many bytes may be read now.
+    /// Returns how many bytes may be read now.
     ///
     /// # Errors
-    /// The head that is under way has as many as it may have.
+    /// [`io::ErrorKind::InvalidData`] if the current head has reached its maximum length.
     fn readable(&mut self) -> io::Result<usize> {
         let ticket = self.place.ticket;
         let phase = self.place.shared.with(|places| places.phase(ticket));
@@ -118,17 +121,17 @@ impl Connection {
         }
         self.place.shared.with(|places| places.long_head(ticket));
         if !self.has_unsent {
-            // As for who is too late.
+            // These few bytes fit into the socket buffer, as with a late head.
             _ = self.stream.try_write(words);
         }
         Err(io::ErrorKind::InvalidData.into())
     }
 
-    /// What a write has come to.
+    /// Handles the result of a write.
     fn wrote(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let must_wait = written.is_pending();
         if must_wait || self.has_unsent {
-            // Whatever the peer took ends a stall, and the next wait begins another.
+            // Any progress ends a stall, and the next wait begins another.
             let since_ms = must_wait.then(clock::monotonic_ms);
             let ticket = self.place.ticket;
             self.place.shared.with(|places| places.unsent(ticket, since_ms));
@@ -159,7 +162,7 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        // Before the read: who sends a byte at a time gives it something to read whenever it looks.
+        // Checked before the read, because a peer that sends one byte at a time always has something to read.
         if let Err(error) = self.look(cx) {
             return Poll::Ready(Err(error));
         }
@@ -167,7 +170,7 @@ impl AsyncRead for Connection {
             Ok(readable) => readable,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        // What is filled of the part is filled of the whole.
+        // Bytes filled in `part` are filled in `buf`.
         let mut part = ReadBuf::new(buf.initialize_unfilled_to(readable.min(buf.remaining())));
         let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
         let filled = part.filled().len();
@@ -206,7 +209,7 @@ impl AsyncWrite for Connection {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        // Who writes flushes when all of it is written.
+        // A writer flushes once everything is written.
         if flushed.is_ready() && !self.has_unsent && std::mem::take(&mut self.is_behind) {
             let ticket = self.place.ticket;
             self.place.shared.with(|places| places.taken(ticket));

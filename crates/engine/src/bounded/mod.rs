@@ -1,16 +1,18 @@
-//! A listener whose connections have a bounded number of places, and deadlines while we wait for their peers: for the
-//! small servers beside the loops (admin, monitoring, pages).
+//! A listener with a bounded number of connections, and deadlines while the server waits for their peers.
+//! Used by the small servers beside the loops (admin, monitoring, pages).
 //!
 //! ```text
-//!  socket ──accept──▶ ConnectionSlots: room? ── yes ─▶ Connection (AsyncRead, AsyncWrite) ──▶ whoever knows what the bytes mean
-//!                        │ no: somebody who only waits goes first            ConnectionSlot ◀── says: the head is whole, it is
-//!                        └ nobody does: the accept waits                               answered, it is answered no more
+//!  socket ──accept──▶ ConnectionSlots: room? ── yes ─▶ Connection (AsyncRead, AsyncWrite) ──▶ the protocol's code
+//!                        │ no: an idle connection is closed first            ConnectionSlot ◀── reports: head complete,
+//!                        └ there is none: the accept waits                               being answered, answered
 //! ```
-//! *Which thread:* whichever polls; nothing here is on a loop's path. *Bounds:* [`Bounds`]: places in all, places of
-//! one address, a time for each thing that a peer may be waited for. *What is counted:* [`Counts`], one for each bound.
+//! *Thread:* any that polls; nothing here is on a loop's path. *Bounds:* [`Bounds`]: slots in total, slots
+//! for one address, and a maximum time for each phase in which the server waits for a peer. *Counters:*
+//! [`Counts`], one for each bound.
 //!
-//! Bytes have no meaning here. That a question begins is seen (a byte comes from who was idle); that its head is whole,
-//! and that it is answered, the caller says through its [`ConnectionSlot`].
+//! Bytes have no meaning here. The listener sees that a request begins (the first byte on an idle
+//! connection); the caller reports through its [`ConnectionSlot`] that the head is complete and that the
+//! request is answered.
 
 mod bounds;
 mod connection;
@@ -37,17 +39,17 @@ use crate::{
     network::canonical,
 };
 
-/// Pause after an accept that failed for want of files or memory: trying at once would spin.
+/// Pause after an accept that failed for lack of file descriptors or memory: an immediate retry would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 #[expect(clippy::disallowed_types, reason = "beside the loops: taken a few times a question, by one thread")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// What listener, connections and handles have in common.
+/// State shared by the listener, its connections and their handles.
 struct ListenerState {
     name: &'static str,
     places: Lock<ConnectionSlots>,
-    /// Somebody left, or only waits, while places were short.
+    /// Signalled when a connection ends or becomes idle while slots are short.
     freed: Notify,
 }
 
@@ -63,19 +65,20 @@ impl fmt::Debug for ListenerState {
     }
 }
 
-/// A listening socket with places.
+/// A listening socket with connection slots.
 pub struct Listener {
     socket: TcpListener,
     shared: Arc<ListenerState>,
-    /// Accepted, and not yet in.
+    /// An accepted connection that waits for a slot.
     waiting: Option<(tokio::net::TcpStream, SocketAddr)>,
 }
 
 impl Listener {
-    /// ConnectionSlots on a socket that listens; `name` is the label that its numbers have. To be called within a runtime.
+    /// Creates a listener from a listening socket; `name` is the label of its metrics. To be called within a
+    /// runtime.
     ///
     /// # Errors
-    /// What the system says of the socket.
+    /// Returns the system's error if the socket cannot be used.
     pub fn new(name: &'static str, socket: std::net::TcpListener, bounds: Bounds) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let socket = TcpListener::from_std(socket)?;
@@ -84,23 +87,23 @@ impl Listener {
         Ok(Self { socket, shared: Arc::new(shared), waiting: None })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the listener listens.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// What it counts.
+    /// Returns a handle on the listener's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters(Arc::clone(&self.shared))
     }
 
-    /// The next connection that has a place, with its peer's canonical address: an IPv4 peer of a socket on `[::]` is
-    /// that IPv4 address, so that every comparison behind this sees one form. It may be dropped while it waits; nobody
-    /// is lost.
+    /// Returns the next connection that has a slot, with its peer's canonical address: an IPv4 peer of a
+    /// socket on `[::]` has its IPv4 address, so that all later comparisons see one form. Cancel-safe: no
+    /// connection is lost if the future is dropped while it waits.
     pub async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             let (stream, address) = match self.waiting.take() {
@@ -108,8 +111,9 @@ impl Listener {
                 None => match self.socket.accept().await {
                     Ok((stream, address)) => (stream, canonical(address)),
                     Err(error) => {
-                        // Out of files or memory, or a peer that was gone at once: the server must live on.
-                        tracing::warn!(%error, "{}: a connection could not be accepted", self.shared.name);
+                        // Out of file descriptors or memory, or the peer closed at once: the server must go
+                        // on.
+                        tracing::warn!(%error, "{}: cannot accept a connection", self.shared.name);
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                         continue;
                     }
@@ -123,13 +127,13 @@ impl Listener {
             });
             match entrance {
                 AcceptDecision::Taken(ticket) => {
-                    // Without it the second packet of an answer waits for the first one's acknowledgement.
+                    // Without this the second packet of an answer waits for the acknowledgement of the first.
                     _ = stream.set_nodelay(true);
                     let place = ConnectionSlot { shared: Arc::clone(&self.shared), ticket };
                     return (Connection::new(stream, place), address);
                 }
                 AcceptDecision::Refused => {
-                    // A socket that is new takes these few bytes, or its peer is gone.
+                    // The few bytes of the answer fit into the buffer of a new socket, or its peer is gone.
                     _ = stream.try_write(self.shared.with(|places| places.bounds().refused_words));
                 }
                 AcceptDecision::Full => {
@@ -141,7 +145,8 @@ impl Listener {
     }
 }
 
-/// A connection's place, for whoever knows what its bytes mean. Outliving the connection, it does nothing.
+/// Handle on a connection's slot, for the code that understands its bytes. After the connection has ended, it
+/// does nothing.
 #[derive(Debug, Clone)]
 pub struct ConnectionSlot {
     shared: Arc<ListenerState>,
@@ -149,32 +154,33 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// A question's head is whole, and a body follows.
+    /// Reports that a request's head is complete and a body follows.
     pub fn receiving(&self) {
         self.wait(Phase::Body);
     }
 
-    /// That body has come, or nobody wants it.
+    /// Reports that the body is complete or not wanted.
     pub fn received(&self) {
         if self.shared.with(|places| places.phase(self.ticket)) == Some(Phase::Body) {
             self.wait(Phase::Working);
         }
     }
 
-    /// A question is whole, and being answered: until [`ConnectionSlot::answered`] nothing is expected of the peer but to take
-    /// what is sent.
+    /// Reports that a request is complete and being answered: until [`ConnectionSlot::answered`] the peer is
+    /// only expected to take what is sent.
     pub fn working(&self) {
         self.wait(Phase::Working);
     }
 
-    /// Who asks is not who the connection comes from, but somebody behind it: until the answer is given the place
-    /// counts as theirs. False if that address has its places, which is counted; the question is to be refused.
+    /// Reports the client address behind a proxy: until the request is answered the slot counts for that
+    /// address. Returns false if that address has used all its slots, which is counted; the request must then
+    /// be refused.
     #[must_use]
     pub fn asked_by(&self, address: IpAddr) -> bool {
         self.shared.with(|places| places.asked_by(self.ticket, address))
     }
 
-    /// The answer has been handed to the connection.
+    /// Reports that the answer has been handed to the connection.
     pub fn answered(&self) {
         self.wait(Phase::Idle);
         if self.shared.with(|places| places.is_short) {
@@ -182,7 +188,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// So many bytes of a question or an answer were freed: where they were many, they are given back to the system.
+    /// Reports that `bytes` of a request or an answer were freed; large amounts are returned to the system.
     pub fn let_go(&self, bytes: usize) {
         self.shared.with(|places| places.tide.let_go(bytes));
     }
@@ -196,17 +202,17 @@ impl ConnectionSlot {
             places.leave(self.ticket);
             places.note_memory(clock::monotonic_ms());
         });
-        // A permit that nobody waits for only makes the next wait look twice.
+        // A surplus permit only makes the next wait check twice.
         self.shared.freed.notify_one();
     }
 }
 
-/// What a listener counts.
+/// Handle on a listener's counters.
 #[derive(Debug, Clone)]
 pub struct Counters(Arc<ListenerState>);
 
 impl Counters {
-    /// The numbers as they are now.
+    /// Returns the current counters.
     #[must_use]
     pub fn now(&self) -> Counts {
         self.0.with(|places| places.counts)
@@ -224,46 +230,46 @@ impl Source for Counters {
         };
         #[expect(clippy::cast_precision_loss, reason = "connections: far below 2^53")]
         let open = Value::Gauge(counts.open as f64);
-        families.push(family("listener_connections", "Connections that are open.", open));
+        families.push(family("listener_connections", "Open connections.", open));
         for (name, help, count) in [
-            ("listener_connections_accepted", "Connections that came in.", counts.accepted),
+            ("listener_connections_accepted", "Connections accepted.", counts.accepted),
             (
                 "listener_connections_waited",
-                "Connections that waited: every place was being answered.",
+                "Connections that waited because all connection slots were in use.",
                 counts.waited,
             ),
             (
                 "listener_address_refused",
-                "Connections, or questions through a proxy, refused: their address had its places.",
+                "Connections, or requests through a proxy, refused because their address used all of its slots.",
                 counts.refused,
             ),
             (
                 "listener_idle_evicted",
-                "Idle connections ended because places were short.",
+                "Idle connections closed because connection slots were short.",
                 counts.idle_evicted,
             ),
             (
                 "listener_heads_evicted",
-                "Connections ended in a head because places were short.",
+                "Connections closed within a request head because connection slots were short.",
                 counts.heads_evicted,
             ),
             (
                 "listener_bodies_evicted",
-                "Connections ended in a body because places were short.",
+                "Connections closed within a request body because connection slots were short.",
                 counts.bodies_evicted,
             ),
-            ("listener_idle_ended", "Connections that had idled for too long.", counts.idle_ended),
+            ("listener_idle_ended", "Connections closed by the idle timeout.", counts.idle_ended),
             ("listener_slow_heads", "Connections ended because a head took too long.", counts.slow_heads),
             ("listener_long_heads", "Connections ended because a head was too long.", counts.long_heads),
             ("listener_slow_bodies", "Connections ended because a body took too long.", counts.slow_bodies),
             (
                 "listener_stalled",
-                "Connections ended because the peer took nothing of its answer.",
+                "Connections closed because the client did not read its answer.",
                 counts.stalled,
             ),
             (
                 "listener_slow_answers",
-                "Connections ended because the peer took too long over an answer.",
+                "Connections closed because the client took too long to read an answer.",
                 counts.slow_answers,
             ),
         ] {

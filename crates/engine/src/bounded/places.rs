@@ -1,11 +1,13 @@
-//! Who has a place, what each waits for, and who goes when places are short. Knows no socket and no clock.
+//! Connection slots: their holders, the phase of each, and which connection is closed when slots are short.
+//! Independent of sockets and clocks.
 //!
 //! ```text
 //!  enter ──▶ Idle ──first byte──▶ Head ──the caller says──▶ Body ──▶ Working ──the caller says──▶ Idle
-//!             └── when places are short: 1st who idles     2nd who has a head under way   3rd who sends a body
+//!             └── closed when slots are short: first idle    second with a partial head   third sending a body
 //! ```
-//! Within a kind, whoever has waited longest goes first: an honest question is whole after one packet, so the oldest
-//! unfinished one is the likeliest to be nobody's. Whoever is being answered is never sent away.
+//! Within a kind, the connection that has waited longest is closed first: an honest request is complete after
+//! one packet, so the oldest incomplete one is the likeliest to be abandoned. A connection that is being
+//! answered is never closed.
 
 use std::{
     collections::HashMap,
@@ -20,75 +22,76 @@ use crate::{
     share::{CommonPart, Share},
 };
 
-/// What a connection to pages needs, about: its task, its buffers, what it asked for.
+/// Approximate memory of a connection: its task, its buffers, its request.
 const PLACE_BYTES: usize = 64 << 10;
-/// The part of it that is charged to the client budget. Requests and answers are charged where they are read.
+/// Part of this memory that is charged to the client budget. Requests and answers are charged where they are
+/// read.
 const CHARGED_BYTES: usize = 16 << 10;
 
-/// Whether one may come in.
+/// Decision about a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcceptDecision {
-    /// At this place.
+    /// The connection gets this slot.
     Taken(SlotId),
-    /// Not before somebody leaves or is idle.
+    /// The connection must wait until another ends or becomes idle.
     Full,
-    /// Its address has all the places that it may have, and is being answered at each.
+    /// The address has used all its slots, and all of them are being answered.
     Refused,
 }
 
-/// A place and which of its holders is meant: handles outlive a connection.
+/// A slot together with its holder's serial number, because handles outlive a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotId {
     at: usize,
     serial: u64,
 }
 
-/// Why a connection must end.
+/// Reasons why a connection must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CloseReason {
-    /// Its place is wanted by another, or its time is up; nothing was begun, or nothing can be said any more.
+    /// The slot is needed or the time is up, without an incomplete head to answer.
     Silent,
-    /// The same, with a head begun.
+    /// The slot is needed or the time is up while a head is incomplete: the late answer is sent.
     WithWords,
 }
 
 #[derive(Debug)]
 struct Holder {
     serial: u64,
-    /// Whose the place is counted as.
+    /// Address for which the slot counts.
     address: IpAddr,
-    /// Where the connection comes from: of a proxy's, whose it is between two questions.
+    /// Peer address of the connection; a slot of a proxy counts for it between two requests.
     home: IpAddr,
     phase: Phase,
     since_ms: u64,
-    /// It was answered once.
+    /// True once a request was answered.
     has_asked: bool,
-    /// Since when something waits to be taken by the peer.
+    /// Time since which the peer has taken no byte of pending data.
     unsent_since_ms: Option<u64>,
-    /// Since when not all of it is taken.
+    /// Time since which some data has been pending.
     behind_since_ms: Option<u64>,
-    /// It must go, and has not noticed yet. Its place is somebody else's already.
+    /// True if the connection must end but has not noticed yet. Its slot already belongs to another.
     is_evicted: bool,
     waker: Option<Waker>,
 }
 
-/// All places.
+/// All slots of a listener.
 #[derive(Debug)]
 pub(super) struct ConnectionSlots {
     bounds: Bounds,
     holders: Vec<Option<Holder>>,
     vacant: Vec<usize>,
-    /// Those that are not evicted; at most `places_max`.
+    /// Number of connections that are not evicted; at most `places_max`.
     staying: usize,
-    /// The same by address, where that is bounded.
+    /// Connections that are not evicted, by address, if that is bounded.
     of_address: HashMap<IpAddr, usize>,
     serial: u64,
-    /// Somebody waits for a place.
+    /// True while a connection waits for a slot.
     pub(super) is_short: bool,
     pub(super) counts: Counts,
-    /// What they needed.
+    /// Trimmer of the heap memory that connections needed.
     pub(super) tide: HeapTrimmer,
-    /// Their part of the client budget.
+    /// Share of the client budget.
     memory: Option<Share>,
 }
 
@@ -115,7 +118,7 @@ impl ConnectionSlots {
         &self.bounds
     }
 
-    /// Looks for a place, and makes one if somebody can be sent away for it.
+    /// Finds a slot, and frees one if a connection can be closed for it.
     pub(super) fn enter(&mut self, address: IpAddr, now_ms: u64) -> AcceptDecision {
         if !self.has_share(address) {
             return AcceptDecision::Refused;
@@ -155,7 +158,7 @@ impl ConnectionSlots {
         AcceptDecision::Taken(SlotId { at, serial: self.serial })
     }
 
-    /// ConnectionSlots with a connection, those of evicted ones included.
+    /// Returns the number of slots with a connection, including evicted ones.
     fn places_taken(&self) -> usize {
         self.holders.len() - self.vacant.len()
     }
@@ -166,7 +169,7 @@ impl ConnectionSlots {
             && self.memory.as_mut().is_none_or(|memory| memory.allows(bytes))
     }
 
-    /// A connection has ended.
+    /// Frees the slot of a connection that has ended.
     pub(super) fn leave(&mut self, ticket: SlotId) {
         if self.holder(ticket).is_none() {
             return;
@@ -181,7 +184,7 @@ impl ConnectionSlots {
         self.check();
     }
 
-    /// ConnectionSlots were taken or left: what they need now.
+    /// Adjusts the memory accounting after slots were taken or freed.
     pub(super) fn note_memory(&mut self, now_ms: u64) {
         let taken = self.places_taken();
         self.tide.uses(taken * PLACE_BYTES, now_ms);
@@ -190,7 +193,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// From now on it waits for this.
+    /// Sets the phase of a connection.
     pub(super) fn wait(&mut self, ticket: SlotId, phase: Phase, now_ms: u64) {
         if let Some(holder) = self.holder(ticket) {
             holder.has_asked |= phase == Phase::Idle;
@@ -203,8 +206,8 @@ impl ConnectionSlots {
         }
     }
 
-    /// Who asks is behind a proxy, which says so: until the answer is given the place counts as theirs. False if they
-    /// have their places.
+    /// Counts the slot for the client address behind a proxy until the request is answered. Returns false if
+    /// that address has used all its slots.
     pub(super) fn asked_by(&mut self, ticket: SlotId, address: IpAddr) -> bool {
         let address = network(address);
         let Some(holder) = self.holder(ticket) else { return true };
@@ -219,7 +222,7 @@ impl ConnectionSlots {
         true
     }
 
-    /// Counts a place as another's.
+    /// Moves the count of a slot to another address.
     fn move_to(&mut self, ticket: SlotId, to: IpAddr) {
         let Some(holder) = self.holder(ticket) else { return };
         if holder.is_evicted || holder.address == to {
@@ -230,7 +233,8 @@ impl ConnectionSlots {
         self.come(to);
     }
 
-    /// Whether an address may have one more place; makes room among its own if that can be. Counts who is refused.
+    /// Returns whether an address may have one more slot, evicting one of its own connections if needed. A
+    /// refusal is counted.
     fn has_share(&mut self, address: IpAddr) -> bool {
         let Some(address) = self.counted(address) else { return true };
         let most = self.bounds.places_per_address_max;
@@ -241,14 +245,14 @@ impl ConnectionSlots {
         false
     }
 
-    /// One place more is an address's.
+    /// Counts one more slot for an address.
     fn come(&mut self, address: IpAddr) {
         if let Some(address) = self.counted(address) {
             *self.of_address.entry(address).or_default() += 1;
         }
     }
 
-    /// One less.
+    /// Counts one slot less for an address.
     fn go(&mut self, address: IpAddr) {
         if let Some(counted) = self.counted(address)
             && let Some(held) = self.of_address.get_mut(&counted)
@@ -264,14 +268,14 @@ impl ConnectionSlots {
         self.holder(ticket).map(|holder| holder.phase)
     }
 
-    /// Its head is longer than it may be.
+    /// Counts a head that is too long.
     pub(super) fn long_head(&mut self, ticket: SlotId) {
         if self.holder(ticket).is_some() {
             self.counts.long_heads += 1;
         }
     }
 
-    /// Something waits to be taken by the peer, or has been taken.
+    /// Sets or clears the time since which data waits for the peer.
     pub(super) fn unsent(&mut self, ticket: SlotId, since_ms: Option<u64>) {
         if let Some(holder) = self.holder(ticket) {
             holder.unsent_since_ms = match since_ms {
@@ -282,14 +286,15 @@ impl ConnectionSlots {
         }
     }
 
-    /// All that there was to send is taken.
+    /// Notes that the peer has taken all pending data.
     pub(super) fn taken(&mut self, ticket: SlotId) {
         if let Some(holder) = self.holder(ticket) {
             holder.behind_since_ms = None;
         }
     }
 
-    /// Whether it must end now; else when it must be looked at again, if ever. `waker` is for when it must end before.
+    /// Checks the deadlines of a connection: returns an error if it must end now, else the time of the next
+    /// check, if any. `waker` wakes the connection if it must end earlier.
     pub(super) fn look(
         &mut self,
         ticket: SlotId,
@@ -315,7 +320,7 @@ impl ConnectionSlots {
         let stalls_ms = holder.unsent_since_ms.map(|since_ms| after(since_ms, stall_time_max));
         let answered_ms = holder.behind_since_ms.map(|since_ms| after(since_ms, answer_time_max));
         let of_phase = match holder.phase {
-            // What is still on its way to it has the stall's time.
+            // The stall's deadline applies while data is still on its way to the peer.
             Phase::Idle if holder.unsent_since_ms.is_some() => None,
             Phase::Idle if holder.has_asked => Some(idle_time_max),
             Phase::Idle => Some(head_time_max),
@@ -345,8 +350,9 @@ impl ConnectionSlots {
         Ok([stalls_ms, answered_ms, waits_ms].into_iter().flatten().min())
     }
 
-    /// Sends one away, of this address if one is named; whether there was one. It is looked for among all: at most
-    /// `places_max` short looks for each connection that comes while places are short, microseconds.
+    /// Evicts one connection, of this address if one is given; returns whether there was one. The search
+    /// visits at most `places_max` slots for each connection that arrives while slots are short, which takes
+    /// microseconds.
     fn evict(&mut self, of: Option<IpAddr>) -> bool {
         let rank = |holder: &Holder| match holder.phase {
             _ if holder.is_evicted || holder.unsent_since_ms.is_some() => None,
@@ -377,7 +383,7 @@ impl ConnectionSlots {
         self.go(address);
     }
 
-    /// What its places are counted under.
+    /// Returns the address under which slots are counted; `None` if they are not counted.
     fn counted(&self, address: IpAddr) -> Option<IpAddr> {
         let address = network(address);
         (self.bounds.places_per_address_max > 0 && !address.is_loopback()).then_some(address)
@@ -387,7 +393,7 @@ impl ConnectionSlots {
         self.holders.get_mut(ticket.at)?.as_mut().filter(|holder| holder.serial == ticket.serial)
     }
 
-    /// Never more stay than there are places, and nobody is counted whose address has left.
+    /// Checks that no more connections stay than there are slots, and that the counts are exact.
     fn check(&self) {
         assert!(self.staying <= self.bounds.places_max, "more connections stay than there are places");
         debug_assert_eq!(
@@ -398,7 +404,8 @@ impl ConnectionSlots {
     }
 }
 
-/// One customer's: an IPv4 address, an IPv6 /64; an IPv4 address that is written as IPv6 is the former.
+/// Returns the network of one customer: an IPv4 address or an IPv6 /64; an IPv4-mapped IPv6 address becomes
+/// IPv4.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -467,7 +474,7 @@ mod tests {
         assert_eq!(places.enter(from(9), 21), AcceptDecision::Full);
         let Counts { idle_evicted, heads_evicted, bodies_evicted, waited, .. } = places.counts;
         assert_eq!((idle_evicted, heads_evicted, bodies_evicted, waited), (1, 2, 1, 1));
-        // Whoever is answered and asks nothing more can go.
+        // An answered connection without a further request can be evicted.
         places.wait(working, Phase::Idle, 22);
         enter(&mut places, from(9), 23);
         assert_eq!(look(&mut places, working, 23), Err(CloseReason::Silent));
@@ -499,7 +506,7 @@ mod tests {
             assert!(look(&mut places, slow, now_ms).is_ok());
         }
         assert_eq!(look(&mut places, slow, 600), Ok(Some(800)));
-        // The answer is given, and still not taken.
+        // The answer is complete, but the peer has still not taken it.
         places.wait(slow, Phase::Idle, 600);
         places.unsent(slow, None);
         places.unsent(slow, Some(790));
@@ -562,7 +569,7 @@ mod tests {
         let first = enter(&mut places, v6("2001:db8::1"), 0);
         let second = enter(&mut places, v6("2001:db8::2"), 1);
         places.wait(first, Phase::Working, 1);
-        // The third of one /64 takes the place of its own idle one, not of another's.
+        // The third connection of a /64 takes the slot of its own idle one, not another network's.
         let other = enter(&mut places, v6("2001:db8:0:1::1"), 0);
         let third = enter(&mut places, v6("2001:db8::3"), 2);
         assert_eq!(look(&mut places, second, 2), Err(CloseReason::Silent));
@@ -571,7 +578,7 @@ mod tests {
         assert_eq!(places.enter(v6("2001:db8::4"), 3), AcceptDecision::Refused);
         places.leave(first);
         enter(&mut places, v6("2001:db8::4"), 4);
-        // An evicted one that leaves late gives back nothing twice.
+        // An evicted connection that leaves late frees nothing twice.
         places.leave(second);
         places.leave(second);
         assert_eq!(

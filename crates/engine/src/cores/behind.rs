@@ -1,29 +1,30 @@
-//! Work that comes behind: what is to be stored waits for what is ready to be answered.
+//! Background steps of a loop: storing answers yields to connections that are ready to be answered.
 //!
 //! ```text
-//!   one round of the loop:  all that the sockets have: hits, requests, …  │ a few steps of work behind │ the sockets …
+//!   one round of the loop:  all that the sockets have: hits, requests, … │ a few background steps │ the sockets …
 //! ```
-//! A loop serves its tasks in the order in which they are ready. Where many answers of an origin come at once, a hit that
-//! comes after them waits for all of them to be stored. With this it waits for [`STEPS_A_ROUND`] steps: whoever has work
-//! that can wait asks for a turn before each step of it. *Memory:* a queue in the tasks that wait. *Who waits:* the
-//! oldest has its turn first; nobody is passed over, because each round has some. *Bounds:* steps a round; that each step
-//! is short (one answer's head, one read of its body) is up to who takes them.
+//! A loop serves its tasks in the order in which they are ready. When many answers of an origin arrive at
+//! once, a hit that comes after them waits for all of them to be stored. With this it waits for at most
+//! [`STEPS_A_ROUND`] steps: a task with deferrable work waits for a permit before each step of it. *Memory:*
+//! a queue in the waiting tasks. *Order:* first come, first served; each round has some steps, so every task
+//! gets its turn. *Bounds:* steps a round. The tasks themselves keep each step short (one answer's head, one
+//! read of its body).
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tokio::sync::Semaphore;
 
-/// Steps that a round of the loop has time for. A round costs a look at the sockets, about a microsecond; a step, some ten
-/// of them.
+/// Background steps in one round of the loop. A round costs a poll of the sockets, about a microsecond; a
+/// step about ten.
 pub const STEPS_A_ROUND: u32 = 2;
 
-/// The work behind of one loop.
+/// Background budget of one loop.
 #[derive(Debug)]
 pub struct BackgroundBudget {
-    /// Who waits for the next round.
+    /// Queue of tasks that wait for the next round.
     next: Semaphore,
-    /// Steps that this round may still have. Atomic, because tasks that are spawned must be free to move, and never
-    /// written by two threads.
+    /// Steps left in this round. Atomic, because spawned tasks must be free to move; two threads never write
+    /// it.
     left: AtomicU32,
 }
 
@@ -34,18 +35,18 @@ impl Default for BackgroundBudget {
 }
 
 impl BackgroundBudget {
-    /// Waits until a step may be made; whether it had to.
+    /// Waits until a step may be made; returns whether it had to wait.
     pub async fn turn(&self) -> bool {
         let left = self.left.load(Relaxed);
-        // Not before those who wait already.
+        // Not ahead of tasks that already wait.
         if left > 0 && self.next.available_permits() > 0 {
             self.left.store(left - 1, Relaxed);
             return false;
         }
-        // It is never closed; and who is dropped while it waits leaves the queue.
+        // The semaphore is never closed, and a task that is dropped while it waits leaves the queue.
         let turn = self.next.acquire().await;
         if self.left.load(Relaxed) == 0 {
-            // BackgroundBudget what the sockets have by now.
+            // Yields, so that the loop serves its sockets first.
             tokio::task::yield_now().await;
             self.left.store(STEPS_A_ROUND, Relaxed);
         }
@@ -64,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Twenty that always have something to store, one that is asked now and then: each of its rounds has so many steps
-    /// of theirs, no more, and all of theirs have their turns in order.
+    /// Beside twenty tasks that always have something to store, a task that is ready now and then waits for
+    /// at most the steps of one round, and the twenty get their steps in order.
     #[tokio::test(flavor = "current_thread")]
     async fn who_is_ready_waits_for_a_few_steps_and_not_for_all() {
         const STORING: u32 = 20;
@@ -79,7 +80,7 @@ mod tests {
                 while !is_over.get() {
                     behind.turn().await;
                     steps.borrow_mut().push(number);
-                    // As one whose origin has answered again.
+                    // Simulates another answer from the origin.
                     tokio::task::yield_now().await;
                 }
             });

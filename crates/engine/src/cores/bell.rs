@@ -1,4 +1,4 @@
-//! Whether a sleeper must be woken: the protocol between "empty" and "sleep".
+//! The wake-up protocol between "empty" and "sleep": decides whether a sleeping receiver must be woken.
 //!
 //! ```text
 //!   receiver                                    sender
@@ -9,50 +9,51 @@
 //!   look at the rings again; empty → sleep
 //! ```
 //!
-//! Of the two fences one comes first. If it is the receiver's, the sender sees `asleep`; if it is the sender's, the
-//! receiver's second look sees the message. So a wake-up is never lost, and a receiver that is busy costs its senders
-//! no system call. Modelled in `tests/loom_ring.rs`.
+//! One of the two fences comes first. If it is the receiver's, the sender sees `asleep`; if it is the
+//! sender's, the receiver's second look sees the message. So a wake-up is never lost, and a busy receiver
+//! costs its senders no system call. Modelled in `tests/loom_ring.rs`.
 
 #[cfg(feature = "loom")]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(not(feature = "loom"))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// One sleeper's bell. Any number of senders may ring it; one receiver sets it.
+/// Bell of one receiver. Any number of senders may ring it; only the receiver sets it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Bell {
-    /// The receiver sleeps or is about to, and nobody has taken on the waking yet.
+    /// True while the receiver sleeps or is about to, and no sender has undertaken to wake it.
     asleep: AtomicBool,
 }
 
 impl Bell {
-    /// A bell whose receiver is awake.
+    /// Creates a bell whose receiver is awake.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "loom's atomics have none, and nobody needs it")]
     pub fn new() -> Self {
         Self { asleep: AtomicBool::new(false) }
     }
 
-    /// Receiver: "I am about to sleep". It must look at all its rings once more after this, and may sleep only if
-    /// they are empty.
+    /// Announces that the receiver is about to sleep. It must check all its rings once more after this, and
+    /// may sleep only if they are empty.
     pub fn about_to_sleep(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Receiver: "I do not sleep after all", or "I woke for another reason".
+    /// Announces that the receiver does not sleep after all, or woke for another reason.
     pub fn awake(&self) {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Sender, after it has pushed: whether it is this sender that must wake the receiver. True for one sender per
+    /// Returns whether this sender must wake the receiver; called after a push. True for one sender per
     /// sleep.
     #[must_use]
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
-        // The plain load first: a receiver that is awake costs no write to its line. Compare and exchange rather than
-        // swap: a sender that comes too late must leave no store behind.
+        // The plain load comes first, so that an awake receiver costs no write to its cache line.
+        // Compare-and-exchange rather than swap, because a sender that comes too late must leave no store
+        // behind.
         self.asleep.load(Ordering::Relaxed)
             && self.asleep.compare_exchange(true, false, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }

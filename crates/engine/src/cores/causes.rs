@@ -1,46 +1,46 @@
-//! Why a loop was late: what the kernel counts for its thread.
+//! Causes of a loop's lateness, as the kernel counts them for its thread.
 //!
 //! ```text
 //!   /proc/self/task/TID/stat       minflt, majflt: pages that were not mapped, pages that had to be read
 //!                                  delayacct_blkio: waiting for the disk itself (write-back, swap), if it is counted
 //!   /proc/self/task/TID/schedstat  run delay: it wanted to run and something else had its core
 //! ```
-//! Read by whoever asks for the metrics, never by the loop: the kernel keeps the counters anyway. Source: proc(5), the
-//! kernel's `scheduler/sched-stats.rst` and `accounting/delay-accounting.rst`.
+//! The thread that collects the metrics reads these files, never the loop: the kernel keeps the counters
+//! anyway. Source: proc(5), the kernel's `scheduler/sched-stats.rst` and `accounting/delay-accounting.rst`.
 
 use std::{fs, sync::atomic::Ordering::Relaxed};
 
 use super::lateness::{Lateness, Latenesses};
 use crate::meter::{Family, Point, Unit, Value};
 
-/// What the kernel counted for a thread since it began.
+/// Kernel counters of a thread since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Causes {
-    /// Pages that were in memory and not mapped yet: a microsecond each.
+    /// Minor faults: pages that were in memory but not mapped yet; a microsecond each.
     pub minor_faults: u64,
-    /// Pages that had to be read: the loop waited for the disk.
+    /// Major faults: pages that had to be read, so that the loop waited for the disk.
     pub major_faults: u64,
-    /// Microseconds of waiting for the disk, where the kernel counts them (`kernel.task_delayacct`), else 0. In steps
-    /// of the kernel's tick.
+    /// Microseconds of waiting for the disk, in steps of the kernel's tick; 0 unless the kernel counts them
+    /// (`kernel.task_delayacct`).
     pub disk_wait_us: u64,
-    /// Microseconds in which it could have run and did not.
+    /// Microseconds in which the thread was runnable but did not run.
     pub run_delay_us: u64,
 }
 
 impl Causes {
-    /// Of thread `number` of this process; `None` where `/proc` does not say it.
+    /// Reads the counters of thread `number` of this process; `None` if `/proc` does not have them.
     #[must_use]
     pub fn of_thread(number: i32) -> Option<Self> {
         let read = |name: &str| fs::read_to_string(format!("/proc/self/task/{number}/{name}")).ok();
         let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
         let mut causes = parse_stat(&read("stat")?, ticks_per_second)?;
-        // Absent from a kernel without scheduler statistics.
+        // A kernel without scheduler statistics does not have this file.
         causes.run_delay_us = read("schedstat").as_deref().and_then(parse_schedstat).unwrap_or(0) / 1000;
         Some(causes)
     }
 }
 
-/// Fields 10, 12 and 42 of proc(5)'s `stat`; the name before them may hold spaces and brackets.
+/// Parses fields 10, 12 and 42 of proc(5)'s `stat`; the name before them may contain spaces and brackets.
 fn parse_stat(stat: &str, ticks_per_second: u64) -> Option<Causes> {
     // The rest begins with field 3.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
@@ -53,18 +53,16 @@ fn parse_stat(stat: &str, ticks_per_second: u64) -> Option<Causes> {
     })
 }
 
-/// Nanoseconds of waiting on a run queue: the second of three numbers.
+/// Parses the nanoseconds of waiting on a run queue: the second of three numbers.
 fn parse_schedstat(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Names, helps, and which of the numbers.
+/// Name, help text and value of a metric.
 type Row = (&'static str, &'static str, fn(&Causes) -> u64);
 const ROWS: [Row; 4] = [
-    ("loop_minor_faults", "Pages that the loop's thread found in memory and not mapped.", |causes| {
-        causes.minor_faults
-    }),
-    ("loop_major_faults", "Pages that the loop's thread waited for the disk for.", |causes| {
+    ("loop_minor_faults", "Minor page faults of the loop's thread.", |causes| causes.minor_faults),
+    ("loop_major_faults", "Major page faults of the loop's thread, which waited for the disk.", |causes| {
         causes.major_faults
     }),
     (
@@ -74,12 +72,12 @@ const ROWS: [Row; 4] = [
     ),
     (
         "loop_run_delay_microseconds",
-        "Time that the loop's thread could have run and something else had its core.",
+        "Time that the loop's thread was runnable and waited for a processor.",
         |causes| causes.run_delay_us,
     ),
 ];
 
-/// Appends what is known of all loops.
+/// Appends the known counters of all loops.
 pub(super) fn collect(latenesses: &Latenesses, families: &mut Vec<Family>) {
     let known: Vec<(usize, Causes)> = latenesses
         .cores

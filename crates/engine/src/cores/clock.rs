@@ -1,14 +1,14 @@
-//! The time. The only place that asks the kernel for it.
+//! Clocks. This module alone reads the time from the kernel.
 //!
-//! None of these is a system call: the vDSO answers. Measured on a virtual machine (AMD, Linux 6.18):
+//! None of these calls is a system call: the vDSO answers. Measured on a virtual machine (AMD, Linux 6.18):
 //!
-//! | question | cost | resolution |
+//! | function | cost | resolution |
 //! |---|---|---|
 //! | [`unix_s`], [`unix_ms`], [`monotonic_ms`] | 5–8 ns | one tick of the kernel (1–10 ms), always a little in the past |
 //! | [`now`], [`now_system`], [`monotonic_ns`], [`unix_ns`], [`boot_ms`] | 40–45 ns | 1 ns |
 //!
-//! The UNIX time jumps when somebody sets the clock: it is for what peers and files are told (`Date`, `Age`, expiry).
-//! Deadlines and durations of our own are taken from the monotonic clock.
+//! The UNIX time jumps when the clock is set: it is for times given to peers and files (`Date`, `Age`,
+//! expiry). Internal deadlines and durations use the monotonic clock.
 //!
 //! A loop reads the time once a turn and hands it down, so that all decisions of a turn see one time.
 #![allow(clippy::disallowed_methods, reason = "this is the place that the others take the time from")]
@@ -20,15 +20,15 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Seconds that the UNIX time has been stepped by, for tests: somebody sets the clock of a machine that is running.
+/// Seconds by which tests have stepped the UNIX time, as if the clock of a running machine was set.
 static STEPPED_S: AtomicI64 = AtomicI64::new(0);
 
-/// Steps the UNIX time of this process, as somebody who sets the clock would: for tests. The monotonic clock goes on.
+/// Steps the UNIX time of this process, as if the clock was set; for tests. The monotonic clock goes on.
 pub fn step_unix_time(by_s: i64) {
     STEPPED_S.fetch_add(by_s, Relaxed);
 }
 
-/// Seconds since the UNIX epoch, by the coarse clock.
+/// Returns seconds since the UNIX epoch, by the coarse clock.
 #[must_use]
 pub fn unix_s() -> u64 {
     let now_s = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
@@ -36,7 +36,7 @@ pub fn unix_s() -> u64 {
     u64::try_from(now_s.saturating_add(STEPPED_S.load(Relaxed))).unwrap_or(0)
 }
 
-/// Milliseconds since the UNIX epoch, by the coarse clock (it moves in steps of 1–10 ms).
+/// Returns milliseconds since the UNIX epoch, by the coarse clock (it moves in steps of 1–10 ms).
 #[must_use]
 pub fn unix_ms() -> u64 {
     let time = clock_gettime(ClockId::RealtimeCoarse);
@@ -44,7 +44,8 @@ pub fn unix_ms() -> u64 {
     u64::try_from(now_s).map_or(0, |s| s * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000)
 }
 
-/// Nanoseconds since the UNIX epoch: for what is to be told apart within a step of the coarse clock.
+/// Returns nanoseconds since the UNIX epoch, for events that must be distinguished within a step of the
+/// coarse clock.
 #[must_use]
 pub fn unix_ns() -> u64 {
     let time = clock_gettime(ClockId::Realtime);
@@ -52,7 +53,7 @@ pub fn unix_ns() -> u64 {
     u64::try_from(now_s).map_or(0, |s| s * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
-/// The UNIX time as the standard library has it, for formatting dates.
+/// Returns the UNIX time as the standard library's type, for formatting dates.
 #[must_use]
 pub fn now_system() -> SystemTime {
     let (now, stepped_s) = (SystemTime::now(), STEPPED_S.load(Relaxed));
@@ -61,37 +62,38 @@ pub fn now_system() -> SystemTime {
     stepped.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Milliseconds since some start, by the coarse monotonic clock (it moves in steps of 1–10 ms): the cheap one for
-/// deadlines.
+/// Returns milliseconds since an unspecified start, by the coarse monotonic clock (it moves in steps of 1–10
+/// ms): the cheap clock for deadlines.
 #[must_use]
 pub fn monotonic_ms() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
 }
 
-/// Milliseconds since the machine was started, by a clock that goes on while it sleeps (`CLOCK_BOOTTIME`), and exactly: for
-/// leases, which end although nobody was there to see it.
+/// Returns exact milliseconds since the machine was booted, by a clock that also counts while the machine
+/// sleeps (`CLOCK_BOOTTIME`). For leases, which must end even while no process runs.
 #[must_use]
 pub fn boot_ms() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
 }
 
-/// A point on the clock that never goes back (`CLOCK_MONOTONIC`).
+/// Returns a point on the clock that never goes back (`CLOCK_MONOTONIC`).
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Processor time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`), in nanoseconds: for budgets of work that do not
-/// depend on what else the machine does. A system call, 0.2 µs.
+/// Returns the processor time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`) in nanoseconds, for budgets
+/// that do not depend on the machine's load. A system call, 0.2 µs.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// The same clock as [`now`], in nanoseconds since some start: for differences that are stored in atomics.
+/// Returns the clock of [`now`] in nanoseconds since an unspecified start, for differences that are stored in
+/// atomics.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);

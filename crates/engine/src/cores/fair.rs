@@ -1,17 +1,18 @@
-//! Turns of those who have much to do: one an address in each round of the loop.
+//! Fair scheduling of connections with much to do: one turn per address in each round of the loop.
 //!
 //! ```text
-//!   one round of the loop:  B, who says a line    A1 │ A2 A3 … A16 wait for a round each
+//!   one round of the loop:  B, which says a line  A1 │ A2 A3 … A16 wait for a round each
 //!                           C1 │ C2 waits         └ sixteen connections of one address that flood: one turn
 //! ```
-//! A loop serves connections in the order in which they are ready, so whoever opens more of them has more of it: a line
-//! of somebody else's waits behind a large turn of each. With this it waits behind one turn of each address. No time of
-//! the loop is lost: who alone has something to do has every round. Whoever has little to do never comes here; nor does
-//! anybody while all connections are one address's, and were. What is done without waiting for a turn has a bound for an
-//! address, too ([`Member::has_had_its_part`]): of a thousand connections that come at once, each of which has some work
-//! before it waits, the others would wait for a thousand times that. *Memory:* places of a fixed number, chosen by a hash; who
-//! shares one shares its turns. *Who waits:* the connection that floods, behind those of its own address that did before;
-//! [`Turn::has_waited`] is for its server's count. Figures: `docs/decisions/026-siege.md`.
+//! A loop serves connections in the order in which they are ready, so a client with more connections gets
+//! more of it: a line of another client waits behind a large turn of each. With this it waits behind one turn
+//! of each address. No time of the loop is lost: a client that alone has something to do gets every round. A
+//! connection with little to do never comes here; nor does any connection while all are of one address, and
+//! have been for a while. Turns that were not waited for are bounded for each address, too
+//! ([`Member::has_had_its_part`]): if a thousand connections arrive at once and each works before it first
+//! waits, the others would wait for all of that. *Memory:* a fixed number of slots, chosen by a hash;
+//! addresses that share a slot share its turns. *Waiting:* the connection that floods, behind earlier ones of
+//! its own address; [`Turn::has_waited`] is for its server's counter. Figures: `docs/decisions/026-siege.md`.
 #![expect(
     clippy::disallowed_types,
     reason = "of one thread: nobody waits for it; taken when a connection comes or has much to do"
@@ -32,28 +33,30 @@ use std::{
 use super::clock;
 use crate::accounts::ClientKey;
 
-/// After the last connection of another address: somebody who comes each second must not find a loop that is busy.
+/// Time after the last connection of another address during which turns are still taken, so that a client
+/// that comes every second does not find a busy loop.
 const SHARED_FOR_MS: u64 = 10_000;
-/// Places for addresses.
+/// Number of slots for addresses.
 const PLACES: usize = 256;
-/// What an address has in one tick of the coarse clock (1–10 ms) of turns that were not waited for, in parts of the largest
-/// such turn.
+/// Maximum turns that an address may take without waiting in one tick of the coarse clock (1–10 ms), in units
+/// of the largest such turn.
 const UNASKED_TURNS_MAX: u64 = 2;
-/// The bits of a place's account that count turns; the others are the tick.
+/// Bits of a slot's account that count turns; the other bits are the tick.
 const TURN_BITS: u32 = 8;
 
-/// The places of one loop. Only its thread uses them; a lock that nobody else takes is what lets tasks of any kind hold a
-/// [`Member`].
+/// Turn scheduler of one loop. Only the loop's thread uses it; the uncontended lock lets tasks of any kind
+/// hold a [`Member`].
 #[derive(Debug)]
 pub struct TurnScheduler {
-    /// So that nobody can aim at another's place.
+    /// Random seed, so that a client cannot aim at another's slot.
     seed: RandomState,
     inner: Mutex<Inner>,
-    /// Large turns that nobody waited for, by place, and the tick in which they were.
+    /// For each slot, the large turns taken without waiting, and the tick in which they were taken.
     unasked: Box<[AtomicU64]>,
-    /// Places that connections belong to.
+    /// Number of slots with connections.
     in_use: AtomicUsize,
-    /// Until then turns are taken although one address is alone: who was here may come again. 0: nobody was.
+    /// Time until which turns are taken even if one address is alone, because the other may come back. 0:
+    /// there was no other.
     shared_until_ms: AtomicU64,
 }
 
@@ -66,30 +69,30 @@ struct Inner {
 #[derive(Debug, Default, Clone)]
 struct AddressSlot {
     connections: usize,
-    /// One of them has its turn.
+    /// True while one of the connections has the turn.
     is_taken: bool,
-    /// It was passed to this one, who has not noticed yet.
+    /// Waiter to which the turn was passed and which has not noticed yet.
     passed_to: Option<u64>,
     waiting: VecDeque<(u64, Waker)>,
 }
 
-/// A connection, known by its address's hash.
+/// A connection, identified by the hash of its address.
 #[derive(Debug)]
 pub struct Member {
     fair: Arc<TurnScheduler>,
     place: usize,
 }
 
-/// A turn; it ends when this is dropped.
+/// A turn, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    /// `None`: nobody else is here, nobody waits.
+    /// Connection that has the turn; `None` if all connections are of one address, so that none waits.
     member: Option<&'a Member>,
     has_waited: bool,
 }
 
 impl Turn<'_> {
-    /// Whether it was waited for.
+    /// Returns whether the connection had to wait for the turn.
     pub fn has_waited(&self) -> bool {
         self.has_waited
     }
@@ -109,7 +112,7 @@ impl Default for TurnScheduler {
 }
 
 impl TurnScheduler {
-    /// A connection from this address (IPv6: of this /64) comes; it goes when what this gives is dropped.
+    /// Registers a connection from this address (IPv6: of this /64) until the returned member is dropped.
     pub fn join(self: &Arc<Self>, address: IpAddr) -> Member {
         let hash = self.seed.hash_one(ClientKey::of(address));
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
@@ -122,7 +125,7 @@ impl TurnScheduler {
         Member { fair: Arc::clone(self), place }
     }
 
-    /// Whether all connections are of one address, and have been for a while.
+    /// Returns whether all connections are of one address, and have been for a while.
     #[inline]
     fn is_one_address(&self) -> bool {
         self.in_use.load(Relaxed) <= 1 && {
@@ -137,32 +140,34 @@ impl TurnScheduler {
 }
 
 impl Member {
-    /// Whether nobody of another address is here, or was lately: then nobody waits for anybody, and a turn may be long.
+    /// Returns whether no other address has, or recently had, a connection: then no connection waits, and a
+    /// turn may be long.
     #[inline]
     pub fn is_alone(&self) -> bool {
         self.fair.is_one_address()
     }
 
-    /// Whether the connections of its address have had as many large turns in this tick of the clock as they may have
-    /// without waiting for one; then this one has a small one, and waits for more.
+    /// Returns whether the connections of this address have used up the large turns without waiting of this
+    /// clock tick; then this connection makes a small one and waits for more.
     #[inline]
     pub fn has_had_its_part(&self) -> bool {
         let account = self.fair.unasked[self.place].load(Relaxed);
         account >> TURN_BITS == clock::monotonic_ms() && account & ((1 << TURN_BITS) - 1) >= UNASKED_TURNS_MAX
     }
 
-    /// It had a large turn for which it did not wait.
+    /// Counts a large turn that was taken without waiting.
     #[inline]
     pub fn had_unasked(&self) {
         let tick = clock::monotonic_ms();
         let account = &self.fair.unasked[self.place];
         let before = account.load(Relaxed);
-        // Nobody asks beyond the bound, so that the turns do not run over into the tick.
+        // Turns beyond the bound are not counted, so that the count does not overflow into the tick.
         let turns = if before >> TURN_BITS == tick { before & ((1 << TURN_BITS) - 1) } else { 0 };
         account.store(tick << TURN_BITS | (turns + 1).min((1 << TURN_BITS) - 1), Relaxed);
     }
 
-    /// Waits for a turn, if others of the address want one too and connections of another address are here.
+    /// Waits for a turn, if other connections of the address want one too and connections of another address
+    /// exist.
     pub async fn turn(&self) -> Turn<'_> {
         if self.is_alone() {
             return Turn { member: None, has_waited: false };
@@ -171,10 +176,10 @@ impl Member {
         if must_wait {
             Wait { member: self, number: None }.await;
         }
-        // From here on it is passed on however this ends.
+        // The turn is passed on from here on, however this future ends.
         let turn = Turn { member: Some(self), has_waited: must_wait };
-        // In the next round, so that those who want one in this round wait behind it, and what the sockets have meanwhile
-        // comes before it.
+        // The turn starts in the next round, so that requests of this round queue behind it, and the sockets
+        // are served before it.
         tokio::task::yield_now().await;
         turn
     }
@@ -202,7 +207,7 @@ impl Drop for Member {
 }
 
 impl AddressSlot {
-    /// The next one has its turn. Nobody who comes later has one between.
+    /// Passes the turn to the next waiter; a later arrival cannot take it in between.
     fn pass(&mut self) {
         match self.waiting.pop_front() {
             Some((number, waker)) => {
@@ -214,7 +219,7 @@ impl AddressSlot {
     }
 }
 
-/// A wait for a turn.
+/// A future that waits for a turn.
 struct Wait<'a> {
     member: &'a Member,
     number: Option<u64>,
@@ -245,7 +250,7 @@ impl Future for Wait<'_> {
     }
 }
 
-/// Who goes while it waits leaves the queue, and passes on what was passed to it.
+/// A waiter that is dropped leaves the queue, and passes on a turn that was passed to it.
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
@@ -274,8 +279,9 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// Sixteen of one address who always have something to do, one of another who says a line now and then: between two
-    /// of its lines each round has one turn of theirs, and all of theirs have theirs in order.
+    /// Beside sixteen connections of one address that always have something to do, a connection of another
+    /// address that sends a line now and then waits for one of their turns in each round, and the sixteen get
+    /// their turns in order.
     #[tokio::test(flavor = "current_thread")]
     async fn who_has_little_to_do_waits_for_one_turn_of_each_address() {
         let local = tokio::task::LocalSet::new();
@@ -290,7 +296,7 @@ mod tests {
                     let turn = member.turn().await;
                     turns.borrow_mut().push(number);
                     drop(turn);
-                    // As one that finds more in its socket.
+                    // Simulates more data in the socket.
                     tokio::task::yield_now().await;
                 }
             });
@@ -320,7 +326,7 @@ mod tests {
     fn an_address_has_two_large_turns_in_a_tick_for_which_it_did_not_wait() {
         let fair = Arc::new(TurnScheduler::default());
         let (one, two, other) = (fair.join(address(1)), fair.join(address(1)), fair.join(address(2)));
-        // The clock may tick between two lines: then it is tried again.
+        // The clock may tick between two lines; then the test tries again.
         let is_seen = (0..1000).any(|_| {
             let tick = clock::monotonic_ms();
             let before = one.has_had_its_part();
@@ -349,7 +355,7 @@ mod tests {
         let noop = &mut Context::from_waker(Waker::noop());
         assert!(second.as_mut().poll(noop).is_pending() && third.as_mut().poll(noop).is_pending());
         drop(first);
-        // It was passed to the second.
+        // The turn had been passed to the second.
         drop(second);
         drop(third.await);
         drop(two.turn().await);

@@ -1,20 +1,20 @@
-//! How late a loop runs: the time between being due and running.
+//! The lateness of a loop: the time between when it is due and when it runs.
 //!
-//! A timer of the kernel fires every 10 ms while the loop works. When the loop gets round to it, the difference to when
-//! it was due is recorded. What was due while the loop was stuck counts as if it had been waiting since: a stall of
-//! 35 ms records 35, 25, 15 and 5 ms. So the histogram is weighted by time, not by turns, and a request that arrives at
-//! a random moment of that time waits as long as it says.
+//! A kernel timer fires every 10 ms while the loop works. When the loop handles it, the difference to its due
+//! time is recorded. Firings that were due while the loop was stuck count as if they had waited since: a
+//! stall of 35 ms records 35, 25, 15 and 5 ms. The histogram is thus weighted by time, not by turns, and
+//! shows how long a request that arrives at a random moment waits.
 //!
 //! ```text
 //!   the loop wakes ─▶ the timer is silent? it is set, 10 ms from now ─▶ fires, fires, … ─▶ nothing else has woken the
 //!                                                     ▲                                    loop for 2 firings: silent
 //!                                                     └── the loop wakes for something else, or never sleeps
 //! ```
-//! A loop that has nothing to do is late for nobody: it is not asked, and does not wake. (Asked always, it woke 100
-//! times a second, with 3 system calls each: `docs/decisions/024-idle.md`.)
+//! An idle loop delays nobody: the timer is silent, and the loop does not wake. (With the timer always on, it
+//! woke 100 times a second, with 3 system calls each: `docs/decisions/024-idle.md`.)
 //!
-//! The timer is a timerfd and not one of tokio's, because tokio rounds its timers up to whole milliseconds, and that
-//! would drown what is to be seen.
+//! The timer is a timerfd and not one of tokio's, because tokio rounds its timers up to whole milliseconds,
+//! which would hide the lateness to be measured.
 
 use std::{
     cell::{Cell, OnceCell},
@@ -37,65 +37,67 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// How often a loop that works is asked to show up.
+/// Period of the timer while a loop works.
 pub const PERIOD: Duration = Duration::from_millis(10);
 
-/// From this lateness on it counts as a stall.
+/// Minimum lateness that counts as a stall.
 pub const STALL_MIN: Duration = Duration::from_millis(1);
 
-/// So many firings in a row that found the loop asleep, and nothing else that had woken it, are the last ones: it has
-/// been idle for 20 ms. To set and silence it costs two system calls, less than the firings that are saved.
+/// Number of consecutive firings, with no other wake-up between, after which the timer is silenced: the loop
+/// has then been idle for 20 ms. Setting and silencing the timer costs two system calls, less than the
+/// firings that are saved.
 const QUIET_FIRINGS: u32 = 2;
 
 const PERIOD_NS: u64 = PERIOD.as_nanos() as u64;
 const STALL_MIN_NS: u64 = STALL_MIN.as_nanos() as u64;
 
-/// One loop's lateness. The loop writes it, anybody reads it.
+/// Lateness of one loop. The loop writes it, any thread may read it.
 #[derive(Debug, Default)]
 pub struct Lateness {
-    /// Nanoseconds.
+    /// Histogram of the lateness in nanoseconds.
     histogram: Histogram,
     stalls: AtomicU64,
     stalled_ns: AtomicU64,
-    /// The loop's thread, as the kernel numbers it; 0 until it runs.
+    /// Thread ID of the loop; 0 until it runs.
     thread: AtomicI32,
 }
 
 impl Lateness {
-    /// Nothing recorded.
+    /// Creates an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What was recorded up to now, in nanoseconds.
+    /// Returns the lateness recorded up to now, in nanoseconds.
     #[must_use]
     pub fn read(&self) -> Distribution {
         self.histogram.read()
     }
 
-    /// How many times the loop was more than [`STALL_MIN`] late.
+    /// Returns how many times the loop was more than [`STALL_MIN`] late.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.stalls.load(Ordering::Relaxed)
     }
 
-    /// For how long the loop was stuck in all: the sum of the lateness of all stalls.
+    /// Returns how long the loop was stuck in total: the sum of the lateness of all stalls.
     #[must_use]
     pub fn stalled(&self) -> Duration {
         Duration::from_nanos(self.stalled_ns.load(Ordering::Relaxed))
     }
 
-    /// The loop's thread; 0 until it runs.
+    /// Returns the thread ID of the loop; 0 until it runs.
     pub(super) fn thread(&self) -> &AtomicI32 {
         &self.thread
     }
 
-    /// Records while the runtime of the caller works, for as long as it runs. [`super::run::Cores`] spawns it on each
-    /// core; one task a thread. Where nobody says that the loop wakes (`woke`), it is asked always.
+    /// Records the lateness of the calling thread's runtime while it works, for as long as it runs.
+    /// [`super::run::Cores`] spawns it on each core; one task a thread. If the runtime does not report
+    /// wake-ups (`woke`), the timer is always on.
     ///
     /// # Errors
-    /// When the kernel gives no timer or the runtime goes down.
+    /// Returns the kernel's error if it gives no timer, or an error when the runtime shuts down.
     pub async fn watch(self: Arc<Self>) -> io::Result<Infallible> {
         self.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
         let timer = Arc::new(timerfd_create(
@@ -110,7 +112,7 @@ impl Lateness {
         let timer = readable(timer)?;
         loop {
             let mut guard = timer.readable().await?;
-            // None: the read ends in EAGAIN, and the guard waits for the next edge.
+            // No firings: the read ended in EAGAIN, and the guard waits for the next edge.
             let Ok(firings) = guard.try_io(|timer| firings(timer.get_ref())) else {
                 continue;
             };
@@ -122,7 +124,8 @@ impl Lateness {
         }
     }
 
-    /// The loop runs at `now` what was due at `first_due` and every period since, `count` times in all.
+    /// Records that the loop runs at `now`, when it was due at `first_due` and every period since, `count`
+    /// times in total.
     fn ran(&self, first_due: u64, count: u64, now: u64) {
         let late = now.saturating_sub(first_due);
         for missed in 0..count {
@@ -136,7 +139,7 @@ impl Lateness {
 }
 
 thread_local! {
-    /// What asks this thread's loop to show up.
+    /// Timer of this thread's loop.
     static BELL: Bell = const { Bell {
         timer: OnceCell::new(),
         due_ns: Cell::new(0),
@@ -147,30 +150,30 @@ thread_local! {
 }
 
 struct Bell {
-    /// Once it is watched.
+    /// Timer file descriptor, set once the loop is watched.
     timer: OnceCell<Arc<OwnedFd>>,
-    /// When it fires next, if it is set.
+    /// Time of the next firing, if the timer is set.
     due_ns: Cell<u64>,
     is_set: Cell<bool>,
-    /// Times that the loop has woken since the timer was set or fired.
+    /// Number of times the loop has woken since the timer was set or fired.
     wakes: Cell<u32>,
-    /// Firings in a row that nothing but themselves had woken the loop for.
+    /// Number of consecutive firings without any other wake-up of the loop.
     quiet: Cell<u32>,
 }
 
-/// The loop of this thread has woken. What a runtime calls when it comes back from waiting.
+/// Notes that the loop of this thread has woken. A runtime calls this when it returns from waiting.
 pub(super) fn woke() {
     BELL.with(|bell| {
         bell.wakes.set(bell.wakes.get() + 1);
         if !bell.is_set.get() && bell.timer.get().is_some() {
-            // Only an invalid time is refused, so the error is for whoever asks the next time.
+            // Only an invalid time is refused, so an error shows at the next call.
             let _ = bell.set();
         }
     });
 }
 
 impl Bell {
-    /// From now on it fires once a period.
+    /// Sets the timer to fire once a period from now on.
     fn set(&self) -> io::Result<()> {
         self.is_set.set(true);
         self.wakes.set(0);
@@ -179,10 +182,10 @@ impl Bell {
         self.fire_from(self.due_ns.get())
     }
 
-    /// It has fired so many times; the loop has come round to it.
+    /// Handles `firings` firings of the timer.
     fn fired(&self, firings: u64) -> io::Result<()> {
         self.due_ns.set(self.due_ns.get() + firings * PERIOD_NS);
-        // Woken once since: by this firing. Not at all: it has not slept.
+        // A single wake-up since then is this firing; no wake-up means that the loop has not slept.
         let is_quiet = self.wakes.replace(0) == 1;
         self.quiet.set(if is_quiet { self.quiet.get() + 1 } else { 0 });
         if self.quiet.get() < QUIET_FIRINGS {
@@ -192,7 +195,7 @@ impl Bell {
         self.fire_from(0)
     }
 
-    /// At this time and once a period from then on; 0: not at all.
+    /// Sets the timer to fire at this time and once a period from then on; 0: silences it.
     fn fire_from(&self, due_ns: u64) -> io::Result<()> {
         let Some(timer) = self.timer.get() else { return Ok(()) };
         let times = Itimerspec { it_interval: timespec(PERIOD_NS), it_value: timespec(due_ns) };
@@ -211,7 +214,7 @@ fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / 1_000_000_000).cast_signed(), tv_nsec: (ns % 1_000_000_000).cast_signed() }
 }
 
-/// The lateness of all loops of one server, labelled `server` and `core`.
+/// Lateness of all loops of one server, labelled `server` and `core`.
 #[derive(Debug)]
 pub struct Latenesses {
     pub(super) server: &'static str,
@@ -230,7 +233,8 @@ impl Source for Latenesses {
         families.extend([
             Family {
                 name: "loop_lateness_seconds",
-                help: "Time between being due and running, asked every 10 ms while the loop works.",
+                help: "Lateness of the loop: time between being due and running, sampled every 10 ms while the loop \
+                       works.",
                 unit: Unit::Seconds,
                 points: points(&|lateness| Value::Histogram(lateness.read())),
             },

@@ -1,14 +1,15 @@
-//! One listening socket per core on one port, and which core hands a connection to which.
+//! Listening sockets, one per core on one port, and the rules for handing connections from core to core.
 //!
-//! With `SO_REUSEPORT` the kernel spreads connections over the sockets by a hash of the addresses. That is even over
-//! many connections and uneven over few, so the cores publish how many they hold ([`Balance`]), and one that accepts
-//! while it is far above the least hands the connection over.
+//! With `SO_REUSEPORT` the kernel spreads connections over the sockets by a hash of the addresses. That is
+//! even over many connections and uneven over few, so the cores publish how many they hold ([`Balance`]), and
+//! a core that accepts while it is far above the least loaded hands the connection over.
 //!
-//! **A port in use is an error, though `SO_REUSEPORT` would share it.** Two sockets may be bound to one port only if
-//! *both* have the option. So the first socket is bound without it, which the kernel refuses if anybody is there,
-//! another Nighttrain of the same user included; it gets the option after it is bound, and then the others join. From
-//! bind to the end no moment is left in which a second process could slip in. Linux looks at the option at the time
-//! of the conflict (`inet_csk_bind_conflict`); `tests/cores_listener.rs` shows that all sockets get connections.
+//! **A port in use is an error, though `SO_REUSEPORT` would share it.** Two sockets may be bound to one port
+//! only if *both* have the option. So the first socket is bound without it, which the kernel refuses if any
+//! other process listens there, another Nighttrain of the same user included. It gets the option after it is
+//! bound, and then the others join. From bind to the end, at no moment can a second process slip in. Linux
+//! looks at the option at the time of the conflict (`inet_csk_bind_conflict`); `tests/cores_listener.rs`
+//! shows that all sockets get connections.
 
 use std::{
     io,
@@ -21,20 +22,19 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that the kernel completes for each socket before they are accepted; it cuts this to
+/// Connections that the kernel completes for each socket before they are accepted; the kernel caps this at
 /// `net.core.somaxconn` (4,096 by default).
 pub const BACKLOG: i32 = 4096;
 
-/// Binds and listens, one socket per core, on one port. With port 0 the kernel picks the port for the first socket
-/// and the others follow it.
+/// Binds and listens, one socket per core, on one port. With port 0 the kernel picks the port for the first
+/// socket and the others follow it.
 ///
-/// The sockets are non-blocking and close-on-exec. `TCP_NODELAY` is set on them, and Linux hands it on to every
-/// accepted connection: nobody needs to set it again. Answers leave in one write, so Nagle's algorithm could only
-/// delay the last segment.
+/// The sockets are non-blocking and close-on-exec. `TCP_NODELAY` is set on them, and accepted connections
+/// inherit it on Linux. Answers leave in one write, so Nagle's algorithm could only delay the last segment.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] with the address when anybody listens there; else what the system says, with the
-/// address (no permission below port 1024, no such address here).
+/// [`io::ErrorKind::AddrInUse`] with the address if another process listens there; else the system's error
+/// with the address (no permission below port 1024, no such address on this machine).
 pub fn bind_all(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
     let explain = |error: io::Error| {
         let why = match error.kind() {
@@ -55,7 +55,8 @@ pub fn bind_all(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener
             Type::STREAM.nonblocking().cloexec(),
             Some(Protocol::TCP),
         )?;
-        // Connections of the last process in TIME_WAIT must not keep us from starting. Listeners still conflict.
+        // Connections of the previous process in TIME_WAIT must not prevent the start. Listeners still
+        // conflict.
         socket.set_reuse_address(true)?;
         socket.set_tcp_nodelay(true)?;
         if core == 0 {
@@ -76,7 +77,7 @@ pub fn bind_all(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener
     Ok(sockets.into_iter().map(TcpListener::from).collect())
 }
 
-/// How many connections each core holds: one writer each, read by all.
+/// Number of connections of each core: each count has one writer, and all cores read it.
 #[derive(Debug)]
 pub struct Balance {
     cores: Box<[ConnectionCount]>,
@@ -86,29 +87,29 @@ pub struct Balance {
 #[repr(align(128))]
 struct ConnectionCount(AtomicUsize);
 
-/// A core may be this many connections above the least before it hands any over.
+/// Number of connections by which a core may exceed the least loaded before it hands any over.
 const SLACK: usize = 8;
 
-/// From this many on every core, those that belong together are no longer looked for.
+/// Number of connections on every core from which related connections are no longer gathered.
 const GATHER_BELOW: usize = 64;
 
 impl Balance {
-    /// No connections on any core.
+    /// Creates the counts with no connections on any core.
     #[must_use]
     pub fn new(cores: usize) -> Arc<Self> {
         Arc::new(Self { cores: (0..cores).map(|_| ConnectionCount::default()).collect() })
     }
 
-    /// Core `me` took a connection. Only core `me` may say so.
+    /// Counts a new connection of core `me`. Only core `me` may call this.
     pub fn opened(&self, me: usize) {
         let held = &self.cores[me].0;
         held.store(held.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A connection of core `me` has ended. Only core `me` may say so.
+    /// Counts the end of a connection of core `me`. Only core `me` may call this.
     ///
     /// # Panics
-    /// If the core holds none.
+    /// Panics if the core holds none.
     pub fn closed(&self, me: usize) {
         let held = &self.cores[me].0;
         let before = held.load(Ordering::Relaxed);
@@ -116,22 +117,23 @@ impl Balance {
         held.store(before - 1, Ordering::Relaxed);
     }
 
-    /// How many connections `core` holds.
+    /// Returns how many connections `core` holds.
     #[must_use]
     pub fn held(&self, core: usize) -> usize {
         self.cores[core].0.load(Ordering::Relaxed)
     }
 
-    /// How many connections all cores hold; a moment old for those of other cores.
+    /// Returns how many connections all cores hold; the counts of other cores may be slightly outdated.
     #[must_use]
     pub fn total(&self) -> usize {
         (0..self.cores.len()).map(|core| self.held(core)).sum()
     }
 
-    /// The core that should get the connection that `me` has just accepted (and not yet counted): the one with the
-    /// least, if `me` is above it by more than 8 and by more than an eighth of its own. `None`: keep it.
+    /// Returns the core that should get the connection that `me` has just accepted (and not yet counted): the
+    /// one with the fewest, if `me` exceeds it by more than 8 and by more than an eighth of its own count.
+    /// `None`: keep it.
     ///
-    /// The figures are a moment old: a burst may hand over a few too many, which the slack absorbs.
+    /// The counts may be slightly outdated: a burst may hand over a few too many, which the slack absorbs.
     #[must_use]
     pub fn hand_off_to(&self, me: usize) -> Option<usize> {
         let mine = self.held(me);
@@ -139,20 +141,20 @@ impl Balance {
             return None;
         }
         let least = (0..self.cores.len()).min_by_key(|&core| self.held(core))?;
-        // The second look may see more than the first.
+        // The second read may return a larger value than the first.
         let above = mine.saturating_sub(self.held(least));
         (above > SLACK.max(mine / 8)).then_some(least)
     }
 
-    /// The same for a server whose connections talk to each other: those that come one after the other, of which it is
-    /// likely that they belong together, are gathered on one core, `block` on the first, the next ones on the second,
-    /// and round again. A few then cost no crossing from core to core. Once every core has 64, as
-    /// [`Self::hand_off_to`].
+    /// Chooses a core for servers whose connections talk to each other: connections that arrive one after the
+    /// other probably belong together and are gathered on one core. The first `block` go to the first core,
+    /// the next ones to the second, and so on, round and round. A few connections then never cross cores.
+    /// Once every core has 64, works like [`Self::hand_off_to`].
     #[must_use]
     pub fn gather(&self, me: usize, block: usize) -> Option<usize> {
         let blocks = |core: usize| self.held(core) / block.max(1);
         let cores = 0..self.cores.len();
-        // The first of those with the fewest whole blocks.
+        // The first core among those with the fewest whole blocks.
         let next = cores.min_by_key(|&core| blocks(core))?;
         if self.held(next) >= GATHER_BELOW {
             return self.hand_off_to(me);

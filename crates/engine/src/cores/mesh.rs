@@ -9,13 +9,14 @@
 //!                     bell + eventfd of 1
 //! ```
 //!
-//! A turn of a loop sends what it has to and then calls [`Sender::flush`]: one wake-up per destination that got
-//! something and sleeps, whatever the number of messages. A ring holds `capacity` messages and refuses more:
-//! [`Sender::send`] gives the message back, counts it, and the caller answers for it. Between two endpoints messages
-//! arrive once and in order; between different pairs there is no order.
+//! A turn of a loop sends its messages and then calls [`Sender::flush`]: one wake-up for each sleeping
+//! destination that got any, whatever the number of messages. A ring holds `capacity` messages and refuses
+//! more: [`Sender::send`] returns the message and counts it, and the caller handles it. Between two endpoints
+//! messages arrive once and in order; between different pairs there is no order.
 //!
-//! A receiver that goes, as one does when its loop ends, drops what lies in its rings, and [`Sender::flush`] drops what is
-//! sent to it afterwards: whoever waits for an answer to such a message hears at once that none will come.
+//! A receiver that is dropped, as when its loop ends, drops the messages in its rings, and [`Sender::flush`]
+//! drops messages sent to it afterwards: a sender that waits for an answer to such a message learns at once
+//! that none will come.
 //!
 //! Memory: `endpoints² × capacity × size_of::<M>()`, of which the kernel commits only what was once used.
 
@@ -41,17 +42,17 @@ use crate::{
 };
 
 crate::counters! {
-    /// What a mesh counts, summed over its endpoints.
+    /// Counters of a mesh, summed over its endpoints.
     pub enum MeshCounter {
-        Sent => Counter, "mesh_sent", None, "Messages put into a ring between cores.";
-        Refused => Counter, "mesh_refused", None, "Messages given back to the sender because the ring was full.";
-        Wakes => Counter, "mesh_wakes", None, "Cores woken from their sleep by a message (one system call each).";
-        Received => Counter, "mesh_received", None, "Messages taken out of a ring between cores.";
-        Batches => Counter, "mesh_batches", None, "Times that a core found messages and took them all.";
+        Sent => Counter, "mesh_sent", None, "Messages sent over rings between cores.";
+        Refused => Counter, "mesh_refused", None, "Messages returned to their sender because the ring was full.";
+        Wakes => Counter, "mesh_wakes", None, "Wake-ups of sleeping cores by a message (one system call each).";
+        Received => Counter, "mesh_received", None, "Messages received from rings between cores.";
+        Batches => Counter, "mesh_batches", None, "Times that a core drained its rings.";
     }
 }
 
-/// All endpoints of one mesh, made together and then given away.
+/// All endpoints of one mesh, created together and then handed out.
 #[derive(Debug)]
 pub struct Mesh<M> {
     endpoints: Vec<Endpoint<M>>,
@@ -59,14 +60,15 @@ pub struct Mesh<M> {
 }
 
 impl<M: Send> Mesh<M> {
-    /// A mesh of `cores + outsiders` endpoints, numbered in that order, with rings of `capacity` messages. An
-    /// outsider is a thread that is not a core: it sends, and may receive, like any other.
+    /// Creates a mesh of `cores + outsiders` endpoints, numbered in that order, with rings of `capacity`
+    /// messages. An outsider is a thread that is not a core: it sends, and may receive, like any other.
     ///
     /// # Errors
-    /// When the kernel gives no eventfd (`EMFILE`, `ENFILE`, `ENOMEM`): one is needed per endpoint.
+    /// Returns the kernel's error if it gives no eventfd (`EMFILE`, `ENFILE`, `ENOMEM`): each endpoint needs
+    /// one.
     ///
     /// # Panics
-    /// If `capacity` is 0.
+    /// Panics if `capacity` is 0.
     pub fn new(cores: usize, outsiders: usize, capacity: usize) -> io::Result<Self> {
         let count = cores + outsiders;
         let counters = CounterSet::new(2 * count);
@@ -76,7 +78,7 @@ impl<M: Send> Mesh<M> {
                 Ok(Arc::new(Sleeper { bell: Bell::new(), eventfd: Arc::new(eventfd) }))
             })
             .collect::<io::Result<Vec<_>>>()?;
-        // columns[to][from]
+        // Consumers, indexed `columns[to][from]`.
         let mut columns: Vec<Vec<Consumer<M>>> = (0..count).map(|_| Vec::with_capacity(count)).collect();
         let mut rows: Vec<Vec<Producer<M>>> = Vec::with_capacity(count);
         for _from in 0..count {
@@ -111,20 +113,20 @@ impl<M: Send> Mesh<M> {
         Ok(Self { endpoints, counters })
     }
 
-    /// One endpoint for each core and then for each outsider.
+    /// Returns the endpoints: one for each core, then one for each outsider.
     #[must_use]
     pub fn into_endpoints(self) -> Vec<Endpoint<M>> {
         self.endpoints
     }
 
-    /// What the mesh counts, for a [`crate::meter::Registry`].
+    /// Returns the counters of the mesh, for a [`crate::meter::Registry`].
     #[must_use]
     pub fn counters(&self) -> Arc<CounterSet<MeshCounter>> {
         Arc::clone(&self.counters)
     }
 }
 
-/// One place in the mesh: it sends to all (itself too) and receives from all.
+/// An endpoint of the mesh: it sends to all endpoints (itself too) and receives from all.
 #[derive(Debug)]
 pub struct Endpoint<M> {
     sender: Sender<M>,
@@ -132,38 +134,38 @@ pub struct Endpoint<M> {
 }
 
 impl<M: Send> Endpoint<M> {
-    /// The two halves, for two owners on one core: the receiver belongs to one task, the sender may lie in a
-    /// thread-local or an `Rc` (its methods take `&self`).
+    /// Splits the endpoint into its halves, for two owners on one core: the receiver belongs to one task, the
+    /// sender may be in a thread-local or an `Rc` (its methods take `&self`).
     #[must_use]
     pub fn split(self) -> (Sender<M>, Receiver<M>) {
         (self.sender, self.receiver)
     }
 
-    /// See [`Sender::send`].
+    /// Sends a message like [`Sender::send`].
     ///
     /// # Errors
-    /// As there.
+    /// Returns the message if the ring is full, like [`Sender::send`].
     pub fn send(&self, to: usize, message: M) -> Result<(), M> {
         self.sender.send(to, message)
     }
 
-    /// See [`Sender::flush`].
+    /// Wakes the destinations like [`Sender::flush`].
     pub fn flush(&self) {
         self.sender.flush();
     }
 
-    /// See [`Receiver::recv_batch`].
+    /// Receives like [`Receiver::recv_batch`].
     pub async fn recv_batch(&mut self, into: &mut Vec<M>) -> usize {
         self.receiver.recv_batch(into).await
     }
 
-    /// See [`Receiver::try_recv_batch`].
+    /// Receives like [`Receiver::try_recv_batch`].
     pub fn try_recv_batch(&mut self, into: &mut Vec<M>) -> usize {
         self.receiver.try_recv_batch(into)
     }
 }
 
-/// How one endpoint sleeps and is woken.
+/// Sleep and wake-up of one endpoint.
 #[derive(Debug)]
 struct Sleeper {
     bell: Bell,
@@ -173,26 +175,26 @@ struct Sleeper {
 impl Sleeper {
     fn wake(&self) {
         match rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes()) {
-            // EAGAIN: the counter stands at its maximum, so it is readable.
+            // EAGAIN: the counter is at its maximum, so the eventfd is readable.
             Ok(_) | Err(rustix::io::Errno::AGAIN) => {}
-            Err(error) => panic!("mesh: an eventfd of ours cannot be written: {error}"),
+            Err(error) => panic!("mesh: cannot write an eventfd: {error}"),
         }
     }
 }
 
 impl Sleeper {
-    /// Sleeps until it is woken, or was since the last time.
+    /// Sleeps until it is woken; returns at once if it was woken since the last time.
     fn sleep(&self) {
         let mut watched = [PollFd::new(&self.eventfd, PollFlags::IN)];
         match poll(&mut watched, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("mesh: an eventfd of ours cannot be waited for: {error}"),
+            Err(error) => panic!("mesh: cannot wait for an eventfd: {error}"),
         }
         // Unlike an edge in an epoll, the level stays until it is read.
         let mut count = [0; 8];
         match rustix::io::read(&self.eventfd, &mut count) {
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("mesh: an eventfd of ours cannot be read: {error}"),
+            Err(error) => panic!("mesh: cannot read an eventfd: {error}"),
         }
     }
 }
@@ -201,7 +203,7 @@ impl Sleeper {
 struct Link<M> {
     ring: Producer<M>,
     sleeper: Arc<Sleeper>,
-    /// Something was sent since the last flush.
+    /// True if messages were sent since the last flush.
     unannounced: Cell<bool>,
 }
 
@@ -209,21 +211,21 @@ struct Link<M> {
 #[derive(Debug)]
 pub struct Sender<M> {
     links: Box<[Link<M>]>,
-    /// One of the links has something unannounced.
+    /// True if any link has unannounced messages.
     unannounced: Cell<bool>,
     counters: CoreCounters<MeshCounter>,
 }
 
 impl<M: Send> Sender<M> {
-    /// Puts a message into the ring to endpoint `to`. It may lie there until [`Self::flush`], which drops it where that
-    /// endpoint's receiver is gone.
+    /// Puts a message into the ring to endpoint `to`. It may stay there until [`Self::flush`], which drops it
+    /// if that endpoint's receiver is gone.
     ///
     /// # Errors
-    /// Gives the message back when the ring is full, and counts it as [`MeshCounter::Refused`]. The receiver is
+    /// Returns the message if the ring is full, and counts it as [`MeshCounter::Refused`]. The receiver is
     /// woken at the next flush nevertheless.
     ///
     /// # Panics
-    /// If there is no endpoint `to`.
+    /// Panics if there is no endpoint `to`.
     pub fn send(&self, to: usize, message: M) -> Result<(), M> {
         let link = &self.links[to];
         match link.ring.push(message) {
@@ -240,18 +242,19 @@ impl<M: Send> Sender<M> {
         }
     }
 
-    /// Whether the ring to endpoint `to` has room for a message, which it keeps until this half sends one.
+    /// Returns whether the ring to endpoint `to` has room for a message. The room remains until this half
+    /// sends a message.
     ///
     /// # Panics
-    /// If there is no endpoint `to`.
+    /// Panics if there is no endpoint `to`.
     #[must_use]
     pub fn has_room(&self, to: usize) -> bool {
         self.links[to].ring.has_room()
     }
 
-    /// Wakes each destination that got something since the last flush and sleeps. At the end of each turn; without it,
-    /// a message waits until its receiver wakes for another reason. Costs a branch when nothing was sent, a fence per
-    /// destination that got something, and one system call (≈ 1 µs) per sleeper.
+    /// Wakes each sleeping destination that got messages since the last flush. Called at the end of each
+    /// turn; without it, a message waits until its receiver wakes for another reason. Costs a branch if
+    /// nothing was sent, a fence per destination that got messages, and one system call (≈ 1 µs) per sleeper.
     pub fn flush(&self) {
         if !self.unannounced.replace(false) {
             return;
@@ -260,7 +263,7 @@ impl<M: Send> Sender<M> {
             if !link.unannounced.replace(false) {
                 continue;
             }
-            // With the full fence that `drop_if_abandoned` wants.
+            // Includes the full fence that `drop_if_abandoned` needs.
             let must_wake = link.sleeper.bell.must_wake();
             if link.ring.drop_if_abandoned() {
                 continue;
@@ -272,13 +275,13 @@ impl<M: Send> Sender<M> {
         }
     }
 
-    /// How many messages were refused so far because a ring was full.
+    /// Returns how many messages were refused so far because a ring was full.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.counters.value(MeshCounter::Refused)
     }
 
-    /// How many endpoints there are.
+    /// Returns the number of endpoints.
     #[must_use]
     pub fn endpoints(&self) -> usize {
         self.links.len()
@@ -290,29 +293,30 @@ impl<M: Send> Sender<M> {
 pub struct Receiver<M> {
     rings: Box<[Consumer<M>]>,
     sleeper: Arc<Sleeper>,
-    /// The eventfd in the epoll of the runtime that this half was first awaited on.
+    /// The eventfd, registered with the runtime in which this half was first awaited.
     woken: Option<AsyncFd<Arc<OwnedFd>>>,
     counters: CoreCounters<MeshCounter>,
 }
 
 impl<M: Send> Receiver<M> {
-    /// Appends to `into` all that has arrived, and waits until there is something. Gives the number of messages, at
-    /// least 1 and at most `endpoints × capacity`. Safe to cancel: nothing is taken out before the last wait is over.
+    /// Waits for messages and appends all that have arrived to `into`. Returns their number, at least 1 and
+    /// at most `endpoints × capacity`. Cancel-safe: nothing is taken before the last wait is over.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with I/O, or when its epoll refuses the eventfd at the first wait (out of kernel
-    /// memory or over `max_user_watches`). The half must stay with the runtime of its first wait.
+    /// Panics outside a tokio runtime with I/O, or if its epoll refuses the eventfd at the first wait (out of
+    /// kernel memory or over `max_user_watches`). The half must stay with the runtime of its first wait.
     pub async fn recv_batch(&mut self, into: &mut Vec<M>) -> usize {
-        // A stream of messages that never ends must not keep the loop from its sockets.
+        // An endless stream of messages must not prevent the loop from serving its sockets.
         tokio::task::coop::consume_budget().await;
         poll_fn(|cx| self.poll_recv_batch(cx, into)).await
     }
 
-    /// The same for a loop that also calls [`Self::try_recv_batch`] between two waits, because it must know what other
-    /// cores have said before it reads on: the half is borrowed for the call alone. One task waits at a time.
+    /// Polls like [`Self::recv_batch`], for a loop that also calls [`Self::try_recv_batch`] between two
+    /// waits, because it must know the other cores' messages before it reads on: the half is borrowed for the
+    /// call alone. One task waits at a time.
     ///
     /// # Panics
-    /// As [`Self::recv_batch`].
+    /// Panics as [`Self::recv_batch`] does.
     pub fn poll_recv_batch(&mut self, cx: &mut Context<'_>, into: &mut Vec<M>) -> Poll<usize> {
         loop {
             let count = self.try_recv_batch(into);
@@ -327,24 +331,25 @@ impl<M: Send> Receiver<M> {
             }
             let woken = self.woken.get_or_insert_with(|| {
                 readable(Arc::clone(&self.sleeper.eventfd))
-                    .unwrap_or_else(|error| panic!("mesh: epoll refuses our eventfd: {error}"))
+                    .unwrap_or_else(|error| panic!("mesh: cannot add an eventfd to epoll: {error}"))
             });
-            // The counter is never read. The registration is edge-triggered and each write is an edge of its own,
-            // however high the counter stands: what mio's waker relies on too. That saves a read per wake-up.
+            // The counter is never read. The registration is edge-triggered and each write is an edge of its
+            // own, whatever the counter's value; mio's waker relies on this too. That saves a read per
+            // wake-up.
             match woken.poll_read_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
                 Poll::Ready(Err(error)) => {
-                    panic!("mesh: the runtime is going down while a task waits: {error}")
+                    panic!("mesh: the runtime ended while a task was waiting: {error}")
                 }
             }
         }
     }
 
-    /// As [`Self::recv_batch`], for a thread that has no loop and may sleep in the kernel.
+    /// Receives like [`Self::recv_batch`], for a thread without a loop that may sleep in the kernel.
     ///
     /// # Panics
-    /// If the eventfd cannot be waited for: it is ours and open, so only a broken invariant is a reason.
+    /// Panics if waiting for the eventfd fails, which only a broken invariant can cause.
     pub fn recv_batch_blocking(&mut self, into: &mut Vec<M>) -> usize {
         loop {
             let count = self.try_recv_batch(into);
@@ -361,7 +366,7 @@ impl<M: Send> Receiver<M> {
         }
     }
 
-    /// Appends to `into` all that has arrived by now, without waiting, and says how many.
+    /// Appends to `into` all messages that have arrived by now, without waiting, and returns their number.
     pub fn try_recv_batch(&mut self, into: &mut Vec<M>) -> usize {
         let count: usize = self.rings.iter().map(|ring| ring.pop_all(into)).sum();
         if count > 0 {

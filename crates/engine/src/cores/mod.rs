@@ -1,4 +1,4 @@
-//! One pinned event loop per core, and what passes between them.
+//! Pinned event loops, one per core, and the communication between them.
 //!
 //! ```text
 //!   core 0                                core 1                          any other thread
@@ -11,15 +11,15 @@
 //! ```
 //!
 //! - [`run`]: starts, pins, drains and joins the loops; a panic on one stops all.
-//! - [`listener`]: one listening socket per core on one port; who hands a connection to whom.
-//! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes who sleeps.
-//! - [`lateness`]: how late each loop runs, and what the kernel knows of why.
-//! - [`rounds`]: what a loop does by the clock, and that it does not wake where there is nothing to time.
-//! - [`fair`]: those of one address who have much to do take turns.
-//! - [`behind`]: what is to be stored waits for what is ready to be answered.
-//! - [`clock`]: the time, and what each way of asking costs.
-//! - [`steady_clock`]: the time by which stored things end, undisturbed by a step of the clock.
-//! - [`give_way`]: threads that do what nobody waits for.
+//! - [`listener`]: one listening socket per core on one port, and handing connections over.
+//! - [`mesh`]: batches from every core to every core over [`ring`]s; [`bell`] wakes sleepers.
+//! - [`lateness`]: how late each loop runs, and the causes that the kernel counts.
+//! - [`rounds`]: periodic tasks of a loop, which do not wake an idle loop.
+//! - [`fair`]: connections of one address with much to do take turns.
+//! - [`behind`]: storing answers yields to connections that are ready.
+//! - [`clock`]: the clocks, and the cost of reading each.
+//! - [`steady_clock`]: the time by which stored objects expire, unaffected by a step of the clock.
+//! - [`give_way`]: threads with low priority.
 //! - [`watch`]: deadlines of connections, without a timer for each wait.
 
 pub mod behind;

@@ -1,16 +1,16 @@
-//! Threads that do what nobody waits for.
+//! Low-priority threads.
 
 use std::io;
 
-/// How much: a thread of the usual priority that wants the same processor gets nine tenths of it
-/// (`sched(7)`: a step of nice is a factor of 1.25).
+/// Nice value: a thread of normal priority that wants the same processor gets nine tenths of it (`sched(7)`:
+/// a step of nice is a factor of 1.25).
 const NICE: i32 = 10;
 
-/// Makes the calling thread give way to those of the usual priority. (POSIX says that this is about the process; on Linux
-/// it is about the thread, `setpriority(2)`.)
+/// Lowers the priority of the calling thread. (POSIX defines this for the process; on Linux it applies to the
+/// thread, `setpriority(2)`.)
 ///
 /// # Errors
-/// What the kernel says.
+/// Returns the kernel's error.
 pub fn give_way() -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, NICE)?)
 }

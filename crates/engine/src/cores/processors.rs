@@ -1,20 +1,21 @@
-//! Which processors there are, and how a user names them.
+//! The available processors, and lists of them in the configuration.
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The processors that this process may use (its affinity mask, which `taskset`, cgroups' cpusets and containers
-/// narrow), in ascending order.
+/// Returns the processors that this process may use (its affinity mask, which `taskset`, cgroups' cpusets and
+/// containers narrow), in ascending order.
 ///
 /// # Errors
-/// What `sched_getaffinity(2)` says; it fails with `EINVAL` where the machine has more than 1,024 processors.
+/// Returns the error of `sched_getaffinity(2)`; it fails with `EINVAL` if the machine has more than 1,024
+/// processors.
 pub fn available() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect())
 }
 
-/// Ties the calling thread to one processor.
+/// Pins the calling thread to one processor.
 pub(super) fn pin(processor: usize) -> io::Result<()> {
     if processor >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -24,7 +25,7 @@ pub(super) fn pin(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The calling thread's mask, to be set again on another thread.
+/// Returns the calling thread's affinity mask, to be set on another thread.
 pub(super) fn mask() -> io::Result<CpuSet> {
     Ok(sched_getaffinity(None)?)
 }
@@ -34,27 +35,27 @@ pub(super) fn set_mask(mask: &CpuSet) -> io::Result<()> {
     Ok(sched_setaffinity(None, mask)?)
 }
 
-/// Why a list of processors cannot be read.
+/// Reasons why a list of processors cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// A part that is neither a number nor a range.
-    #[error("\"{0}\" is neither a processor's number nor a range such as 2-5")]
+    #[error("invalid processor \"{0}\": expected a number or a range such as 2-5")]
     NotANumber(String),
     /// A range whose end comes before its start.
-    #[error("the range {0}-{1} runs backwards")]
+    #[error("invalid range {0}-{1}: the first is larger than the last")]
     Backwards(usize, usize),
-    /// The same processor twice: two loops on one would fight.
-    #[error("processor {0} is named twice")]
+    /// A processor is listed twice: two loops would compete for it.
+    #[error("processor {0} is listed twice")]
     Twice(usize),
     /// A number that no processor can have.
-    #[error("processor {0} is beyond what Linux's affinity masks hold here ({max})", max = CpuSet::MAX_CPU - 1)]
+    #[error("processor {0} is beyond the limit of Linux's affinity masks ({max})", max = CpuSet::MAX_CPU - 1)]
     TooLarge(usize),
 }
 
-/// Reads a list such as `0,2-3` into `[0, 2, 3]`, in the order given. Spaces around the parts are allowed.
+/// Parses a list such as `0,2-3` into `[0, 2, 3]`, in the given order. Spaces around the parts are allowed.
 ///
 /// # Errors
-/// [`ListError`]; an empty list is [`ListError::NotANumber`].
+/// Returns a [`ListError`] if the list is invalid; an empty list is [`ListError::NotANumber`].
 pub fn parse_list(list: &str) -> Result<Vec<usize>, ListError> {
     let number =
         |text: &str| text.trim().parse::<usize>().map_err(|_| ListError::NotANumber(text.trim().into()));

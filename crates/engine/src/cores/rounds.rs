@@ -1,17 +1,17 @@
-//! Rounds: what a loop does by the clock beside its clients (deadlines, expiries, room), for as long as there is
-//! something to time.
+//! Rounds: the periodic tasks of a loop beside its clients (deadlines, expiries, room), for as long as any is
+//! due.
 //!
 //! ```text
-//!            stir: something came up that rounds look after
+//!            stir: a new task for the rounds came up
 //!               │
 //!   resting ────┴──▶ a period ──▶ round ──▶ stirred since the last one, or due within a period? ── yes ──▶ a period …
 //!      ▲  ▲                                   │ no: what is due next?
 //!      │  └── nothing: until a stir ◀─────────┤
 //!      └───── later: until then or a stir ◀───┘
 //! ```
-//! So a loop that serves makes its rounds by the period, and one that has nothing to do does not wake. After the last
-//! stir there is one round more, which sees what the stir left. *Which core:* all of it is of one loop's thread; the
-//! atomic is there because a task must be `Send`. A stir costs a load while rounds are being made.
+//! A busy loop makes its rounds periodically, and an idle loop does not wake. After the last stir there is
+//! one more round, which handles what the stir left. *Core:* everything belongs to one loop's thread; the
+//! state is atomic because a task must be `Send`. A stir costs one load while rounds are being made.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::Relaxed},
@@ -20,14 +20,14 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Nothing has come up since the last round.
+/// No stir since the last round.
 const QUIET: u8 = 0;
-/// Something has.
+/// A stir since the last round.
 const STIRRED: u8 = 1;
-/// No round is made until something comes up, or is due.
+/// Resting: no round is made until a stir, or until one is due.
 const RESTING: u8 = 2;
 
-/// When one loop makes its rounds. The task that makes them calls [`Rounds::pause`] between two.
+/// Schedule of one loop's rounds. The task that makes them calls [`Rounds::pause`] between two.
 #[derive(Debug)]
 pub struct Rounds {
     every: Duration,
@@ -36,14 +36,15 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Rounds that are made by this period while there is something to time.
+    /// Creates a schedule with this period.
     #[must_use]
     pub fn new(every: Duration) -> Self {
-        // Stirred: the start is looked after like anything else.
+        // Begins stirred, so that the first round is made like any other.
         Self { every, state: AtomicU8::new(STIRRED), stirred: Notify::new() }
     }
 
-    /// Something came up that rounds look after. The next round comes within a period, and one more after it.
+    /// Requests a round because something came up. The next round comes within a period, and one more after
+    /// it.
     #[inline]
     pub fn stir(&self) {
         if self.state.load(Relaxed) != STIRRED && self.state.swap(STIRRED, Relaxed) == RESTING {
@@ -51,8 +52,8 @@ impl Rounds {
         }
     }
 
-    /// Waits until the next round. `due_in`: after which time at most the round that was made now must be followed by
-    /// another, if nothing stirs; `None`: it need not. Whether something has stirred since the last pause began.
+    /// Waits until the next round. `due_in` is the maximum time until the next round if there is no stir;
+    /// `None`: no round is needed. Returns whether there was a stir since the last pause began.
     pub async fn pause(&self, due_in: Option<Duration>) -> bool {
         let was_stirred = self.state.swap(QUIET, Relaxed) == STIRRED;
         if was_stirred || due_in.is_some_and(|due_in| due_in <= self.every) {
@@ -70,14 +71,14 @@ impl Rounds {
         if stirred {
             tokio::time::sleep(self.every).await;
         } else {
-            // Unless it was stirred while the timer fired.
+            // Unless a stir came while the timer fired.
             let _ = self.state.compare_exchange(RESTING, QUIET, Relaxed, Relaxed);
         }
         stirred
     }
 }
 
-/// The earlier of two times, where `None` is never: for whoever has more than one thing to time.
+/// Returns the earlier of two times, where `None` is never: for a loop that waits for more than one thing.
 #[must_use]
 pub fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     match (one, other) {
@@ -95,7 +96,7 @@ mod tests {
     const EVERY: Duration = Duration::from_millis(1);
     const NEVER: Duration = Duration::from_secs(3600);
 
-    /// Makes rounds in the background; gives what counts them.
+    /// Makes rounds in the background; returns their counter.
     fn making(rounds: &Rc<Rounds>, due_in: Option<Duration>) -> Rc<Cell<usize>> {
         let (rounds, made) = (Rc::clone(rounds), Rc::new(Cell::new(0)));
         let count = Rc::clone(&made);
@@ -122,7 +123,7 @@ mod tests {
         }
     }
 
-    /// However long it takes: a loop that rests has made the rounds that the stirs asked for, and no more.
+    /// A resting loop has made exactly the rounds that the stirs requested, after any length of time.
     #[test]
     fn who_is_not_stirred_makes_one_round_more_and_rests() {
         on_a_loop(async {

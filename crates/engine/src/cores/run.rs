@@ -9,9 +9,9 @@
 //!        └─ join() ◀──────────────────────── ended, failed or panicked (which cuts the others too)
 //! ```
 //!
-//! A panic anywhere on a core, in a spawned task too, is our mistake: it ends this core and cuts all others, and
-//! [`Cores::join`] names it. (Tokio by itself would put it into a `JoinHandle` that nobody reads.) A hook sees to
-//! it, which also runs the hook that was there before; it does nothing on other threads.
+//! A panic anywhere on a core, in a spawned task too, is a bug: it ends this core and cuts all others, and
+//! [`Cores::join`] reports it. (Tokio alone would put it into a `JoinHandle` that is never read.) A panic
+//! hook does this and then runs the previous hook; it does nothing on other threads.
 
 use std::{
     any::Any,
@@ -37,24 +37,24 @@ use super::{
     processors,
 };
 
-/// Threads for blocking work (DNS, file reads and writes) per core, at most. They are not pinned.
+/// Maximum threads for blocking operations (DNS, file reads and writes) per core. They are not pinned.
 const HELPERS_MAX: usize = 8;
 
-/// After the cut, a core has this long to reach its next `.await`; and helpers, to end.
+/// Time that a core has after the cut to reach its next `.await`, and helpers have to end.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
-/// How the loops are set up.
+/// Configuration of the loops.
 #[derive(Debug, Clone)]
 pub struct CoresConfig {
-    /// One loop for each, pinned to this processor; a processor may come more than once. Empty: all that the process
-    /// may use.
+    /// Processors to which the loops are pinned, one loop for each entry; a processor may occur more than
+    /// once. Empty: all processors that the process may use.
     pub cores: Vec<usize>,
-    /// Threads are called `NAME-INDEX`; Linux shows the first 15 bytes.
+    /// Prefix of thread names, `NAME-INDEX`; Linux shows the first 15 bytes.
     pub name: &'static str,
-    /// Tasks that a loop polls before it looks for new events although tasks are ready. 61 by default, which is
-    /// tokio's own: with 64 and 1,000 connections of 1 KiB answers, 256 and 1,024 spent 1–4% less processor time a
-    /// request (within the noise of that machine), but a loop that is flooded then leaves its timers and what is
-    /// fresh waiting for 256 or 1,024 tasks (≈ 2 and 7 ms at 7 µs a request) instead of 0.4 ms.
+    /// Maximum tasks that a loop polls before it checks for new events. The default is 61, as in tokio: with
+    /// 64 and 1,000 connections and answers of 1 KiB, 256 and 1,024 took 1–4% less processor time per request
+    /// (within the noise of that machine), but timers and new events of a flooded loop then wait for 256 or
+    /// 1,024 tasks (≈ 2 and 7 ms at 7 µs a request) instead of 0.4 ms.
     pub event_interval: u32,
 }
 
@@ -64,106 +64,106 @@ impl Default for CoresConfig {
     }
 }
 
-/// Why the loops did not start. Those that had started are stopped again.
+/// Reasons why the loops did not start. Loops that had started are stopped again.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A processor that is not there, or that the process may not use.
+    /// The processor does not exist, or the process may not use it.
     #[error(
-        "processor {processor} cannot be used: this process may use {available:?} (see taskset(1), cpusets)"
+        "processor {processor} is not available: this process may use {available:?} (see taskset(1), cpusets)"
     )]
     NoSuchProcessor {
-        /// What was asked for.
+        /// Configured processor.
         processor: usize,
-        /// What there is.
+        /// Processors that the process may use.
         available: Vec<usize>,
     },
     /// The mask of usable processors cannot be read.
-    #[error("the usable processors cannot be read: {0}")]
+    #[error("cannot read the available processors: {0}")]
     Processors(#[source] io::Error),
     /// The kernel refused a thread.
     #[error("{core}: no thread: {error}")]
     Thread {
-        /// Which loop.
+        /// Name of the loop.
         core: String,
-        /// What the kernel said.
+        /// Error that the kernel returned.
         #[source]
         error: io::Error,
     },
-    /// Pinning failed for another reason than permission.
-    #[error("{core}: cannot be pinned to processor {processor}: {error}")]
+    /// Pinning failed for a reason other than permission.
+    #[error("{core}: cannot pin the thread to processor {processor}: {error}")]
     Pin {
-        /// Which loop.
+        /// Name of the loop.
         core: String,
-        /// To which processor.
+        /// Processor to which the loop should be pinned.
         processor: usize,
-        /// What the kernel said.
+        /// Error that the kernel returned.
         #[source]
         error: io::Error,
     },
-    /// The kernel refused what a runtime needs (epoll, eventfd).
-    #[error("{core}: no event loop: {error}")]
+    /// The kernel refused a resource of the runtime (epoll, eventfd).
+    #[error("{core}: cannot create the event loop: {error}")]
     Runtime {
-        /// Which loop.
+        /// Name of the loop.
         core: String,
-        /// What the kernel said.
+        /// Error that the kernel returned.
         #[source]
         error: io::Error,
     },
-    /// Not one part for each core.
-    #[error("{parts} parts were given for {cores} cores")]
+    /// The number of parts is not the number of cores.
+    #[error("{parts} parts for {cores} cores: the numbers must be equal")]
     Parts {
-        /// How many parts.
+        /// Number of parts.
         parts: usize,
-        /// How many cores.
+        /// Number of cores.
         cores: usize,
     },
 }
 
-/// How a core failed.
+/// Failure of a core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CoreFailure {
-    /// A broken invariant of ours.
+    /// A panic: a broken invariant of the program.
     #[error("{core} panicked: {message}")]
     Panicked {
-        /// Which loop.
+        /// Name of the loop.
         core: String,
-        /// The panic's message and where it was.
+        /// Message and source location of the panic.
         message: String,
     },
-    /// The main future gave an error.
+    /// The main future returned an error.
     #[error("{core} failed: {message}")]
     Failed {
-        /// Which loop.
+        /// Name of the loop.
         core: String,
-        /// The error.
+        /// Text of the error.
         message: String,
     },
     /// The loop did not reach an `.await` within a second after it was cut. Its thread is left behind.
-    #[error("{core} is stuck and did not stop")]
+    #[error("{core} did not stop in time")]
     Stuck {
-        /// Which loop.
+        /// Name of the loop.
         core: String,
     },
 }
 
-/// How a drain went.
+/// Result of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainReport {
-    /// The cores whose main futures had not ended by the timeout and were cut.
+    /// Cores whose main futures had not ended by the timeout and were cut.
     pub cut: Vec<usize>,
 }
 
 impl DrainReport {
-    /// Whether everything under way had ended before the time was up.
+    /// Returns whether all main futures ended before the timeout.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.cut.is_empty()
     }
 }
 
-/// What a main future may end with: `()`, or a `Result` whose error stops all cores.
+/// Result type of a main future: `()`, or a `Result` whose error stops all cores.
 pub trait Outcome {
-    /// The error's text, if it is one.
+    /// Returns the error's text, if it is one.
     fn error(self) -> Option<String>;
 }
 
@@ -179,7 +179,7 @@ impl<E: Display> Outcome for Result<(), E> {
     }
 }
 
-/// Set once, by anyone; seen by all.
+/// A flag that any thread may set once and all can see.
 #[derive(Debug, Default)]
 struct Flag {
     set: AtomicBool,
@@ -199,7 +199,7 @@ impl Flag {
     async fn wait(&self) {
         let notified = self.waiting.notified();
         let mut notified = std::pin::pin!(notified);
-        // Registered before the look, so that a set in between is not missed.
+        // Registered before the check, so that a concurrent `set` is not missed.
         notified.as_mut().enable();
         if !self.is_set() {
             notified.await;
@@ -207,50 +207,50 @@ impl Flag {
     }
 }
 
-/// Tells a core that it should end: finish what is under way, take nothing new.
+/// Signal that a core should shut down: finish its current requests and accept no new ones.
 #[derive(Debug, Clone)]
 pub struct Shutdown(Arc<Flag>);
 
 impl Shutdown {
-    /// Ready once the end was asked for.
+    /// Waits until shutdown is requested.
     pub async fn requested(&self) {
         self.0.wait().await;
     }
 
-    /// Whether the end was asked for. One load of a line that is not written until then.
+    /// Returns whether shutdown is requested. One load of a cache line that is not written until then.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.is_set()
     }
 }
 
-/// What a core's main future is made from.
+/// Context from which a core's main future is made.
 #[derive(Debug, Clone)]
 pub struct CoreContext {
-    /// 0 to `cores` − 1.
+    /// Index of the core, 0 to `cores` − 1.
     pub index: usize,
-    /// How many cores there are.
+    /// Number of cores.
     pub cores: usize,
-    /// The processor that this core was given.
+    /// Processor assigned to this core.
     pub processor: usize,
-    /// Whether it is tied to it; false where the system does not permit it.
+    /// True if the core is pinned to its processor; false where the system does not permit that.
     pub pinned: bool,
-    /// When to end.
+    /// Shutdown signal of this core.
     pub shutdown: Shutdown,
-    /// How late this loop runs. It is being recorded already.
+    /// Lateness of this loop, which is already being recorded.
     pub lateness: Arc<Lateness>,
 }
 
-/// What the cores and their owner share.
+/// State shared by the cores and their owner.
 #[derive(Debug)]
 struct Control {
     name: &'static str,
     shutdown: Vec<Arc<Flag>>,
-    /// Main futures are dropped where they stand.
+    /// Set to drop all main futures at their current await point.
     cut: Flag,
-    /// At least one core has ended.
+    /// Set once at least one core has ended.
     ended: Flag,
-    /// The first failure; those that follow from it do not count.
+    /// First failure; failures that follow from it are not recorded.
     failure: OnceLock<CoreFailure>,
 }
 
@@ -260,30 +260,30 @@ impl Control {
     }
 
     fn fail(&self, failure: CoreFailure) {
-        // A later one is what the first brought about, as a rule; the first is the one to know.
+        // A later failure is usually a consequence of the first, and the first one matters.
         let _ = self.failure.set(failure);
         self.cut.set();
     }
 }
 
-/// The running loops. Dropping it cuts them without waiting.
+/// The running loops. Dropping this cuts them without waiting.
 #[derive(Debug)]
 pub struct Cores {
     control: Arc<Control>,
     threads: Vec<Option<JoinHandle<()>>>,
-    /// Cores say here that they have ended.
+    /// Channel on which cores report that they have ended.
     done: mpsc::Receiver<usize>,
     lateness: Arc<Latenesses>,
 }
 
 impl Cores {
-    /// Starts one loop per core. `make` is called on each core's thread, once all are ready, and its future is that
-    /// core's main future: it may spawn others with `tokio::task::spawn_local`, need not be `Send`, and its end is
-    /// the end of the core.
+    /// Starts one loop per core. `make` is called on each core's thread, once all are ready, and its future
+    /// is that core's main future: it may spawn others with `tokio::task::spawn_local`, need not be `Send`,
+    /// and its end is the end of the core.
     ///
     /// # Errors
-    /// [`StartError`]. Where pinning is not permitted (seccomp in some containers), the loops run unpinned after a
-    /// warning.
+    /// Returns a [`StartError`] if a loop cannot be started. Where pinning is not permitted (seccomp in some
+    /// containers), the loops run unpinned after a warning.
     pub fn start<F>(
         config: CoresConfig,
         make: impl Fn(CoreContext) -> F + Send + Sync + 'static,
@@ -296,10 +296,12 @@ impl Cores {
         Self::start_on(processors, &config, parts, move |context, ()| make(context))
     }
 
-    /// The same, and hands to each core the part that it alone shall own (its listener, its mesh endpoint).
+    /// Starts the loops like [`Self::start`], and hands to each core the part that it alone owns (its
+    /// listener, its mesh endpoint).
     ///
     /// # Errors
-    /// [`StartError`]; `parts` must be as many as there are cores.
+    /// Returns a [`StartError`] if a loop cannot be started, or if the number of `parts` is not the number of
+    /// cores.
     pub fn start_each<P, F>(
         config: CoresConfig,
         parts: Vec<P>,
@@ -363,7 +365,7 @@ impl Cores {
                     Ok(prepared) => prepared,
                     Err(error) => return drop(say_ready.send(Err(error))),
                 };
-                // The starter waits for us; if it has gone, so has the gate.
+                // The starter waits for this message; if it is gone, the gate is gone too.
                 let _ = say_ready.send(Ok(()));
                 drop(say_ready);
                 if gate.recv().is_ok() {
@@ -377,23 +379,23 @@ impl Cores {
             threads.push(Some(thread.map_err(|error| StartError::Thread { core, error })?));
         }
         drop(say_ready);
-        // On an error the gates are dropped, and every thread that was ready returns.
+        // On an error the gates are dropped, and every ready thread returns.
         for outcome in ready {
             outcome?;
         }
         for gate in gates {
-            // A thread that has died by now has panicked, which cuts the others and which `join` tells.
+            // A thread that has died by now has panicked, which cuts the others and is reported by `join`.
             let _ = gate.send(());
         }
         let lateness = Arc::new(Latenesses { server: config.name, cores: lateness });
         Ok(Self { control, threads, done, lateness })
     }
 
-    /// Asks every core to end, waits up to `timeout` for their main futures, then cuts those that are left: their
-    /// futures and tasks are dropped where they stand. Blocks; not to be called on a loop.
+    /// Asks every core to end, waits up to `timeout` for their main futures, then cuts the rest: their
+    /// futures and tasks are dropped at their current await point. Blocks; not to be called on a loop.
     ///
     /// # Errors
-    /// [`CoreFailure`] when a core fails or panics, has done so before, or is stuck.
+    /// Returns a [`CoreFailure`] if a core fails or panics, did so before, or is stuck.
     pub fn drain(&mut self, timeout: Duration) -> Result<DrainReport, CoreFailure> {
         for shutdown in &self.control.shutdown {
             shutdown.set();
@@ -410,30 +412,30 @@ impl Cores {
         self.control.failure.get().map_or(Ok(DrainReport { cut }), |failure| Err(failure.clone()))
     }
 
-    /// Waits until every core has ended by itself, by [`Self::drain`], or by a failure. Blocks. After a failure the
-    /// others, which are cut, are not waited for longer than two seconds.
+    /// Waits until every core has ended by itself, by [`Self::drain`], or by a failure. Blocks. After a
+    /// failure the other cores, which are cut, get at most two seconds.
     ///
     /// # Errors
-    /// [`CoreFailure`]: the first core that failed or panicked.
+    /// Returns the [`CoreFailure`] of the first core that failed or panicked.
     pub fn join(mut self) -> Result<(), CoreFailure> {
         self.wait(None);
         self.control.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
-    /// Ready once at least one core has ended, for whatever reason. What a program waits for beside its signals,
-    /// before it calls [`Self::drain`].
+    /// Returns a future that is ready once at least one core has ended, for whatever reason. A program waits
+    /// for this beside its signals, before it calls [`Self::drain`].
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let control = Arc::clone(&self.control);
         async move { control.ended.wait().await }
     }
 
-    /// How many cores there are.
+    /// Returns the number of cores.
     #[must_use]
     pub fn count(&self) -> usize {
         self.threads.len()
     }
 
-    /// How late each loop runs, for a [`crate::meter::Registry`].
+    /// Returns the lateness of all loops, for a [`crate::meter::Registry`].
     #[must_use]
     pub fn lateness(&self) -> Arc<Latenesses> {
         Arc::clone(&self.lateness)
@@ -463,7 +465,7 @@ impl Cores {
             };
             match index {
                 Some(index) => self.reap(index),
-                // Every thread has let go of its end: all have ended, some without a word.
+                // Every thread has dropped its sender: all have ended, some without a report.
                 None => (0..self.threads.len()).for_each(|index| self.reap(index)),
             }
         }
@@ -495,19 +497,19 @@ fn chosen(config: &CoresConfig) -> Result<Vec<usize>, StartError> {
     }
 }
 
-/// On the core's thread: everything that can be refused.
+/// Prepares a core on its own thread: all operations that the kernel may refuse.
 fn prepare(
     mut context: CoreContext,
     control: &Arc<Control>,
     event_interval: u32,
 ) -> Result<(CoreContext, runtime::LocalRuntime), StartError> {
     let core = control.core(context.index);
-    // Before pinning: helpers start from this thread and would inherit the pin, and then fight with the loop.
+    // Before pinning: helpers start from this thread, would inherit the pin and then compete with the loop.
     let unpinned = processors::mask().map_err(StartError::Processors)?;
     match processors::pin(context.processor) {
         Ok(()) => context.pinned = true,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%core, processor = context.processor, "pinning is not permitted here; running unpinned");
+            tracing::warn!(%core, processor = context.processor, "pinning is not permitted: running unpinned");
         }
         Err(error) => return Err(StartError::Pin { core, processor: context.processor, error }),
     }
@@ -519,7 +521,7 @@ fn prepare(
         .max_blocking_threads(HELPERS_MAX)
         .thread_name(helper.clone())
         .on_thread_start(move || {
-            // Where it is not permitted, the helper stays where it is: slower, not wrong.
+            // If this is not permitted, the helper keeps its mask, which is slower but not wrong.
             let _ = processors::set_mask(&unpinned);
             watch_for_panics(helper.clone(), &helper_control);
         })
@@ -528,7 +530,7 @@ fn prepare(
     Ok((context, runtime))
 }
 
-/// On the core's thread: the whole life of its loop.
+/// Runs the loop on the core's thread, from start to end.
 fn run<F>(
     control: &Arc<Control>,
     runtime: runtime::LocalRuntime,
@@ -542,7 +544,7 @@ fn run<F>(
         let outcome = runtime.block_on(async {
             tokio::task::spawn_local(async move {
                 let Err(error) = lateness.watch().await;
-                tracing::warn!(%error, "lateness of this loop is no longer measured");
+                tracing::warn!(%error, "lateness of this event loop is no longer measured");
             });
             tokio::select! {
                 biased;
@@ -557,13 +559,14 @@ fn run<F>(
     match ended {
         Ok(None) => {}
         Ok(Some(message)) => control.fail(CoreFailure::Failed { core, message }),
-        // The hook has already noted it, with its place; this is for a hook that someone replaced.
+        // The hook has already recorded the panic with its location; this is for the case that another hook
+        // replaced it.
         Err(panic) => control.fail(CoreFailure::Panicked { core, message: text_of(panic.as_ref()) }),
     }
 }
 
 thread_local! {
-    /// On a core's thread and on its helpers': the thread's name, and the control that is told of a panic.
+    /// Thread name, and control to which panics are reported; set on a core's thread and on its helpers.
     static WATCHED: RefCell<Option<(String, Arc<Control>)>> = const { RefCell::new(None) };
 }
 
@@ -577,7 +580,7 @@ fn install_hook() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             before(panic);
-            // A thread whose locals are gone is past running our code.
+            // A thread whose thread-locals are gone no longer runs this program's code.
             let watched =
                 WATCHED.try_with(|watched| watched.try_borrow().ok().and_then(|known| known.clone()));
             if let Ok(Some((core, control))) = watched {
@@ -594,5 +597,5 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without text".to_owned())
+        .unwrap_or_else(|| "panic without a message".to_owned())
 }

@@ -1,29 +1,31 @@
-//! The UNIX time by which stored things end: a step of the machine's clock counts only after it has stood for a while.
+//! A steady clock: the UNIX time by which stored objects expire. A forward step of the machine's clock counts
+//! only once it has lasted for a while.
 //!
-//! One wrong answer of a time server, or a typing error of an operator, sets the clock to tomorrow and back. An expiry that
-//! reads the wall clock directly deletes everything in between. A [`SteadyClock`] goes on by the boot clock instead, and
-//! follows a step forward once the boot clock confirms that the step has lasted [`CONFIRM_MS`].
+//! A wrong answer of a time server, or a typing error of an operator, may set the clock to tomorrow and back.
+//! Expiry by the wall clock would delete everything in between. A [`SteadyClock`] advances by the boot clock
+//! instead, and follows a forward step once the boot clock confirms that the step has lasted [`CONFIRM_MS`].
 //!
 //! ```text
 //!   wall clock       ───╮      ╭────────      ───╮         (set forward, and back within ten minutes)
 //!                       ╰──────╯
 //!   steady clock     ──────────────────▶      goes on at the boot clock's pace
 //! ```
-//! A steady clock never goes back. After a step backward it goes on at half pace until the wall clock has caught up, so
-//! that it neither jumps nor stands still.
+//! A steady clock never goes back. After a backward step it advances at half pace until the wall clock has
+//! caught up, so that it neither jumps nor stands still.
 //!
-//! *Memory:* one value a core. *Cost:* two reads of clocks, no system call (50 ns).
+//! *Memory:* one value a core. *Cost:* two clock reads, no system call (50 ns).
 
 use std::cell::Cell;
 
 use super::clock;
 
-/// How long a step forward must last before it counts.
+/// Time that a forward step must last before it counts.
 pub const CONFIRM_MS: u64 = 10 * 60_000;
-/// A difference between wall and boot clock that is adjustment (NTP's slewing, a leap second), not a step.
+/// Maximum difference between wall and boot clock that counts as adjustment (NTP's slewing, a leap second),
+/// not as a step.
 const SLEW_MAX_MS: i64 = 2_000;
 
-/// A clock of one core; see the module.
+/// Steady clock of one core; see the module.
 #[derive(Debug)]
 pub struct SteadyClock {
     state: Cell<State>,
@@ -31,18 +33,18 @@ pub struct SteadyClock {
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Wall clock minus boot clock, as far as it counts.
+    /// Accepted difference of wall clock minus boot clock.
     offset_ms: i64,
-    /// A step that is not confirmed: the offset after it, and the boot time when it was first seen.
+    /// Unconfirmed step: the offset after it, and the boot time at which it was first seen.
     step: Option<(i64, u64)>,
-    /// The boot time of the last reading.
+    /// Boot time of the last reading.
     read_at_ms: u64,
-    /// The last reading.
+    /// Time returned by the last reading.
     shown_ms: u64,
 }
 
 impl SteadyClock {
-    /// A clock that shows the wall clock's time.
+    /// Creates a clock that shows the wall clock's time.
     #[must_use]
     pub fn new() -> Self {
         Self::at(clock::unix_ms(), clock::boot_ms())
@@ -54,13 +56,13 @@ impl SteadyClock {
         Self { state: Cell::new(state) }
     }
 
-    /// Milliseconds since the UNIX epoch; never less than an earlier reading.
+    /// Returns milliseconds since the UNIX epoch; never less than an earlier reading.
     #[must_use]
     pub fn unix_ms(&self) -> u64 {
         self.read(clock::unix_ms(), clock::boot_ms())
     }
 
-    /// Seconds since the UNIX epoch; never less than an earlier reading.
+    /// Returns seconds since the UNIX epoch; never less than an earlier reading.
     #[must_use]
     pub fn unix_s(&self) -> u64 {
         self.unix_ms() / 1000
@@ -74,7 +76,7 @@ impl SteadyClock {
             state.confirm(offset(unix_ms, boot_ms), boot_ms);
         } else {
             state.step = None;
-            // Forward at once; backward by half of the time that has passed.
+            // Forward adjustments apply at once; backward by at most half of the elapsed time.
             let back_max_ms = i64::try_from(elapsed_ms / 2).unwrap_or(i64::MAX);
             state.offset_ms = state.offset_ms.saturating_add(ahead_ms.max(-back_max_ms));
         }
@@ -93,7 +95,7 @@ impl Default for SteadyClock {
 }
 
 impl State {
-    /// Takes a step forward that has lasted; remembers one that is new.
+    /// Accepts a forward step that has lasted long enough; remembers a new one.
     fn confirm(&mut self, offset_ms: i64, boot_ms: u64) {
         match self.step {
             Some((seen_ms, since_ms)) if seen_ms.abs_diff(offset_ms) <= SLEW_MAX_MS.unsigned_abs() => {

@@ -1,8 +1,9 @@
 //! Deadlines of connections, without a timer for each wait.
 //!
-//! A connection notes in its [`Watch`] what it waits for and until when (two relaxed stores a turn). One sweep a core
-//! goes over a share of the connections ten times a second and wakes those whose time is up; the connection itself
-//! then says good-bye. Both run on the same core; the atomics are there because some servers' tasks must be `Send`.
+//! A connection records in its [`Watch`] its phase and its deadline (two relaxed stores a turn). One sweep
+//! per core checks a share of the connections ten times a second and wakes those whose deadline has passed;
+//! the connection itself then closes. Both run on the same core; the fields are atomic because some servers'
+//! tasks must be `Send`.
 
 use std::{
     sync::{
@@ -13,34 +14,34 @@ use std::{
     time::Duration,
 };
 
-/// What a connection waits for.
+/// Phase of a connection: the event it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// The next question: nothing has begun, and nothing is lost if the connection ends.
+    /// Waits for the next request: nothing has begun, and nothing is lost if the connection ends.
     Idle = 0,
-    /// The rest of a question's head: what must be there before it can be answered.
+    /// Waits for the rest of a request's head.
     Head = 1,
-    /// More of what follows a head.
+    /// Waits for more of a request's body.
     Body = 2,
-    /// The peer, to read what we send.
+    /// Waits for the peer to read the data sent to it.
     Send = 3,
-    /// Us, or others that we ask: no deadline of the peer's.
+    /// Waits for this server or its upstreams: the peer has no deadline.
     Working = 4,
 }
 
-/// What one connection waits for, and until when.
+/// Phase and deadline of one connection.
 #[derive(Debug)]
 pub struct Watch {
     phase: AtomicU8,
     deadline_ms: AtomicU64,
     expired: AtomicBool,
-    /// The task's waker. A task has one for life, so it is noted once.
+    /// The task's waker. A task keeps the same waker, so it is stored once.
     waker: OnceLock<Waker>,
 }
 
 impl Watch {
-    /// Waits for nothing yet.
+    /// Creates a watch without a deadline.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
@@ -51,29 +52,29 @@ impl Watch {
         })
     }
 
-    /// Notes who is to be woken.
+    /// Stores the waker of the connection's task.
     pub fn task(&self, waker: &Waker) {
         if self.waker.get().is_none() {
-            // Only this task calls it.
+            // Only this task calls it, so `set` cannot fail.
             let _ = self.waker.set(waker.clone());
         }
     }
 
-    /// Notes what is waited for from now on, and how long it may take. `now_ms` is the monotonic clock's: whoever sets
-    /// the machine's clock must not end anybody's wait.
+    /// Sets the phase, and how long it may take from now on. `now_ms` is the monotonic clock's, so that
+    /// setting the machine's clock does not end any wait.
     pub fn wait(&self, phase: Phase, now_ms: u64, at_most: Duration) {
         self.phase.store(phase as u8, Ordering::Relaxed);
         let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
         self.deadline_ms.store(now_ms.saturating_add(at_most_ms), Ordering::Relaxed);
     }
 
-    /// Waits for nothing that has a deadline here.
+    /// Clears the deadline, because the connection waits for nothing that has one.
     pub fn work(&self) {
         self.phase.store(Phase::Working as u8, Ordering::Relaxed);
         self.deadline_ms.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// What is waited for.
+    /// Returns the current phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
@@ -85,13 +86,13 @@ impl Watch {
         }
     }
 
-    /// Whether the sweep found the deadline passed, or a drain ended the wait.
+    /// Returns whether the sweep found the deadline passed, or a drain ended the wait.
     #[must_use]
     pub fn expired(&self) -> bool {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// Takes an ended wait back, for the last words to the peer.
+    /// Clears an ended wait, so that a last answer can be sent to the peer.
     pub fn renew(&self) {
         self.expired.store(false, Ordering::Relaxed);
         self.work();
@@ -103,7 +104,7 @@ impl Watch {
         }
     }
 
-    /// Ends the wait at once, as if its time were up.
+    /// Ends the wait at once, as if its deadline had passed.
     pub fn end(&self) {
         self.expired.store(true, Ordering::Relaxed);
         if let Some(waker) = self.waker.get() {
@@ -112,7 +113,7 @@ impl Watch {
     }
 }
 
-/// The watches of one core's connections.
+/// Watches of one core's connections.
 #[derive(Debug, Default)]
 pub struct Watches {
     entries: Vec<Option<Arc<Watch>>>,
@@ -121,7 +122,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Adds a connection; the number it answers is for `remove`.
+    /// Adds a connection; returns its number for [`Self::remove`].
     pub fn add(&mut self, watch: Arc<Watch>) -> usize {
         if let Some(at) = self.vacant.pop() {
             self.entries[at] = Some(watch);
@@ -132,13 +133,13 @@ impl Watches {
         }
     }
 
-    /// Forgets the one with this number.
+    /// Removes the connection with this number.
     pub fn remove(&mut self, at: usize) {
         self.entries[at] = None;
         self.vacant.push(at);
     }
 
-    /// Looks at the next tenth of the connections.
+    /// Checks the deadlines of the next tenth of the connections.
     pub fn sweep(&mut self, now_ms: u64) {
         let share = self.entries.len().div_ceil(10);
         for _ in 0..share {
@@ -149,13 +150,14 @@ impl Watches {
         }
     }
 
-    /// Ends the wait of the connection that idles longest, among as many as are looked at; whether one idles.
+    /// Ends the wait of the connection that has idled longest, among the next `looks` connections. Returns
+    /// whether one was idle.
     pub fn end_longest_idle(&mut self, looks: usize) -> bool {
         self.end_earliest(looks, |phase, deadline_ms| (phase == Phase::Idle).then_some(deadline_ms))
     }
 
-    /// Ends the wait of the connection whose wait is the earliest, among as many as are looked at. `order` says how early a
-    /// wait is by its phase and its deadline in milliseconds; `None`: it is not ended. Returns whether one was ended.
+    /// Ends the wait with the lowest order among the next `looks` connections. `order` maps a phase and a
+    /// deadline in milliseconds to a sort key; `None`: the wait is not ended. Returns whether one was ended.
     pub fn end_earliest(&mut self, looks: usize, order: impl Fn(Phase, u64) -> Option<u64>) -> bool {
         let mut earliest: Option<(u64, &Arc<Watch>)> = None;
         for _ in 0..looks.min(self.entries.len()) {
@@ -171,7 +173,7 @@ impl Watches {
         earliest.inspect(|(_, watch)| watch.end()).is_some()
     }
 
-    /// Ends the waits of idle connections, for a drain: they have no request under way.
+    /// Ends the waits of idle connections, for a drain: they have no pending request.
     pub fn end_idle(&self) {
         for watch in self.entries.iter().flatten() {
             if watch.phase() == Phase::Idle {

@@ -1,11 +1,11 @@
-//! Buffers for what is read: slots of four sizes in one mapping, taken and given back without a lock.
+//! Buffers for disk reads: slots of four sizes in one mapping, taken and returned without a lock.
 //!
 //! ```text
 //!   mapping │ 8 KiB │ 8 KiB │ … ║ 32 KiB │ … ║ 128 KiB │ … ║ 512 KiB │ … │      a quarter of the bytes each
 //!   taken   │ 1 0 1 1 0 …       ║ 0 0 …      ║ 1 …         ║ 0 …         │      a bit each
 //! ```
-//! Any core takes and any thread gives back, so the bits are atomic; they are touched once for a read of the disk,
-//! never for a hit. A slot that is too large is taken when the right ones are gone.
+//! Any core takes slots and any thread returns them, so the bits are atomic; they are touched once for a read
+//! of the disk, never for a hit. A larger slot is taken when those of the right size are used up.
 
 use std::{
     fmt, io,
@@ -20,32 +20,32 @@ use tokio::sync::Notify;
 
 use crate::sys::{arena::Words, file_words::PAGE_BYTES, span::Span};
 
-/// Most bytes of one read, its alignment included: a record of the store and a block at each end.
+/// Maximum bytes of one read, including alignment: a record of the store and a block at each end.
 pub const READ_BYTES_MAX: usize = 512 << 10;
 /// Bytes of a slot of each size.
 const SLOT_BYTES: [usize; 4] = [8 << 10, 32 << 10, 128 << 10, READ_BYTES_MAX];
-/// Fewest bytes that all sizes have together: one of the largest for each size's quarter.
+/// Minimum bytes of all sizes together: each size's quarter must hold at least one of the largest slots.
 pub(super) const BUFFER_BYTES_MIN: usize = SLOT_BYTES.len() * READ_BYTES_MAX;
 
 /// All buffers.
 pub(super) struct Buffers {
     memory: Words,
     sizes: [Slots; SLOT_BYTES.len()],
-    /// Rings when a slot of the largest size has come back, for a task that was refused a buffer.
+    /// Notified when a slot of the largest size is returned, for a task that was refused a buffer.
     room: Notify,
 }
 
 /// The slots of one size.
 struct Slots {
-    /// Where the first is, in bytes.
+    /// Offset of the first slot in bytes.
     first: usize,
     count: usize,
-    /// A bit for each slot: it is taken.
+    /// A bit for each slot, set while the slot is taken.
     taken: Box<[AtomicU64]>,
 }
 
 impl Buffers {
-    /// Reserves about `bytes`; they are committed as they are first used.
+    /// Reserves about `bytes` bytes, which are committed on first use.
     pub(super) fn reserve(bytes: usize) -> io::Result<Arc<Self>> {
         let quarter = bytes.max(BUFFER_BYTES_MIN) / SLOT_BYTES.len();
         let mut first = 0;
@@ -60,10 +60,10 @@ impl Buffers {
         Ok(Arc::new(Self { memory, sizes, room: Notify::new() }))
     }
 
-    /// A buffer of at least `bytes`; `None` when those that are large enough are all taken.
+    /// Takes a buffer of at least `bytes`; `None` if all that are large enough are taken.
     ///
     /// # Panics
-    /// If `bytes` is more than [`READ_BYTES_MAX`].
+    /// Panics if `bytes` is more than [`READ_BYTES_MAX`].
     pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Buffer> {
         assert!(bytes <= READ_BYTES_MAX, "a read of {bytes} bytes");
         (0..SLOT_BYTES.len()).filter(|size| SLOT_BYTES[*size] >= bytes).find_map(|size| {
@@ -72,13 +72,13 @@ impl Buffers {
         })
     }
 
-    /// Waits until a slot of the largest size comes back; returns at once if one has come back since the last wait. The
-    /// task that has waited longest is woken first, and another may still take the slot before it.
+    /// Waits until a slot of the largest size is returned; returns at once if that happened since the last
+    /// wait. The task that has waited longest is woken first, but another may still take the slot before it.
     pub(super) async fn room(&self) {
         self.room.notified().await;
     }
 
-    /// Bytes of all slots that are taken now.
+    /// Returns the bytes of all slots that are taken now.
     pub(super) fn taken_bytes(&self) -> usize {
         let slots = self.sizes.iter().map(|size| {
             size.taken.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum::<usize>()
@@ -97,7 +97,7 @@ impl Slots {
                 if slot >= self.count {
                     break;
                 }
-                // Acquire: what the last holder read comes before what is written now.
+                // Acquire: reads by the last holder come before the writes that follow.
                 match word.compare_exchange_weak(seen, seen | 1 << bit, Ordering::Acquire, Ordering::Relaxed)
                 {
                     Ok(_) => return Some(slot),
@@ -115,7 +115,7 @@ impl fmt::Debug for Buffers {
     }
 }
 
-/// A slot that is in use: first by the helper that fills it, then by all tasks that read it.
+/// A slot in use: first by the helper that fills it, then by all tasks that read it.
 #[derive(Debug)]
 pub(super) struct Buffer {
     buffers: Arc<Buffers>,
@@ -124,7 +124,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Its first `bytes` bytes, aligned to a page.
+    /// Returns the given range of the buffer's bytes; the buffer is aligned to a page.
     pub(super) fn span(&self, bytes: Range<usize>) -> Span<'_> {
         assert!(bytes.end <= SLOT_BYTES[self.size], "{bytes:?} beyond a buffer");
         let start = self.buffers.sizes[self.size].first + self.slot * SLOT_BYTES[self.size];
@@ -137,20 +137,20 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let word = &self.buffers.sizes[self.size].taken[self.slot / 64];
         let before = word.fetch_and(!(1 << (self.slot % 64)), Ordering::Release);
-        assert!(before >> (self.slot % 64) & 1 == 1, "a buffer was given back twice");
+        assert!(before >> (self.slot % 64) & 1 == 1, "buffer returned twice");
         if self.size == SLOT_BYTES.len() - 1 {
             self.buffers.room.notify_one();
         }
     }
 }
 
-/// What was read: exactly the bytes that were asked for. Cheap to clone; the memory goes back with the last one,
-/// on whichever thread that is. It counts against the bound on buffers until then, so a slow reader's block is to be
-/// copied or cut like anything pinned.
+/// Result of a read: exactly the requested bytes. Cheap to clone; dropping the last clone, on any thread,
+/// returns the memory. It counts against the bound on buffers until then, so the block of a slow reader must
+/// be copied or its connection cut, like any pinned object.
 #[derive(Debug, Clone)]
 pub struct Block {
     buffer: Arc<Buffer>,
-    /// Within the buffer.
+    /// Offset within the buffer.
     start: usize,
     len: usize,
 }
@@ -160,7 +160,7 @@ impl Block {
         Self { buffer: Arc::new(buffer), start: bytes.start, len: bytes.len() }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn span(&self) -> Span<'_> {
         self.buffer.span(self.start..self.start + self.len)
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a list of what is taken: nobody gets what another has, what comes back can be had again, and
-        /// nothing is refused while something large enough is free.
+        /// Compared with a list of taken slots: no slot has two holders, returned slots can be taken again,
+        /// and nothing is refused while a large enough slot is free.
         #[test]
         fn no_two_holders_share_a_byte(steps in proptest::collection::vec((1_usize..=READ_BYTES_MAX, 0_usize..4), 1..200)) {
             let buffers = Buffers::reserve(BUFFER_BYTES_MIN).unwrap();

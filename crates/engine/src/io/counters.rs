@@ -1,17 +1,17 @@
-//! What reading from the disk counts.
+//! Counters of disk reads.
 
 crate::counters! {
-    /// A row for each core.
+    /// Counters, one row for each core.
     pub enum ReadCounter {
-        Begun => Counter, "store_reads", None, "Reads of the disk that were handed to a helper.";
-        Joined => Counter, "store_reads_joined", None, "Requests that waited for a read which was under way already.";
-        ReadBytes => Counter, "store_read_bytes", Bytes, "Bytes read from the disk, alignment included.";
-        Failed => Counter, "store_reads_failed", None, "Reads that the disk answered with an error, or short.";
-        Damaged => Counter, "store_reads_damaged", None, "Reads whose bytes were not what was written.";
-        TooSlow => Counter, "store_reads_too_slow", None, "Reads that those who waited gave up on.";
-        RefusedQueue => Counter, "store_reads_refused_queue", None, "Requests refused because too many reads waited.";
-        RefusedBuffers => Counter, "store_reads_refused_buffers", None, "Requests refused because no buffer was free.";
-        Waiting => Gauge, "store_reads_waiting", None, "Reads that wait for a helper now.";
-        UnderWay => Gauge, "store_reads_under_way", None, "Reads that helpers have now.";
+        Begun => Counter, "store_reads", None, "Disk reads handed to a helper.";
+        Joined => Counter, "store_reads_joined", None, "Requests that joined a disk read already under way.";
+        ReadBytes => Counter, "store_read_bytes", Bytes, "Bytes read from the disk, including alignment.";
+        Failed => Counter, "store_reads_failed", None, "Disk reads that failed or ended short.";
+        Damaged => Counter, "store_reads_damaged", None, "Disk reads whose data did not match its checksum.";
+        TooSlow => Counter, "store_reads_too_slow", None, "Disk reads abandoned by all requests that waited for them.";
+        RefusedQueue => Counter, "store_reads_refused_queue", None, "Requests refused because too many disk reads were queued.";
+        RefusedBuffers => Counter, "store_reads_refused_buffers", None, "Requests refused because no read buffer was free.";
+        Waiting => Gauge, "store_reads_waiting", None, "Disk reads queued for a helper.";
+        UnderWay => Gauge, "store_reads_under_way", None, "Disk reads that helpers are executing.";
     }
 }

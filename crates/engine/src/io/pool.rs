@@ -1,4 +1,4 @@
-//! The helper threads: started once for all cores, ended when the pool is dropped.
+//! The helper threads: started once for all cores, stopped when the pool is dropped.
 
 use std::{
     io,
@@ -21,25 +21,25 @@ use crate::{
     meter::{CounterSet, HistogramSpec, Histograms, Recorder, Unit},
 };
 
-/// How long the pool waits for helpers to end before it leaves them to a disk that hangs.
+/// Time that the pool waits for helpers to end before it abandons them to a hanging disk.
 const END_GRACE: Duration = Duration::from_secs(1);
 
-/// How many helpers there are, and every bound.
+/// Number of helpers, and all bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadPoolConfig {
-    /// Cores that read.
+    /// Number of cores that read.
     pub cores: usize,
-    /// Threads that read for them: how many reads the disk sees at once.
+    /// Threads that read for the cores: the number of reads that the disk sees at once.
     pub helpers: usize,
-    /// Reads of one core that one helper may have, the one that it is at included.
+    /// Maximum reads of one core at one helper, including the active one.
     pub depth: usize,
-    /// Reads of one core that may wait for a helper; more are refused.
+    /// Maximum reads of one core that wait for a helper; more are refused.
     pub waiting_max: usize,
-    /// Bytes of buffers over all cores, at least 2 MiB; a read that finds none is refused.
+    /// Bytes of buffers over all cores, at least 2 MiB; a read that finds no free buffer is refused.
     pub buffer_bytes: usize,
-    /// How long a task waits for a read, in milliseconds.
+    /// Maximum time in milliseconds that a task waits for a read.
     pub wait_ms_max: u64,
-    /// What the helpers' threads are called, up to a number: at most ten bytes, or Linux cuts it.
+    /// Prefix of the helper threads' names, before a number: at most ten bytes, or Linux truncates the name.
     pub name: &'static str,
 }
 
@@ -57,38 +57,38 @@ impl Default for ReadPoolConfig {
     }
 }
 
-/// Why helpers could not be started.
+/// Reasons why helpers could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A number that must not be zero.
-    #[error("reading needs {what}, not 0")]
+    /// A number that must not be zero is zero.
+    #[error("invalid read pool: {what} must not be 0")]
     None {
-        /// What it is of.
+        /// Name of the number.
         what: &'static str,
     },
-    /// A source whose blocks cannot be served.
-    #[error("a source with blocks of {bytes} bytes cannot be read: a power of two up to 4096 is needed")]
+    /// A source has a block size that is not supported.
+    #[error("unsupported block size of {bytes} bytes: a power of two up to 4096 is needed")]
     Blocks {
-        /// What it said.
+        /// Block size of the source.
         bytes: usize,
     },
-    /// The kernel refused.
-    #[error("the kernel refused {what} for reading: {source}")]
+    /// The kernel refused a resource.
+    #[error("cannot set up disk reads: the kernel refused {what}: {source}")]
     Kernel {
-        /// What was asked for.
+        /// Resource that was requested.
         what: &'static str,
-        /// Its words.
+        /// Error that the kernel returned.
         source: io::Error,
     },
 }
 
-/// The helpers. Dropping it ends them; reads that are under way then are not answered any more.
+/// Pool of helper threads. Dropping it stops them; reads that are active then are not answered any more.
 #[derive(Debug)]
 pub struct ReadPool {
     stop: Sender<Message>,
     cores: usize,
     threads: Vec<JoinHandle<()>>,
-    /// Disconnected once every helper has ended.
+    /// Channel that is disconnected once every helper has ended.
     ended: mpsc::Receiver<()>,
     counters: Arc<CounterSet<ReadCounter>>,
     waits: Arc<Histograms>,
@@ -97,10 +97,12 @@ pub struct ReadPool {
 }
 
 impl ReadPool {
-    /// Starts the helpers, and gives each core its two parts: what it reads by, and where answers come in.
+    /// Starts the helpers, and returns two parts for each core: its read handle, and the receiver of its
+    /// answers.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// Returns a [`StartError`] if the configuration is invalid or the kernel refuses memory, an eventfd or a
+    /// thread.
     pub fn start(
         config: &ReadPoolConfig,
         sources: Vec<Arc<dyn Source>>,
@@ -108,16 +110,17 @@ impl ReadPool {
         let ReadPoolConfig { cores, helpers, .. } = *config;
         check(config, &sources)?;
         let refused = |what| move |source| StartError::Kernel { what, source };
-        let buffers = Buffers::reserve(config.buffer_bytes.max(BUFFER_BYTES_MIN))
-            .map_err(refused("memory for buffers"))?;
-        // A ring between a core and a helper holds all that can be between them; the owner's holds its `Stop`.
+        let buffers =
+            Buffers::reserve(config.buffer_bytes.max(BUFFER_BYTES_MIN)).map_err(refused("buffer memory"))?;
+        // A ring between a core and a helper holds all messages that can be between them; the owner's ring
+        // holds its `Stop`.
         let mesh = Mesh::new(cores + helpers, 1, config.depth).map_err(refused("an eventfd"))?;
         let mut endpoints = mesh.into_endpoints().into_iter();
         let counters = CounterSet::new(cores);
         let waits = Histograms::new(
             HistogramSpec {
                 name: "store_read_seconds",
-                help: "From asking for a read of the disk until the loop had the answer.",
+                help: "Time from the request for a disk read until the loop had the data.",
                 unit: Unit::Seconds,
             },
             cores,
@@ -125,7 +128,7 @@ impl ReadPool {
         let disk = Histograms::new(
             HistogramSpec {
                 name: "store_read_disk_seconds",
-                help: "What the disk took for a read, as its helper saw it.",
+                help: "Time that the disk took for a read, measured by the helper.",
                 unit: Unit::Seconds,
             },
             helpers,
@@ -174,26 +177,27 @@ impl ReadPool {
         Ok((Self { stop, cores, threads, ended, counters, waits, disk, buffers }, ends))
     }
 
-    /// What is counted, for a [`crate::meter::Registry`].
+    /// Returns the counters, for a [`crate::meter::Registry`].
     #[must_use]
     pub fn counters(&self) -> Arc<CounterSet<ReadCounter>> {
         Arc::clone(&self.counters)
     }
 
-    /// How long reads took those who waited, and the disk, in nanoseconds; for a [`crate::meter::Registry`].
+    /// Returns how long reads took for the waiting tasks, and at the disk, in nanoseconds; for a
+    /// [`crate::meter::Registry`].
     #[must_use]
     pub fn latencies(&self) -> [Arc<Histograms>; 2] {
         [Arc::clone(&self.waits), Arc::clone(&self.disk)]
     }
 
-    /// Bytes of buffers that are in use now.
+    /// Returns the bytes of buffers that are in use now.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.buffers.taken_bytes()
     }
 }
 
-/// Whether there is at least one of each, and whether blocks are what buffers are aligned to.
+/// Checks that no number is zero, and that buffers are aligned to the sources' blocks.
 fn check(config: &ReadPoolConfig, sources: &[Arc<dyn Source>]) -> Result<(), StartError> {
     for (what, number) in [
         ("a core", config.cores),
@@ -216,14 +220,14 @@ fn check(config: &ReadPoolConfig, sources: &[Arc<dyn Source>]) -> Result<(), Sta
 impl Drop for ReadPool {
     fn drop(&mut self) {
         for helper in 0..self.threads.len() {
-            // The only message of this ring: it fits.
+            // The only message of this ring, so it fits.
             let _ = self.stop.send(self.cores + helper, Message(Kind::Stop));
         }
         self.stop.flush();
-        // Nobody says anything in this channel: it only ends.
+        // Nothing is sent on this channel; it is only disconnected.
         let all = self.ended.recv_timeout(END_GRACE) == Err(mpsc::RecvTimeoutError::Disconnected);
         for thread in self.threads.drain(..).filter(|thread| all || thread.is_finished()) {
-            // A helper that panicked has ended the process in a server; in a test its panic is what is seen.
+            // In a server a panic of a helper has ended the process; in a test the panic itself is reported.
             let _ = thread.join();
         }
     }
@@ -245,7 +249,7 @@ impl Helper {
             for message in batch.drain(..) {
                 match message.0 {
                     Kind::Read(order) => self.read(order),
-                    Kind::Answer(_) => panic!("a helper was sent an answer"),
+                    Kind::Answer(_) => panic!("a helper received an answer"),
                     Kind::Stop => return,
                 }
             }
@@ -258,7 +262,7 @@ impl Helper {
         let begun = clock::monotonic_ns();
         let read = source.read(aligned_at, buffer.span(0..aligned_bytes));
         self.took.record(clock::monotonic_ns().saturating_sub(begun));
-        // Below a block: fits.
+        // The offset is smaller than a block, so it fits.
         let skip = (extent.at - aligned_at) as usize;
         let wanted = skip..skip + extent.bytes as usize;
         let outcome = match read {
@@ -270,7 +274,7 @@ impl Helper {
                 .map_err(|damage| ReadError::Damaged { extent, damage }),
         };
         let answer = Answer { id, helper: self.number, extent, outcome };
-        // There are never more between the two than the ring holds: the core counts them.
+        // The core counts its messages, so there are never more than the ring holds.
         assert!(self.sender.send(core, Message(Kind::Answer(answer))).is_ok(), "more answers than orders");
         self.sender.flush();
     }

@@ -1,7 +1,8 @@
-//! A core's side of reading: which reads are pending, which wait for a helper, which tasks are woken.
+//! A core's side of reading: its pending reads, its queue of reads that wait for a helper, and the tasks to
+//! wake.
 //!
-//! *Where:* plain memory of the core. *Who writes:* the core, in [`Reads::read`] and [`Reads::settle`]. A task waits on
-//! what is behind its [`PendingRead`], which may cross to another core.
+//! *Memory:* plain memory of the core. *Writer:* the core, in [`Reads::read`] and [`Reads::settle`]. A task
+//! waits on its [`PendingRead`], which may move to another core.
 
 use std::{
     cell::RefCell,
@@ -30,65 +31,65 @@ use crate::{
     meter::{CoreCounters, Recorder},
 };
 
-/// How often reads are looked at that take too long, while there are any.
+/// Interval at which pending reads are checked for a timeout.
 const OVERDUE_EVERY: Duration = Duration::from_millis(250);
 
-/// What is read: so many bytes of a source.
+/// A range of a source that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// Number of the source, in the order that the pool was given them.
+    /// Index of the source in the list given to the pool.
     pub source: usize,
-    /// The first byte.
+    /// Offset of the first byte.
     pub at: u64,
-    /// How many; at least one.
+    /// Number of bytes; at least one.
     pub bytes: u32,
 }
 
-/// Why a read was not begun. Each is counted.
+/// Reasons why a read was not begun. Each is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRefusal {
-    /// As many reads wait as may: [`ReadPoolConfig::waiting_max`].
-    #[error("too many reads wait for the disk already")]
+    /// The queue is full: [`ReadPoolConfig::waiting_max`].
+    #[error("too many reads are queued for the disk")]
     Queue,
     /// All buffers that are large enough are in use: [`ReadPoolConfig::buffer_bytes`].
-    #[error("no buffer is free for a read")]
+    #[error("no read buffer is free")]
     Buffers,
-    /// No bytes, or more than [`READ_BYTES_MAX`] with what alignment adds, or beyond what an offset can say.
-    #[error("a read of {0} bytes is not possible")]
+    /// The length is zero, exceeds [`READ_BYTES_MAX`] after alignment, or ends beyond the largest offset.
+    #[error("unsupported read length of {0} bytes")]
     Length(u32),
 }
 
-/// Why a read brought nothing.
+/// Reasons why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The disk failed.
-    #[error("the disk failed to read {} bytes at {}: {}", extent.bytes, extent.at, words(*kind, *os))]
+    /// The disk returned an error.
+    #[error("cannot read {} bytes at {} from the disk: {}", extent.bytes, extent.at, words(*kind, *os))]
     Disk {
-        /// What was to be read.
+        /// Range that was to be read.
         extent: Extent,
-        /// What kind of failure.
+        /// Kind of the error.
         kind: io::ErrorKind,
-        /// Its number, if the system gave one.
+        /// Error number of the system, if there is one.
         os: Option<i32>,
     },
     /// The source ends before the extent does.
-    #[error("{} bytes at {} were to be read, and only {got} are there", extent.bytes, extent.at)]
+    #[error("short read: {} bytes at {} were requested, {got} are there", extent.bytes, extent.at)]
     Short {
-        /// What was to be read.
+        /// Range that was to be read.
         extent: Extent,
-        /// Bytes of it that are there.
+        /// Bytes of the range that exist.
         got: usize,
     },
-    /// What was read is not what was written.
+    /// The bytes read are not those that were written.
     #[error("{} bytes at {} are damaged: {damage}", extent.bytes, extent.at)]
     Damaged {
-        /// What was read.
+        /// Range that was read.
         extent: Extent,
-        /// How it is known.
+        /// Damage that was found.
         damage: Damage,
     },
     /// The disk took longer than [`ReadPoolConfig::wait_ms_max`].
-    #[error("the disk has not read {} bytes at {} in time", .0.bytes, .0.at)]
+    #[error("disk read of {} bytes at {} timed out", .0.bytes, .0.at)]
     TooSlow(Extent),
 }
 
@@ -96,20 +97,20 @@ fn words(kind: io::ErrorKind, os: Option<i32>) -> io::Error {
     os.map_or_else(|| io::Error::from(kind), io::Error::from_raw_os_error)
 }
 
-/// What a helper is asked to do.
+/// Order to a helper.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) id: u64,
-    /// Who asks.
+    /// Core that sent the order.
     pub(super) core: usize,
     pub(super) extent: Extent,
     pub(super) buffer: Buffer,
-    /// The extent, widened to whole blocks.
+    /// Offset of the extent, widened to whole blocks.
     pub(super) aligned_at: u64,
     pub(super) aligned_bytes: usize,
 }
 
-/// What became of it.
+/// Answer of a helper to an order.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) id: u64,
@@ -118,7 +119,7 @@ pub(super) struct Answer {
     pub(super) outcome: Result<Block, ReadError>,
 }
 
-/// What passes between cores and helpers. For [`Reads::settle`].
+/// Message between cores and helpers, for [`Reads::settle`].
 #[derive(Debug)]
 pub struct Message(pub(super) Kind);
 
@@ -129,7 +130,7 @@ pub(super) enum Kind {
     Stop,
 }
 
-/// What all tasks that wait for one read share.
+/// State shared by all tasks that wait for one read.
 #[derive(Debug, Default)]
 struct SharedRead {
     outcome: OnceLock<Result<Block, ReadError>>,
@@ -138,25 +139,25 @@ struct SharedRead {
 
 impl SharedRead {
     fn settle(&self, outcome: Result<Block, ReadError>) {
-        // A read has one outcome: the disk's or the deadline's, whichever comes first.
+        // A read has one outcome: the disk's or the timeout, whichever comes first.
         let _ = self.outcome.set(outcome);
         self.settled.notify_waiters();
     }
 }
 
-/// A read that is under way. Dropping it gives up waiting, no more.
+/// A pending read. Dropping it only ends the waiting.
 #[derive(Debug)]
 pub struct PendingRead(Arc<SharedRead>);
 
 impl PendingRead {
-    /// What was read.
+    /// Waits for the read and returns its bytes.
     ///
     /// # Errors
-    /// [`ReadError`]; all who wait for the same read get the same.
+    /// Returns a [`ReadError`] if the read fails; all tasks that wait for the same read get the same error.
     pub async fn settled(self) -> Result<Block, ReadError> {
         loop {
             let mut settled = std::pin::pin!(self.0.settled.notified());
-            // Before the look, so that what is settled in between is not missed.
+            // Registered before the check, so that an outcome set in between is not missed.
             settled.as_mut().enable();
             if let Some(outcome) = self.0.outcome.get() {
                 return outcome.clone();
@@ -175,38 +176,39 @@ struct OutstandingRead {
 
 #[derive(Debug)]
 struct State {
-    /// At most `waiting_max` and what helpers have.
+    /// Pending reads: at most `waiting_max` plus those that helpers have.
     pending: HashMap<Extent, OutstandingRead>,
-    /// For a helper to be free.
+    /// Reads that wait for a free helper.
     queue: VecDeque<Order>,
-    /// For each helper: reads of ours that it has.
+    /// For each helper, the number of this core's reads that it has.
     under_way: Box<[usize]>,
     ids: u64,
-    /// When deadlines were last looked at.
+    /// Time at which timeouts were last checked.
     looked_ns: u64,
 }
 
-/// Whether a core's reads have to be timed. Of one thread; atomic because a task must be `Send`.
+/// State that tells whether a core has pending reads to check for timeouts. Used by one thread; atomic
+/// because a task must be `Send`.
 #[derive(Debug, Default)]
 struct Timing {
     is_pending: AtomicBool,
-    /// The first of them has begun.
+    /// Notified when the first pending read begins.
     began: Notify,
 }
 
-/// What a core reads by. It belongs to the core's thread.
+/// Read handle of a core. It belongs to the core's thread.
 #[derive(Debug)]
 pub struct Reads {
     state: RefCell<State>,
     timing: Arc<Timing>,
     sender: Sender<Message>,
     core: usize,
-    /// The helpers' endpoints come after those of the cores.
+    /// Number of cores; the helpers' endpoints come after theirs.
     cores: usize,
     depth: usize,
     waiting_max: usize,
     wait_ns_max: u64,
-    /// Of each source.
+    /// Block size of each source.
     blocks: Arc<[usize]>,
     buffers: Arc<Buffers>,
     counters: CoreCounters<ReadCounter>,
@@ -246,14 +248,14 @@ impl Reads {
         }
     }
 
-    /// Asks for an extent, or joins a pending read of the very same extent. Never waits: it hands a message over, and
-    /// at most one system call wakes a helper.
+    /// Begins a read of an extent, or joins a pending read of exactly the same extent. Never waits: it sends
+    /// a message, and at most one system call wakes a helper.
     ///
     /// # Errors
-    /// [`ReadRefusal`], and nothing was begun.
+    /// Returns a [`ReadRefusal`] if no read was begun.
     ///
     /// # Panics
-    /// If the pool has no such source.
+    /// Panics if the pool has no such source.
     pub fn read(&self, extent: Extent) -> Result<PendingRead, ReadRefusal> {
         let block = self.blocks[extent.source] as u64;
         let aligned_at = extent.at / block * block;
@@ -302,20 +304,20 @@ impl Reads {
         Ok(PendingRead(read))
     }
 
-    /// Waits until a buffer of the largest size comes back, for a caller that was answered [`ReadRefusal::Buffers`] and can
-    /// wait. The caller that has waited longest is woken first; another may still be faster. It does not end by itself
-    /// after other refusals: give it a deadline.
+    /// Waits until a buffer of the largest size is returned, for a caller that got [`ReadRefusal::Buffers`]
+    /// and can wait. The caller that has waited longest is woken first; another may still be faster. After
+    /// other refusals this may never end: give it a deadline.
     pub fn room(&self) -> impl Future<Output = ()> + use<> {
         let buffers = Arc::clone(&self.buffers);
         async move { buffers.room().await }
     }
 
-    /// Wakes the tasks whose reads have ended, and hands the reads that wait to the helpers. Empties `messages`.
+    /// Wakes the tasks whose reads have ended, and hands queued reads to the helpers. Empties `messages`.
     pub fn settle(&self, messages: &mut Vec<Message>) {
         let now_ns = clock::monotonic_ns();
         let state = &mut *self.state.borrow_mut();
         for message in messages.drain(..) {
-            let Kind::Answer(answer) = message.0 else { panic!("a core was sent an order") };
+            let Kind::Answer(answer) = message.0 else { panic!("a core received an order") };
             state.under_way[answer.helper] -= 1;
             self.counters.sub(ReadCounter::UnderWay, 1);
             match &answer.outcome {
@@ -323,7 +325,7 @@ impl Reads {
                 Err(ReadError::Damaged { .. }) => self.counters.add(ReadCounter::Damaged, 1),
                 Err(_) => self.counters.add(ReadCounter::Failed, 1),
             }
-            // The tasks that waited may have given up, and others may wait for a new read of the same extent.
+            // The tasks that waited may be gone, and others may wait for a new read of the same extent.
             if let Entry::Occupied(pending) = state.pending.entry(answer.extent)
                 && pending.get().id == answer.id
             {
@@ -357,7 +359,8 @@ impl Reads {
         });
     }
 
-    /// The helper that has least of ours, if it may have more; of equals the first, so that a light load wakes few.
+    /// Returns the helper with the fewest reads of this core, if it may have more; the first among equals, so
+    /// that a light load wakes few helpers.
     fn free_helper(&self, under_way: &[usize]) -> Option<usize> {
         let (helper, has) = under_way.iter().enumerate().min_by_key(|(_, has)| **has)?;
         (*has < self.depth).then_some(helper)
@@ -369,11 +372,11 @@ impl Reads {
         self.counters.add(ReadCounter::ReadBytes, order.aligned_bytes as u64);
         self.counters.add(ReadCounter::UnderWay, 1);
         let sent = self.sender.send(self.cores + helper, Message(Kind::Read(order)));
-        assert!(sent.is_ok(), "a helper has more than its depth");
+        assert!(sent.is_ok(), "more orders than a helper's queue depth");
     }
 }
 
-/// Where a core's answers come in. It belongs to one task of that core.
+/// Receiver of a core's answers. It belongs to one task of that core.
 #[derive(Debug)]
 pub struct Completions {
     receiver: Receiver<Message>,
@@ -381,18 +384,18 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Of the core that reads by `reads`.
+    /// Creates the receiver for the core of `reads`.
     pub(super) fn new(receiver: Receiver<Message>, reads: &Reads) -> Self {
         Self { receiver, timing: Arc::clone(&reads.timing) }
     }
 
-    /// Appends what has come to `into`, after waiting until there is something or it is time to look for reads that
-    /// take too long; [`Reads::settle`] is to be called either way.
+    /// Waits for messages, or until pending reads must be checked for timeouts, and appends the messages to
+    /// `into`. The caller then calls [`Reads::settle`] in either case.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with I/O and time, or away from that of its first wait.
+    /// Panics outside a tokio runtime with I/O and time, or in a runtime other than that of its first wait.
     pub async fn next(&mut self, into: &mut Vec<Message>) {
-        // Safe to cut: nothing is taken out before the wait is over.
+        // Cancel-safe: nothing is taken before the wait is over.
         while !self.timing.is_pending.load(Relaxed) {
             tokio::select! {
                 _ = self.receiver.recv_batch(into) => return,

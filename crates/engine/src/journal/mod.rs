@@ -1,21 +1,22 @@
-//! The journal: what loops say about their work, for whoever reads it, in memory that other processes can see.
+//! The journal: records of the loops' activity for any reader, in memory that other processes can see.
 //!
 //! ```text
 //!   loop ──Scribe──▶ ring │ one writer each      ┐                  ┌──▶ a thread of this process (the access log)
-//!   loop ──Scribe──▶ ring │ nobody waits         ┴── memfd, sealed ─┤
+//!   loop ──Scribe──▶ ring │ never waits          ┴── memfd, sealed ─┤
 //!                      ▲                                            └──▶ another process (`nighttrain log`): /proc/PID/fd/N
 //!                      └── is anybody reading? ◀── lease: one word in a page of its own ◀── renewed by readers
 //! ```
-//! *Where the data lives:* in memory of the kernel that belongs to this process and goes with it, even at `kill -9`; no
-//! disk is behind it, so that no write-back holds a loop up. Pages that were never written to take no memory.
+//! *Memory:* kernel memory that belongs to this process and is freed with it, even at `kill -9`. No disk
+//! backs it, so no write-back delays a loop. Pages that were never written take no memory.
 //!
-//! *What it costs:* while nobody reads, [`Scribe::is_read`] is one load and a branch, and nothing else happens. Who reads
-//! raises the lease to a moment at most [`LEASE_MAX`] from now, again and again; who dies stops costing when it is over.
-//! Records that nobody has read are written over: a reader counts what it missed, and no loop waits.
+//! *Cost:* while there is no reader, [`Scribe::is_read`] is one load and a branch, and nothing else happens.
+//! A reader repeatedly renews the lease to a time at most [`LEASE_MAX`] ahead; a reader that dies costs
+//! nothing more once its lease expires. Unread records are overwritten: a reader counts the records that it
+//! missed, and no loop waits.
 //!
-//! *What is believed of others:* nothing. The rings cannot be written by whoever opens them (`F_SEAL_FUTURE_WRITE`), and
-//! neither file can be made shorter under our feet (`F_SEAL_SHRINK`). A word of the lease that makes no sense counts as a
-//! lease of [`LEASE_MAX`].
+//! *Trust:* none in other processes. The rings cannot be written by a process that opens them
+//! (`F_SEAL_FUTURE_WRITE`), and neither file can be truncated (`F_SEAL_SHRINK`). An implausible lease counts
+//! as a lease of [`LEASE_MAX`].
 
 pub mod ring;
 

@@ -1,4 +1,4 @@
-//! One ring: a writer that never waits, and readers that find out what they have missed.
+//! A ring in shared memory: a writer that never waits, and readers that detect what they have missed.
 //!
 //! ```text
 //!            read from here        written           begun
@@ -8,12 +8,14 @@
 //!           └────────────┴─────────────────┴───────────────────────────┘
 //!   a record: number << 24 | bytes · the bytes, whole words
 //! ```
-//! The writer says first how far it is going to write (`begun`), then writes, then says that it has (`written`). A reader
-//! copies a record and then looks whether `begun` has come around to where it began: if so, what was copied may be torn,
-//! and is thrown away. (It is a seqlock: the fences are those of Boehm, "Can seqlocks get along with programming language
-//! memory models?", 2012.) Records are numbered, so that whoever missed some knows how many.
+//! The writer first stores how far it is going to write (`begun`), then writes, then stores that it has
+//! (`written`). A reader copies a record and then checks whether `begun` has wrapped around to the record's
+//! start: if so, the copy may be torn and is discarded. (This is a seqlock: the fences are those of Boehm,
+//! "Can seqlocks get along with programming language memory models?", 2012.) Records are numbered, so that a
+//! reader knows how many it missed.
 //!
-//! The memory may be another process's: a reader believes nothing in it, and at worst shows nonsense or nothing.
+//! The memory may be another process's: a reader trusts nothing in it, and at worst returns nonsense or
+//! nothing.
 
 use std::{cell::Cell, ops::Deref};
 
@@ -30,15 +32,15 @@ use crate::sys::{
 pub const HEAD_WORDS: usize = 16;
 const BEGUN: usize = 0;
 const WRITTEN: usize = 1;
-/// Records written so far.
+/// Index of the word that counts the records written so far.
 pub(super) const RECORDS: usize = 2;
 
 const WORD_BYTES: usize = size_of::<u64>();
 const LENGTH_BITS: u32 = 24;
-/// The least that a ring holds.
+/// Minimum capacity of a ring in words.
 pub const CAPACITY_WORDS_MIN: usize = 2;
 
-/// Where a ring is: its head, then a power of two of words.
+/// Memory of a ring: its head, then a power of two of words.
 pub trait Memory: Deref<Target = [AtomicU64]> {}
 impl<M: Deref<Target = [AtomicU64]>> Memory for M {}
 
@@ -48,20 +50,20 @@ fn capacity(words: &[AtomicU64]) -> usize {
     capacity
 }
 
-/// The right to write a ring; there is one.
+/// The only writer of a ring.
 #[derive(Debug)]
 pub struct Writer<M> {
     words: M,
-    /// What `written` is.
+    /// Current value of `written`.
     at: Cell<u64>,
     records: Cell<u64>,
 }
 
 impl<M: Memory> Writer<M> {
-    /// A writer of a ring that is all zero.
+    /// Creates the writer of a ring that is all zero.
     ///
     /// # Panics
-    /// If the words are not a head and a power of two.
+    /// Panics if the words are not a head and a power of two.
     #[must_use]
     pub fn new(words: M) -> Self {
         capacity(&words);
@@ -71,7 +73,7 @@ impl<M: Memory> Writer<M> {
     /// Writes a record of these parts, over the oldest ones.
     ///
     /// # Panics
-    /// If a part is not whole words, or all of them are more than half of the ring.
+    /// Panics if a part is not whole words, or all of them are more than half of the ring.
     #[inline]
     pub fn write(&self, parts: &[&[u8]]) {
         let words = &*self.words;
@@ -82,7 +84,7 @@ impl<M: Memory> Writer<M> {
         let at = self.at.get();
         let end = at + needed as u64;
         words[BEGUN].store(end, Relaxed);
-        // Whoever sees a word that is written below also sees how far it may have been written.
+        // A reader that sees any word written below also sees `begun`.
         fence(Release);
         let place = |position: u64| HEAD_WORDS + (position as usize & mask);
         words[place(at)].store(self.records.get() << LENGTH_BITS | bytes as u64, Relaxed);
@@ -102,7 +104,7 @@ impl<M: Memory> Writer<M> {
         self.at.set(end);
     }
 
-    /// Records that were written.
+    /// Returns the number of records written.
     pub fn records(&self) -> u64 {
         self.records.get()
     }
@@ -115,24 +117,24 @@ fn write(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// A reader's place in a ring.
+/// Reader of a ring, with its position.
 #[derive(Debug)]
 pub struct Reader<M> {
     words: M,
     at: u64,
-    /// The number of the record that comes next, if none is missed; `None` where that is not known.
+    /// Number of the next record if none is missed; `None` if unknown.
     next: Option<u64>,
     lost: u64,
 }
 
-/// How often a reader that begins looks for a moment at which nothing is being written.
+/// Number of attempts of a new reader to find a moment at which nothing is being written.
 const BEGIN_TRIES: usize = 1000;
 
 impl<M: Memory> Reader<M> {
-    /// Begins behind the last record that is there.
+    /// Creates a reader that begins after the last existing record.
     ///
     /// # Panics
-    /// As [`Writer::new`].
+    /// Panics as [`Writer::new`] does.
     #[must_use]
     pub fn new(words: M) -> Self {
         capacity(&words);
@@ -149,7 +151,8 @@ impl<M: Memory> Reader<M> {
         reader
     }
 
-    /// Puts the next record into `into`; false: there is none yet, or all that there was has been written over.
+    /// Puts the next record into `into`; returns false if there is none yet, or all existing records have
+    /// been overwritten.
     pub fn read(&mut self, into: &mut Vec<u8>) -> bool {
         let words = &*self.words;
         let capacity = words.len() - HEAD_WORDS;
@@ -177,7 +180,7 @@ impl<M: Memory> Reader<M> {
                 }
             }
         }
-        // What was copied comes before this look at how far the writer is.
+        // The copy comes before this check of the writer's position.
         fence(Acquire);
         let is_whole = words[BEGUN].load(Relaxed).wrapping_sub(self.at) <= capacity as u64;
         if !is_sound || !is_whole {
@@ -193,7 +196,8 @@ impl<M: Memory> Reader<M> {
         true
     }
 
-    /// Records that were written over before they were read; known once the next one is read.
+    /// Returns the number of records that were overwritten before they were read; known once the next record
+    /// is read.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -211,7 +215,7 @@ mod tests {
         (0..HEAD_WORDS + capacity).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// A record whose words all say which one it is.
+    /// Builds a record all of whose words contain its number.
     fn record(number: u64, words: usize) -> Vec<u8> {
         number.to_ne_bytes().repeat(words)
     }
@@ -233,8 +237,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 20_000)))]
 
-        /// The slow twin is a queue of all records: what is read is a part of it in order, what is missing is counted, and
-        /// nothing is missing while no more than the ring has been written since the last read.
+        /// Compared with a queue of all records, the slow twin: a reader returns a part of it in order,
+        /// counts what is missing, and misses nothing while no more than the ring's capacity has been written
+        /// since the last read.
         #[test]
         fn a_reader_reads_what_was_written_or_counts_it(steps in steps()) {
             const CAPACITY: usize = 32;
@@ -269,13 +274,13 @@ mod tests {
                             prop_assert_eq!(&into, &record(number, words));
                         } else {
                             prop_assert!(twin.is_empty() || waiting > CAPACITY);
-                            // It has gone on to the end.
+                            // The reader has skipped to the end.
                             lost += twin.drain(..).count() as u64;
                         }
                     }
                 }
                 if twin.is_empty() {
-                    // What comes next tells it how many those were.
+                    // The next record tells the reader how many were lost.
                     prop_assert!(reader.lost() <= lost);
                 }
             }

@@ -1,4 +1,4 @@
-//! The journal's memory: rings and lease, made by one process and opened by others.
+//! The journal's memory: rings and lease, created by one process and opened by others.
 
 use std::{
     cell::Cell,
@@ -26,24 +26,24 @@ use crate::{
     sys::mapping::MappedWords,
 };
 
-/// Rings of one journal: a loop each.
+/// Maximum rings of one journal: one for each loop.
 pub const RINGS_MAX: usize = 4096;
-/// How long a reader counts as one without saying so again.
+/// Maximum time that a reader counts as such without renewing its lease.
 pub const LEASE_MAX: Duration = Duration::from_secs(5);
-/// How often a reader should say so.
+/// Length of a lease that a reader requests.
 const LEASE: Duration = Duration::from_secs(3);
 
 const LEASE_MAX_MS: u64 = 5000;
 const LEASE_MS: u64 = 3000;
 const _: () = assert!(LEASE_MAX.as_millis() == LEASE_MAX_MS as u128 && LEASE.as_millis() == LEASE_MS as u128);
 
-/// Words before the rings, which say what this is: a page.
+/// Words before the rings that identify the journal: a page.
 const FRONT_WORDS: usize = 512;
-/// Of the lease's file: a page.
+/// Words of the lease's file: a page.
 const LEASE_WORDS: usize = 512;
-/// "NTJOURN" and the version of the layout.
+/// Magic number: "NTJOURN" and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"NTJOURN1");
-/// The words of the front.
+/// Indices of the identifying words.
 const AT_MAGIC: usize = 0;
 const AT_TOKEN: usize = 1;
 const AT_RINGS: usize = 2;
@@ -59,45 +59,45 @@ pub struct Journal {
     file: File,
     lease_file: File,
     token: u64,
-    /// Rings that have their writer.
+    /// Number of rings that have their writer.
     taken: AtomicUsize,
-    /// Somebody in this process reads for as long as it runs.
+    /// True if a thread of this process reads for as long as the process runs.
     is_always_read: bool,
 }
 
-/// Where other processes find a journal.
+/// Address at which other processes find a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalAddress {
-    /// The process.
+    /// Process ID.
     pub pid: u32,
-    /// Its descriptor of the rings.
+    /// File descriptor of the rings in that process.
     pub rings_fd: RawFd,
-    /// Its descriptor of the lease.
+    /// File descriptor of the lease in that process.
     pub lease_fd: RawFd,
-    /// What the front of the rings says, so that no other process is taken for this one.
+    /// Token in the front of the rings, so that another process is not mistaken for this one.
     pub token: u64,
 }
 
-/// Why a journal cannot be opened.
+/// Reasons why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What the system says.
+    /// Error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// What was opened is something else.
-    #[error("what that process has open there is no journal of ours")]
+    /// The opened file is not a journal.
+    #[error("the process's shared memory is not a Nighttrain journal")]
     Other,
 }
 
 impl Journal {
-    /// One of so many rings, of as many bytes each (a power of two, at least 64 KiB; else it is made one).
-    /// `is_always_read`: a thread of this process reads it from beginning to end.
+    /// Creates a journal of `rings` rings, with `ring_bytes` bytes each (rounded up to a power of two, at
+    /// least 64 KiB). `is_always_read`: a thread of this process reads it from beginning to end.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     ///
     /// # Panics
-    /// If there are more rings than [`RINGS_MAX`], or none.
+    /// Panics if there are more rings than [`RINGS_MAX`], or none.
     pub fn create(rings: usize, ring_bytes: usize, is_always_read: bool) -> io::Result<Arc<Self>> {
         assert!((1..=RINGS_MAX).contains(&rings), "{rings} rings");
         let capacity_words =
@@ -105,7 +105,7 @@ impl Journal {
         let len = FRONT_WORDS + rings * (HEAD_WORDS + capacity_words);
         let (file, words) = memory("nighttrain-log", len)?;
         let (lease_file, lease) = memory("nighttrain-log-lease", LEASE_WORDS)?;
-        // From here on whoever opens the rings can read them and nothing else.
+        // From here on a process that opens the rings can only read them.
         fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
         fcntl_add_seals(&lease_file, SealFlags::SEAL)?;
         let token = random::number()?;
@@ -118,19 +118,19 @@ impl Journal {
         Ok(Arc::new(Self { memory, lease, file, lease_file, token, taken, is_always_read }))
     }
 
-    /// The right to write the next ring.
+    /// Returns the writer of the next ring.
     ///
     /// # Panics
-    /// If all of them have their writer.
+    /// Panics if all rings have their writer.
     #[must_use]
     pub fn scribe(self: &Arc<Self>) -> Scribe {
         let index = self.taken.fetch_add(1, AcqRel);
-        assert!(index < self.memory.rings, "a journal of {} rings has another writer", self.memory.rings);
+        assert!(index < self.memory.rings, "all {} rings of the journal have a writer", self.memory.rings);
         let writer = Writer::new(Ring { memory: Arc::clone(&self.memory), index });
         Scribe { writer, journal: Arc::clone(self), index: index as u64, ids: Cell::new(0) }
     }
 
-    /// Where other processes find it.
+    /// Returns the address at which other processes find the journal.
     #[must_use]
     pub fn opened(&self) -> JournalAddress {
         JournalAddress {
@@ -141,13 +141,13 @@ impl Journal {
         }
     }
 
-    /// Reads it from now on, in this process.
+    /// Returns a reader in this process that starts now.
     #[must_use]
     pub fn reader(&self) -> JournalReader {
         JournalReader::new(&self.memory)
     }
 
-    /// Records written so far.
+    /// Returns the number of records written so far.
     #[must_use]
     pub fn records(&self) -> u64 {
         (0..self.memory.rings)
@@ -155,17 +155,17 @@ impl Journal {
             .sum()
     }
 
-    /// Whether anybody reads.
+    /// Returns whether there is a reader.
     #[inline]
     fn is_read(&self) -> bool {
         self.is_always_read || (self.lease[0].load(Relaxed) != 0 && self.is_leased())
     }
 
-    /// Whether a lease is alive.
+    /// Returns whether the lease is still valid.
     #[cold]
     fn is_leased(&self) -> bool {
         let (now_ms, until_ms) = (clock::monotonic_ms(), self.lease[0].load(Relaxed));
-        // Who fails here has been overtaken by a reader, who is then seen the next time.
+        // A failed exchange means that a reader has renewed the lease, which the next check sees.
         if until_ms <= now_ms {
             let _ = self.lease[0].compare_exchange(until_ms, 0, Relaxed, Relaxed);
             return false;
@@ -177,7 +177,7 @@ impl Journal {
     }
 }
 
-/// Memory without a name that cannot be made shorter or longer.
+/// Creates anonymous memory whose size cannot be changed.
 fn memory(name: &str, len: usize) -> io::Result<(File, MappedWords)> {
     let file = File::from(memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.set_len((len * size_of::<u64>()) as u64)?;
@@ -186,7 +186,7 @@ fn memory(name: &str, len: usize) -> io::Result<(File, MappedWords)> {
     Ok((file, words))
 }
 
-/// All rings of a journal, of this process or of another one.
+/// All rings of a journal, of this process or another.
 #[derive(Debug)]
 struct Rings {
     words: MappedWords,
@@ -194,7 +194,7 @@ struct Rings {
     capacity_words: usize,
 }
 
-/// One of them.
+/// A single ring of a journal.
 #[derive(Debug)]
 struct Ring {
     memory: Arc<Rings>,
@@ -211,7 +211,7 @@ impl Deref for Ring {
     }
 }
 
-/// A loop's right to write its ring.
+/// Writer of a loop's ring.
 #[derive(Debug)]
 pub struct Scribe {
     writer: Writer<Ring>,
@@ -220,17 +220,17 @@ pub struct Scribe {
     ids: Cell<u64>,
 }
 
-/// Bits of a number that say which of a loop's it is.
+/// Bits of a record ID below the loop's index.
 const ID_BITS: u32 = 48;
 
 impl Scribe {
-    /// Whether anybody reads. While nobody does: a load and a branch.
+    /// Returns whether there is a reader. Without one this costs a load and a branch.
     #[inline]
     pub fn is_read(&self) -> bool {
         self.journal.is_read()
     }
 
-    /// A number that no other record of this process has; never 0.
+    /// Returns an ID that no other record of this process has; never 0.
     #[inline]
     pub fn next_id(&self) -> u64 {
         let id = self.ids.get() + 1;
@@ -249,7 +249,7 @@ impl Scribe {
 #[derive(Debug)]
 pub struct JournalReader {
     rings: Vec<Reader<Ring>>,
-    /// The ring that is looked at next.
+    /// Ring that is read next.
     next: usize,
 }
 
@@ -259,7 +259,8 @@ impl JournalReader {
         Self { rings: (0..memory.rings).map(ring).collect(), next: 0 }
     }
 
-    /// Hands `take` what there is, ring by ring, at most so many records of each; how many they were.
+    /// Passes available records to `take`, ring by ring, at most `at_most` of each; returns how many there
+    /// were.
     pub fn read(&mut self, into: &mut Vec<u8>, at_most: usize, mut take: impl FnMut(&[u8])) -> usize {
         let mut read = 0;
         let rings = self.rings.len();
@@ -277,34 +278,36 @@ impl JournalReader {
         read
     }
 
-    /// Records that were written over before they were read.
+    /// Returns the number of records that were overwritten before they were read.
     pub fn lost(&self) -> u64 {
         self.rings.iter().map(Reader::lost).sum()
     }
 }
 
-/// A word that says to the loops of another process that somebody reads.
+/// Lease of a reader: a word that tells the loops of another process that there is a reader.
 #[derive(Debug)]
 pub struct Lease(MappedWords);
 
 impl Lease {
-    /// Says so for some seconds.
+    /// Renews the lease for some seconds.
     pub fn renew(&self) {
         self.0[0].fetch_max(clock::monotonic_ms() + LEASE_MS, Relaxed);
     }
 }
 
 impl JournalAddress {
-    /// Opens the journal of that process, and begins to read it. Its loops write from now on, if the lease is renewed.
+    /// Opens the journal of that process and begins to read it. Its loops write records from now on, as long
+    /// as the lease is renewed.
     ///
     /// # Errors
-    /// The process is gone, or another user's; or what is open there is something else.
+    /// [`OpenError::Io`] if the process is gone or belongs to another user; [`OpenError::Other`] if the open
+    /// file is not a journal.
     pub fn open(self) -> Result<(JournalReader, Lease), OpenError> {
         let Self { pid, rings_fd, lease_fd, token } = self;
         let rings_file = File::open(format!("/proc/{pid}/fd/{rings_fd}"))?;
         let lease_file =
             OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/fd/{lease_fd}"))?;
-        // What can be made shorter would be a SIGBUS to us.
+        // A file that can be truncated could cause a SIGBUS here.
         for file in [&rings_file, &lease_file] {
             let seals = fcntl_get_seals(file).map_err(|_| OpenError::Other)?;
             if !seals.contains(SealFlags::SHRINK) {
@@ -337,10 +340,18 @@ impl JournalAddress {
 impl Source for Journal {
     fn collect(&self, families: &mut Vec<Family>) {
         let figures = [
-            counter("log_records", "Records written for who reads the log.", Unit::None, Self::records),
-            gauge("log_read", "Whether anybody reads the log: 1 or 0.", Unit::None, |journal: &Self| {
-                u64::from(journal.is_read())
-            }),
+            counter(
+                "log_records",
+                "Records written for readers of the transaction log.",
+                Unit::None,
+                Self::records,
+            ),
+            gauge(
+                "log_read",
+                "Whether a reader is attached to the transaction log: 1 or 0.",
+                Unit::None,
+                |journal: &Self| u64::from(journal.is_read()),
+            ),
         ];
         families.extend(figures.iter().map(|figure| figure.family(self)));
     }

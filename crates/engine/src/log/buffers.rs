@@ -1,12 +1,12 @@
-//! The memory in which segments are filled, before they are on the file.
+//! Buffers in which segments are filled before they are on the file.
 //!
 //! ```text
 //! writer ──stores, then marks blocks dirty──▶ | 4 KiB | 4 KiB | ... |  ──helper takes the marks, writes──▶ file
 //! ```
-//! *Which memory:* one anonymous mapping, aligned, touched as it is first used; a fixed number of buffers is the bound
-//! on what is not written. *Who writes:* the one writer that took the buffer; its helper gives it back, zeroed. A block
-//! that is written while more is added to it is marked again and written again: what was in it before is the same in
-//! both, so that no tear takes it away.
+//! *Memory:* one anonymous mapping, aligned, touched on first use; the fixed number of buffers bounds the
+//! unwritten data. *Writer:* the one writer that took the buffer; its helper returns it, zeroed. A block that
+//! is written while more is added to it is marked again and written again. Its earlier contents are the same
+//! in both writes, so a torn write does not lose them.
 
 use std::{
     io,
@@ -24,18 +24,18 @@ const NOBODY: u32 = 0;
 
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// The writer's number and one, or [`NOBODY`].
+    /// The writer's number plus one, or [`NOBODY`].
     owner: AtomicU32,
     pub(super) segment: AtomicU32,
-    /// Set when all of the segment is in the buffer, its table included.
+    /// Set once the buffer holds the whole segment, including its table.
     pub(super) is_sealed: AtomicU32,
-    /// Fillings that are not whole yet.
+    /// Number of unfinished records.
     pub(super) fillings: AtomicU32,
-    /// Where its records end: up to there it is zeroed before it is used again.
+    /// End of the records: the buffer is zeroed up to there before it is used again.
     used_bytes: AtomicU32,
-    /// Where its table begins, likewise.
+    /// Start of the table: the buffer is zeroed from there before it is used again.
     table_at: AtomicU32,
-    /// What comes to its end when all else is on the file.
+    /// Footer, which is put at the end once everything else is on the file.
     footer: [AtomicU64; FOOTER_BYTES / WORD_BYTES],
     dirty: Box<[AtomicU64]>,
 }
@@ -84,22 +84,22 @@ impl Buffers {
             .position(|buffer| buffer.owner.compare_exchange(NOBODY, mine, AcqRel, Relaxed).is_ok())
     }
 
-    /// Gives a buffer back that was never used.
+    /// Returns a buffer that was never used.
     pub(super) fn give_back_unused(&self, buffer: usize) {
         self.buffers[buffer].owner.store(NOBODY, Release);
     }
 
-    /// Buffers that somebody has.
+    /// Returns the number of buffers that are taken.
     pub(super) fn taken(&self) -> usize {
         self.buffers.iter().filter(|buffer| buffer.owner.load(Relaxed) != NOBODY).count()
     }
 
-    /// Buffers that nobody has.
+    /// Returns the number of free buffers.
     pub(super) fn free(&self) -> usize {
         self.len() - self.taken()
     }
 
-    /// Bytes of blocks that wait to be written: those of a write under way count no more.
+    /// Returns the bytes of blocks that wait to be written, without those being written now.
     pub(super) fn dirty_bytes(&self) -> u64 {
         let marks = self.buffers.iter().flat_map(|buffer| &*buffer.dirty);
         marks.map(|marks| u64::from(marks.load(Relaxed).count_ones())).sum::<u64>() * BLOCK_BYTES as u64
@@ -119,7 +119,7 @@ impl Buffers {
         Span::new(self.words(buffer), at..at + len)
     }
 
-    /// Says that bytes of a buffer have changed.
+    /// Marks a range of a buffer as dirty.
     pub(super) fn mark(&self, buffer: usize, at: usize, len: usize) {
         if len == 0 {
             return;
@@ -130,12 +130,12 @@ impl Buffers {
             let from = first.max(word * 64) % 64;
             let to = last.min(word * 64 + 63) % 64;
             let bits = (u64::MAX << from) & (u64::MAX >> (63 - to));
-            // Release: whoever takes the mark sees the bytes.
+            // Release: a helper that takes the mark sees the bytes.
             dirty[word].fetch_or(bits, Release);
         }
     }
 
-    /// The writer has put all into the buffer, its table included; its helper adds the footer.
+    /// Seals a buffer that holds the whole segment, including its table; the helper adds the footer.
     pub(super) fn seal(
         &self,
         buffer: usize,
@@ -147,11 +147,12 @@ impl Buffers {
         of.used_bytes.store(used_bytes as u32, Relaxed);
         of.table_at.store(table_at as u32, Relaxed);
         Span::new(&of.footer, 0..FOOTER_BYTES).write_from(footer);
-        // Release: whoever sees it sees everything that the writer did.
+        // Release: a helper that sees the flag sees everything that the writer did.
         of.is_sealed.store(1, Release);
     }
 
-    /// Puts the footer to its place and marks it and the table, for the helper, when the records are on the file.
+    /// Puts the footer in its place and marks it and the table as dirty; called by the helper once the
+    /// records are on the file.
     pub(super) fn add_footer(&self, buffer: usize) {
         let of = &self.buffers[buffer];
         let at = self.buffer_bytes - FOOTER_BYTES;
@@ -160,8 +161,8 @@ impl Buffers {
         self.mark(buffer, table_at, self.buffer_bytes - table_at);
     }
 
-    /// Takes all marks and hands each run of dirty blocks (byte of the buffer, words) to `write`. Where that fails the
-    /// run is marked again, and the others are written all the same; the last error is returned.
+    /// Takes all dirty marks and passes each run of dirty blocks (byte of the buffer, words) to `write`. If
+    /// that fails the run is marked again, and the other runs are still written; the last error is returned.
     pub(super) fn write_dirty(
         &self,
         buffer: usize,
@@ -202,7 +203,7 @@ impl Buffers {
         failed.map_or(Ok(written), Err)
     }
 
-    /// Gives a buffer back whose segment is on the file: zeroed, so that no later segment carries its bytes.
+    /// Returns a buffer whose segment is on the file: zeroed, so that no later segment contains its bytes.
     pub(super) fn release(&self, buffer: usize) {
         let of = &self.buffers[buffer];
         let (used, table) = (of.used_bytes.load(Relaxed) as usize, of.table_at.load(Relaxed) as usize);

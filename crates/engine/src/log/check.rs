@@ -1,4 +1,4 @@
-//! Verifying a file that nobody uses: each header, table, record and checksum, and what is wrong with which.
+//! Verification of a file that is not in use: each header, table, record and checksum, with a list of faults.
 
 use std::{fmt, io, path::Path};
 
@@ -12,14 +12,14 @@ use super::{
     recover::roll_forward,
 };
 
-/// What is wrong somewhere.
+/// A fault in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Number of the segment.
     pub segment: u32,
-    /// Byte of the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// What, and what it means.
+    /// Description of the fault and its effect.
     pub what: &'static str,
 }
 
@@ -29,36 +29,36 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a file holds.
+/// Contents of a file, as found by a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Its header.
+    /// The file's header.
     pub header: Header,
     /// Segments never used or freed.
     pub segments_free: u64,
-    /// Segments with their table.
+    /// Segments that have their table.
     pub segments_sealed: u64,
-    /// Segments that were open when the last process ended: a start rolls them forward.
+    /// Segments that were open when the last process ended; a start recovers them by rolling forward.
     pub segments_open: u64,
-    /// Records that are whole: the owner's, dead ones included.
+    /// Whole records of the owner, including dead ones.
     pub records: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes of these records.
     pub payload_bytes: u64,
-    /// Ends of records.
+    /// Records that only delete others.
     pub ends: u64,
-    /// What is wrong, at most [`FAULTS_MAX`].
+    /// The first faults, at most [`FAULTS_MAX`].
     pub faults: Vec<Fault>,
-    /// All that is wrong.
+    /// Total number of faults.
     pub fault_count: u64,
 }
 
-/// Most faults that are kept word for word.
+/// Maximum number of faults that are listed.
 pub const FAULTS_MAX: usize = 100;
 
-/// Reads the whole file and checks every byte of it that means anything. Changes nothing.
+/// Reads the whole file and checks every byte that has a meaning. Changes nothing.
 ///
 /// # Errors
-/// [`OpenError`]: in use, no store, another version, cut.
+/// Returns an [`OpenError`] if the file is in use, not a store, of another version, or truncated.
 pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
     let (disk, header) = FileDisk::open_to_look(path)?;
     let failed = |source: io::Error| OpenError::Io { what: "read", path: path.into(), source };
@@ -79,7 +79,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
         match disk.read(start, &mut bytes) {
             Ok(()) => checked.segment(segment, start, &bytes),
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                checked.fault(segment, start, "the disk cannot read it");
+                checked.fault(segment, start, "cannot be read from the disk");
             }
             Err(error) => return Err(failed(error)),
         }
@@ -112,11 +112,11 @@ impl CheckReport {
             }
             (SegmentStart::Used(header), _) => header.life,
             (SegmentStart::Damaged, Some(footer)) => {
-                self.fault(segment, start, "the segment's header is damaged; its footer stands in for it");
+                self.fault(segment, start, "segment header damaged; the footer is used instead");
                 footer.life
             }
             (SegmentStart::Damaged, None) => {
-                self.fault(segment, start, "the segment's header is damaged; the segment is set aside");
+                self.fault(segment, start, "segment header damaged; the segment is set aside");
                 return;
             }
         };
@@ -140,7 +140,7 @@ impl CheckReport {
             }
             Some(None) => {
                 self.segments_open += 1;
-                let what = "the table of contents is damaged; a start reads the records instead";
+                let what = "table of contents damaged; a start reads the records instead";
                 self.fault(segment, end - FOOTER_BYTES as u64, what);
                 roll_forward(bytes, seed, life).0
             }
@@ -155,7 +155,7 @@ impl CheckReport {
             match header {
                 Some((header, of)) if of == life && header.payload_bytes == entry.payload_bytes => {
                     if !is_whole(&header, &bytes[offset..]) {
-                        self.fault(segment, at, "a record's payload is damaged; it will not be served");
+                        self.fault(segment, at, "record payload damaged; the record is not served");
                     } else if header.kind.is_end_alone() {
                         self.ends += 1;
                     } else {
@@ -164,7 +164,7 @@ impl CheckReport {
                         self.payload_bytes += u64::from(header.payload_bytes);
                     }
                 }
-                _ => self.fault(segment, at, "a record's header is damaged; it will not be served"),
+                _ => self.fault(segment, at, "record header damaged; the record is not served"),
             }
         }
     }

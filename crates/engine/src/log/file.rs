@@ -1,10 +1,11 @@
-//! The file below a log: found or made, locked, and who it belongs to.
+//! The file below a log: opening or creating it, locking it, and checking to which owner it belongs.
 //!
 //! ```text
 //! make   FILE.new: lock ─▶ reserve all of its room ─▶ both headers ─▶ sync ─▶ named FILE (never over another)
 //! open   FILE: lock ─▶ either header that is whole ─▶ right purpose? whole length? ─▶ the other header mended
 //! ```
-//! A name therefore never stands for a file that is half made. What is not ours is said and left as it is.
+//! The name therefore never refers to an incomplete file. A file that is not a store of this owner is
+//! reported and left unchanged.
 
 use std::{
     fmt,
@@ -22,66 +23,68 @@ use super::format::{
 };
 use crate::{random, size::Size, sys::direct};
 
-/// Fewest segments of a file.
+/// Minimum number of segments of a file.
 pub const SEGMENTS_MIN: u64 = 4;
-/// Segments that the automatic size aims at.
+/// Number of segments at which the automatic size aims.
 const SEGMENTS_AIM: u64 = 64;
-/// Largest segment that is chosen automatically.
+/// Maximum segment size that is chosen automatically.
 const SEGMENT_BYTES_AUTO_MAX: u64 = 4 << 20;
-/// The unit of `st_blocks`, whatever the file system's is (`stat(2)`).
+/// Unit of `st_blocks`, whatever the file system's block size (`stat(2)`).
 const STAT_BLOCK_BYTES: u64 = 512;
-/// A location has 40 bits of 16-byte units.
+/// Maximum file size: a location has 40 bits and counts units of 16 bytes.
 const FILE_BYTES_MAX: u64 = 16 << 40;
 
-/// What a log does its input and output on. Two implementations: a file, and a disk in memory that loses power.
+/// A log's input and output. Two implementations: a file, and a disk in memory that simulates loss of power.
 ///
 /// All calls may block: they are for helper threads.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Fills `out` from byte `offset`.
     ///
     /// # Errors
-    /// What the disk says; `UnexpectedEof` beyond its end.
+    /// Returns the disk's error; `UnexpectedEof` beyond its end.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes the words at byte `offset`; both are multiples of [`BLOCK_BYTES`]. Once it returns, the bytes survive
-    /// the process.
+    /// Writes the words at byte `offset`; both are multiples of [`BLOCK_BYTES`]. Once it returns, the bytes
+    /// survive the end of the process.
     ///
     /// # Errors
-    /// What the disk says; then any part may have been written.
+    /// Returns the disk's error; any part may have been written then.
     fn write(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()>;
 
-    /// As [`Disk::write`], through the page cache: for who may not wait for the disk itself, but may for memory.
+    /// Writes like [`Disk::write`], through the page cache: for a caller that must not wait for the disk
+    /// itself but may wait for memory.
     ///
     /// # Errors
-    /// As [`Disk::write`].
+    /// Returns the same errors as [`Disk::write`].
     fn write_cached(&self, offset: u64, words: &[AtomicU64]) -> io::Result<()> {
         self.write(offset, words)
     }
 
-    /// Makes all that was written survive the loss of power.
+    /// Makes all written bytes survive a loss of power.
     ///
     /// # Errors
-    /// What the disk says; then nothing is known of what was written since the last success.
+    /// Returns the disk's error; the state of all writes since the last successful sync is then unknown.
     fn sync(&self) -> io::Result<()>;
 
-    /// Gives back the room of a range, whose bytes are zero then.
+    /// Returns the space of a range to the file system; its bytes are zero then.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Returns the disk's error.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
 }
 
-/// How a file is found or made.
+/// Options for opening or creating a file.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
-    /// What it is for: at most eight bytes, compared when it is opened.
+    /// Purpose of the file: at most eight bytes, compared when it is opened.
     pub purpose: &'static str,
-    /// Its length, rounded down to whole segments. A file that is longer is refused, a shorter one grows.
+    /// Length of the file, rounded down to whole segments. A longer file is refused, a shorter one grows.
     pub bytes: u64,
-    /// Bytes of a segment when it is made, a power of two; `None` chooses. A file that exists keeps its own.
+    /// Segment size for a new file, a power of two; `None`: chosen automatically. An existing file keeps its
+    /// own.
     pub segment_bytes: Option<u32>,
-    /// The oldest version of the format that its owner goes on with: [`VERSION_MIN`] or later. What is lost with an
-    /// older file must be what its owner can have again.
+    /// Oldest version of the format that the owner accepts: [`VERSION_MIN`] or later. The owner must be able
+    /// to restore the contents of older files from elsewhere.
     pub version_min: u32,
 }
 
@@ -91,12 +94,12 @@ impl Default for FileOptions {
     }
 }
 
-/// Why a file could not be opened or made.
+/// Reasons why a file could not be opened or created.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "fields are named in the messages")]
 pub enum OpenError {
     #[error(
-        "the store {} is in use by another process; stop that one, or give this one a file of its own",
+        "the store {} is in use by another process; stop it, or give this one a file of its own",
         path.display()
     )]
     InUse { path: PathBuf },
@@ -107,44 +110,44 @@ pub enum OpenError {
     Foreign { path: PathBuf },
     #[error(
         "the store {} has format version {found}, and this program reads versions {VERSION_MIN} to {VERSION}; nothing \
-         was changed: use the program that wrote it, or remove the file to begin anew",
+         was changed: use the program that wrote it, or remove the file to start afresh",
         path.display()
     )]
     Version { path: PathBuf, found: u32 },
     #[error(
-        "the store {} has format version {found}, and a {purpose} goes on from version {needed} only; nothing was \
-         changed: it fills again by itself, so remove the file, or give another path with --store",
+        "the store {} has format version {found}, and a {purpose} needs version {needed}; nothing was changed: it \
+         fills again by itself, so remove the file, or give another path with --store",
         path.display()
     )]
     Outgrown { path: PathBuf, found: u32, needed: u32, purpose: &'static str },
     #[error(
-        "the store {} was written by a newer program (features {unknown:#x} of its header are not known to this one); \
-         nothing was changed: use that program, or give another path",
+        "the store {} was written by a newer program (unknown features {unknown:#x} in its header); nothing was \
+         changed: use that program, or give another path",
         path.display()
     )]
     Newer { path: PathBuf, unknown: u32 },
     #[error(
         "both headers of the store {} are damaged; nothing was changed: restore it from a copy, or remove the file to \
-         begin anew",
+         start afresh",
         path.display()
     )]
     Damaged { path: PathBuf },
     #[error(
-        "the store {} is for {found:?} and not for {wanted:?}; nothing was changed: give each service a file of its own",
+        "the store {} belongs to {found:?}, not to {wanted:?}; nothing was changed: give each service a file of its own",
         path.display()
     )]
     Purpose { path: PathBuf, found: String, wanted: &'static str },
     #[error(
-        "the store {} has been cut: it has {} and was made with {}; nothing was changed: restore it \
-         from a copy, or remove the file to begin anew",
+        "the store {} is truncated: it has {} and was created with {}; nothing was changed: restore it from a copy, or \
+         remove the file to start afresh",
         path.display(),
         Size(*found),
         Size(*needed)
     )]
     Truncated { path: PathBuf, found: u64, needed: u64 },
     #[error(
-        "the store {} was made with {}, and {} were asked for: a store can grow but not shrink; ask for at \
-         least {}, or remove the file to begin anew",
+        "the store {} was created with {}, and {} were requested: a store can grow but not shrink; set at least {}, or \
+         remove the file to start afresh",
         path.display(),
         Size(*found),
         Size(*wanted),
@@ -152,19 +155,18 @@ pub enum OpenError {
     )]
     Shrinks { path: PathBuf, found: u64, wanted: u64 },
     #[error(
-        "{} are too small a store: with segments of {} it needs at least {}",
+        "{} are too small for a store: with segments of {} it needs at least {}",
         Size(*bytes),
         Size(*segment_bytes),
         Size(*needed)
     )]
     TooSmall { bytes: u64, segment_bytes: u64, needed: u64 },
-    #[error("{} are too large a store: at most {} can be addressed", Size(*bytes), Size(FILE_BYTES_MAX))]
+    #[error("{} are too large for a store: at most {} can be addressed", Size(*bytes), Size(FILE_BYTES_MAX))]
     TooLarge { bytes: u64 },
-    #[error("segments of {given} bytes cannot be used: a power of two from {min} to {max} is needed")]
+    #[error("invalid segment size of {given} bytes: a power of two from {min} to {max} is needed")]
     SegmentBytes { given: u32, min: u32, max: u32 },
     #[error(
-        "the disk has no room for the store {}: it needs {} and {} are free; make room there, or make the store \
-         smaller",
+        "not enough disk space for the store {}: it needs {} and {} are free; free some, or make the store smaller",
         path.display(),
         Size(*needed),
         Size(*free)
@@ -174,22 +176,22 @@ pub enum OpenError {
     Io { what: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// A file of ours, locked for as long as it lives.
+/// A log's file, locked while this exists.
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
-    /// The same file past the page cache, where the file system can.
+    /// Second descriptor of the file that bypasses the page cache, if the file system supports it.
     direct: Option<File>,
-    /// Set when the file system turned out not to take our blocks.
+    /// Set once the file system has refused direct writes of this block size.
     direct_refused: AtomicBool,
     path: PathBuf,
 }
 
 impl FileDisk {
-    /// Opens the file at `path`, or makes it. Says which by the last value.
+    /// Opens the file at `path`, or creates it. The last value is true if the file is new.
     ///
     /// # Errors
-    /// [`OpenError`]; a file that is refused is left as it is.
+    /// Returns an [`OpenError`]; a refused file is left unchanged.
     pub fn open(path: &Path, options: &FileOptions) -> Result<(Self, Header, bool), OpenError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
@@ -206,10 +208,11 @@ impl FileDisk {
         }
     }
 
-    /// Opens the file at `path` for whoever looks and changes nothing.
+    /// Opens the file at `path` read-only.
     ///
     /// # Errors
-    /// As [`FileDisk::open`]; a file that is in use is refused too, because it changes under the reader's eyes.
+    /// Returns the same errors as [`FileDisk::open`]; a file in use is refused too, because it changes while
+    /// it is read.
     pub fn open_to_look(path: &Path) -> Result<(Self, Header), OpenError> {
         let file =
             File::open(path).map_err(|source| OpenError::Io { what: "open", path: path.into(), source })?;
@@ -219,10 +222,10 @@ impl FileDisk {
         Ok((disk, header))
     }
 
-    /// A store without a name, in memory that the kernel may page out: gone with the process.
+    /// Creates a store without a name, in memory that the kernel may page out; it is gone with the process.
     ///
     /// # Errors
-    /// As [`FileDisk::open`].
+    /// Returns the same errors as [`FileDisk::open`].
     pub fn anonymous(options: &FileOptions) -> Result<(Self, Header), OpenError> {
         let path = PathBuf::from("(in memory)");
         let header = new_header(options)?;
@@ -234,17 +237,17 @@ impl FileDisk {
         Ok((disk, header))
     }
 
-    /// The file, for whoever reads or sends from it. Nobody else may write to it.
+    /// Returns the file, for reading or sending from it. No other code may write to it.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Its path, as it was given.
+    /// Returns the path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is written past the page cache.
+    /// Returns whether the file is written past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.is_some() && !self.direct_refused.load(Relaxed)
     }
@@ -293,11 +296,11 @@ impl FileDisk {
             .map_err(|error| disk.failed("name", error.into()))
         });
         if let Err(error) = made {
-            // What it reserved must not stay reserved; if even that fails, the first error says more.
+            // The reserved space must be freed; if even that fails, the first error is more useful.
             let _ = std::fs::remove_file(&unnamed);
             return Err(error);
         }
-        // The name itself must survive the loss of power.
+        // The name itself must survive a loss of power.
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent)
             .and_then(|parent| parent.sync_all())
@@ -310,17 +313,17 @@ impl FileDisk {
         self.reserve(header.file_bytes())?;
         self.write_header(header, 0)?;
         self.write_header(header, 1)?;
-        // Once for both: until it has its name, nobody takes the file for a store.
+        // A single sync for both headers is enough: without its name the file is not taken for a store yet.
         self.sync_header()
     }
 
-    /// Gives the file its room. The disk is asked first: it would be filled to the last block before `fallocate` finds
-    /// that there is not enough, and whoever else writes there would be without.
+    /// Allocates the file's space. The free space is checked first, because `fallocate` would fill the disk
+    /// to the last block before it fails, and other writers on the disk would have no space.
     fn reserve(&self, bytes: u64) -> Result<(), OpenError> {
         let full = |free| OpenError::DiskFull { path: self.path.clone(), needed: bytes, free };
         let free = rustix::fs::fstatvfs(&self.file)
             .ok()
-            // Some file systems do not tell how large they are.
+            // Some file systems do not report their size.
             .filter(|room| room.f_blocks > 0)
             .map(|room| room.f_bavail.saturating_mul(room.f_frsize));
         let has = self.file.metadata().map_or(0, |of| of.blocks().saturating_mul(STAT_BLOCK_BYTES));
@@ -336,7 +339,7 @@ impl FileDisk {
         })
     }
 
-    /// Writes both headers, one after the other: at no time is neither of them whole.
+    /// Writes both headers, one after the other, so that one of them is intact at any time.
     fn write_headers(&self, header: &Header) -> Result<(), OpenError> {
         for block in 0..2 {
             self.write_header(header, block)?;
@@ -355,7 +358,7 @@ impl FileDisk {
         self.file.sync_all().map_err(|source| self.failed("write the header of", source))
     }
 
-    /// The header, and whether both copies of it are whole and alike.
+    /// Returns the header, and whether both copies of it are intact and equal.
     fn headers(&self) -> Result<(Header, bool), OpenError> {
         let read = |block: u64| {
             let mut bytes = [0; HEADER_BYTES];
@@ -367,7 +370,8 @@ impl FileDisk {
         };
         let path = || self.path.clone();
         match (read(0)?, read(1)?) {
-            // One is written before the other: what one of them says must be known is in the file.
+            // The copies are written one after the other: if either requires unknown features, the file uses
+            // them.
             (Err(HeaderFault::Features(unknown)), _) | (_, Err(HeaderFault::Features(unknown))) => {
                 Err(OpenError::Newer { path: path(), unknown })
             }
@@ -392,7 +396,7 @@ impl FileDisk {
         Ok(())
     }
 
-    /// Takes over a file that exists.
+    /// Opens an existing file.
     fn adopt(&self, options: &FileOptions) -> Result<Header, OpenError> {
         let (mut header, are_alike) = self.headers()?;
         if header.purpose != purpose_bytes(options.purpose) {
@@ -442,7 +446,7 @@ impl Disk for FileDisk {
             && !self.direct_refused.load(Relaxed)
         {
             match direct::write_words(direct, words, offset) {
-                // Blocks larger than ours, or none of this at all.
+                // The file system has larger blocks, or does not support direct writes at all.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     self.direct_refused.store(true, Relaxed);
                 }
@@ -450,7 +454,8 @@ impl Disk for FileDisk {
             }
         }
         direct::write_words(&self.file, words, offset)?;
-        // Written back at once, so that no heap of dirty pages stalls whoever comes later. Only a hint.
+        // Starts write-back at once, so that dirty pages do not accumulate and stall later writers. Only a
+        // hint.
         let _ = direct::begin_write_back(&self.file, offset, size_of_val(words) as u64);
         Ok(())
     }
@@ -487,10 +492,10 @@ fn segments_of(bytes: u64, segment_bytes: u64) -> Result<u32, OpenError> {
     u32::try_from(segments).map_err(|_| OpenError::TooLarge { bytes })
 }
 
-/// The header of a file that is yet to be made.
+/// Builds the header of a new file.
 ///
 /// # Errors
-/// Sizes that cannot be.
+/// Returns an [`OpenError`] if the sizes are invalid.
 pub(super) fn new_header(options: &FileOptions) -> Result<Header, OpenError> {
     let (min, max) = SEGMENT_BYTES_GIVEN;
     let segment_bytes = match options.segment_bytes {

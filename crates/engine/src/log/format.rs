@@ -1,31 +1,32 @@
-//! The bytes of a log file (`docs/formats/store.md`): encoders and decoders, nothing else.
+//! The byte format of a log file (`docs/formats/store.md`): encoders and decoders only.
 //!
 //! ```text
 //! file     | header | header again | ... | segment 0 | segment 1 | ...
 //! segment  | segment header | record | record | ...      gap      ... | entry n-1 | ... | entry 0 | footer |
 //! record   | header, 64 bytes | payload | a checksum for each 64 KiB of it | zeros to 16 bytes |
 //! ```
-//! All numbers are little-endian. Every header carries a checksum that begins with the file's own random bytes, so that
-//! another file's bytes (or bytes that somebody sends us) are never taken for ours.
+//! All numbers are little-endian. Every header has a checksum seeded with the file's own random bytes, so
+//! that bytes of another file (or from a client) are never taken for this file's records.
 
 pub use super::location::Location;
 
-/// Version of the format that files are made with.
+/// Format version of new files.
 pub const VERSION: u32 = 2;
-/// The oldest version that this program reads. What an owner goes on with may be younger
-/// ([`FileOptions::version_min`](super::FileOptions::version_min)); mail's files of version 1 are read for ever.
+/// Oldest format version that this program reads. An owner may accept only newer ones
+/// ([`FileOptions::version_min`](super::FileOptions::version_min)); mail files of version 1 will always be
+/// read.
 pub const VERSION_MIN: u32 = 1;
-/// Features of the header that a program must know to open the file, as far as this one does: none yet.
+/// Required features in the header that this program knows: none yet.
 pub const FEATURES_KNOWN: u32 = 0;
-/// What is written at once: the unit of `O_DIRECT`.
+/// Bytes of a block, the unit of writes with `O_DIRECT`.
 pub const BLOCK_BYTES: usize = 4096;
-/// Records begin at multiples of this.
+/// Alignment of records.
 pub const UNIT_BYTES: usize = 16;
-/// A checksum covers so many bytes of a payload.
+/// Payload bytes that one checksum covers.
 pub const CHUNK_BYTES: usize = 64 << 10;
-/// Byte at which segment 0 begins.
+/// Offset in the file at which segment 0 begins.
 pub const SEGMENTS_AT: u64 = 64 << 10;
-/// Bytes of the file's header that are used, of each of its two blocks.
+/// Used bytes of the file's header, in each of its two blocks.
 pub const HEADER_BYTES: usize = 128;
 /// Bytes before the first record of a segment.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
@@ -35,9 +36,10 @@ pub const FOOTER_BYTES: usize = 64;
 pub const RECORD_HEADER_BYTES: usize = 64;
 /// Bytes of an entry in a table of contents.
 pub const ENTRY_BYTES: usize = 32;
-/// Lives end here: no file gets there, and whoever says so is not believed, because there are numbers behind it to add.
+/// Upper bound of lives. No file reaches it; a larger number is treated as damage, so that later additions
+/// cannot overflow.
 pub const LIVES_END: u64 = 1 << 62;
-/// Least and most bytes of a segment.
+/// Minimum and maximum bytes of a segment.
 pub const SEGMENT_BYTES_GIVEN: (u32, u32) = (64 << 10, 64 << 20);
 
 const HEADER_MAGIC: [u8; 8] = *b"NTSTORE\n";
@@ -45,37 +47,38 @@ const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"NTsg");
 const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"NTft");
 const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"NTrc");
 
-/// What a record is. 0, 254 and 255 are the log's own; all others mean what their owner wants. One from 64 to 127
-/// *claims* the record that it ends: that one is no record of its own any more, but a piece of this one, and a start
-/// tells its owner of it ([`Found::is_claimed`](super::Found::is_claimed)) for as long as this one is not ended.
+/// Kind of a record. 0, 254 and 255 belong to the log; all others are defined by the owner. A record of a
+/// kind from 64 to 127 *claims* the record that it ends: that record is not independent any more, but a piece
+/// of this one, and a start reports it to the owner
+/// ([`FoundRecord::is_claimed`](super::FoundRecord::is_claimed)) for as long as this one is not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(pub u8);
 
 impl Kind {
-    /// Room that was given out and whose record never became whole.
+    /// Reserved room whose record was never completed.
     pub const UNFINISHED: Self = Self(0);
-    /// Nothing but the death of another record.
+    /// Record that only ends another record.
     pub const MARKER: Self = Self(255);
-    /// As [`Kind::MARKER`], in the place of a claim whose segment was freed: another record may claim the same, and keeps
-    /// it.
+    /// Marker like [`Kind::MARKER`], in place of a claim whose segment was freed: another record may claim
+    /// the same record, and keeps it.
     pub const PAST_CLAIM: Self = Self(254);
 
-    /// Whether the record is the owner's.
+    /// Returns whether the record belongs to the owner.
     pub fn is_owners(self) -> bool {
         self != Self::UNFINISHED && !self.is_end_alone()
     }
 
-    /// Whether it says nothing but that another has ended.
+    /// Returns whether the record only ends another.
     pub fn is_end_alone(self) -> bool {
         self == Self::MARKER || self == Self::PAST_CLAIM
     }
 
-    /// Whether the record that it names is a piece of it.
+    /// Returns whether the target of the record is a piece of it.
     pub fn claims(self) -> bool {
         (64..128).contains(&self.0)
     }
 
-    /// What stands for the end that a record of this kind is, when the record goes.
+    /// Returns the kind of marker that keeps the target ended once this record is freed.
     pub(super) fn carried(self) -> Self {
         if self.claims() || self == Self::PAST_CLAIM { Self::PAST_CLAIM } else { Self::MARKER }
     }
@@ -84,47 +87,48 @@ impl Kind {
 /// The file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The version that the file was made with.
+    /// Format version of the file.
     pub version: u32,
-    /// Random: tells one file's records from another's.
+    /// Random identifier that distinguishes this file's records from those of others.
     pub uuid: [u8; 16],
-    /// What the file is for, padded with zeros ("cache", "mail").
+    /// Purpose of the file, padded with zeros ("cache", "mail").
     pub purpose: [u8; 8],
     /// Bytes of a segment.
     pub segment_bytes: u32,
-    /// Segments.
+    /// Number of segments.
     pub segments: u32,
-    /// Random: what the owner's hashes of names begin with. 0 in version 1, whose hashes had none.
+    /// Random seed of the owner's hashes of names. 0 in version 1, whose hashes had no seed.
     pub hash_seed: u64,
-    /// Features that whoever does not know them must not open the file for: bits of [`FEATURES_KNOWN`].
+    /// Required features: a program that does not know all of these bits must not open the file
+    /// ([`FEATURES_KNOWN`]).
     pub must_know: u32,
-    /// Features that whoever does not know them may pass over, and leaves as they are.
+    /// Optional features: a program that does not know these bits may ignore them, and keeps them unchanged.
     pub may_ignore: u32,
 }
 
-/// Why a header is none.
+/// Reasons why a header is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderFault {
-    /// Nothing but zeros.
+    /// Only zeros.
     Empty,
-    /// Not ours.
+    /// Not a header of a log file.
     Foreign,
-    /// Ours, of another version.
+    /// A header of another version.
     Version(u32),
-    /// Ours, with features that this program does not know and may not pass over.
+    /// A header with required features that this program does not know.
     Features(u32),
-    /// Ours, damaged.
+    /// A damaged header.
     Checksum,
 }
 
 impl Header {
-    /// The segment that a place lies in.
+    /// Returns the segment that contains a location.
     pub fn segment_of(&self, location: Location) -> u32 {
-        // Fewer than 2^32 of them: fits.
+        // There are fewer than 2^32 segments, so the number fits.
         (location.offset().saturating_sub(SEGMENTS_AT) / u64::from(self.segment_bytes)) as u32
     }
 
-    /// As bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&HEADER_MAGIC);
@@ -144,10 +148,10 @@ impl Header {
         bytes
     }
 
-    /// From bytes, of which there are [`HEADER_BYTES`].
+    /// Decodes a header from [`HEADER_BYTES`] bytes.
     ///
     /// # Errors
-    /// What it is instead.
+    /// Returns the [`HeaderFault`] if the bytes are not a valid header.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, HeaderFault> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Err(HeaderFault::Empty);
@@ -155,7 +159,7 @@ impl Header {
         if bytes[..8] != HEADER_MAGIC {
             return Err(HeaderFault::Foreign);
         }
-        // The version first: another version may have its checksum elsewhere.
+        // The version is checked first, because another version may have its checksum elsewhere.
         let version = u32_at(bytes, 8);
         let checksum_with = |version: u32| {
             let mut ours = *bytes;
@@ -164,14 +168,14 @@ impl Header {
         };
         let mut known = VERSION_MIN..=VERSION;
         if !known.contains(&version) {
-            // A flipped bit in the number of the version is damage where the rest tells so.
+            // A flipped bit in the version number is damage, if the checksum shows it.
             let damaged = !checksum_with(version) && known.any(checksum_with);
             return Err(if damaged { HeaderFault::Checksum } else { HeaderFault::Version(version) });
         }
         if !checksum_with(version) {
             return Err(HeaderFault::Checksum);
         }
-        // Bytes that meant nothing in version 1.
+        // Bytes without a meaning in version 1.
         let is_before_seeds = version == 1;
         let [must_know, may_ignore] =
             if is_before_seeds { [0; 2] } else { [56, 60].map(|at| u32_at(bytes, at)) };
@@ -195,45 +199,45 @@ impl Header {
         if possible && header.segments > 0 { Ok(header) } else { Err(HeaderFault::Checksum) }
     }
 
-    /// Bytes of the whole file.
+    /// Returns the bytes of the whole file.
     pub fn file_bytes(&self) -> u64 {
         SEGMENTS_AT + u64::from(self.segments) * u64::from(self.segment_bytes)
     }
 
-    /// What every checksum of this file begins with.
+    /// Returns the seed of every checksum in this file.
     pub fn seed(&self) -> u32 {
         crc32c::crc32c(&self.uuid)
     }
 }
 
-/// What stands before a segment's records.
+/// Header before a segment's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Number of this use of the segment, unique in the file and growing.
+    /// Life: the number of this use of the segment, unique in the file and increasing.
     pub life: u64,
-    /// Which of the owner's writers it belongs to.
+    /// Class of the owner's writer to which the segment belongs.
     pub class: u8,
-    /// Whether the life is over: no record in the segment is live. The number stays, so that it is never given out
+    /// True if the life is over: no record in the segment is live. The number stays, so that it is never used
     /// again.
     pub is_over: bool,
-    /// The version of the program that wrote this header: in a file of version 1 that a later program goes on with,
-    /// segments of several versions lie beside each other.
+    /// Version of the program that wrote this header. If a later program continues a file of version 1,
+    /// segments of several versions exist side by side.
     pub version: u8,
 }
 
-/// What a block that should begin a segment is.
+/// Result of decoding the first block of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentStart {
     /// Never used.
     Fresh,
     /// In use, or freed.
     Used(SegmentHeader),
-    /// Neither.
+    /// Not a valid header.
     Damaged,
 }
 
 impl SegmentHeader {
-    /// As bytes.
+    /// Encodes the header of a segment.
     pub fn encode(&self, seed: u32, segment: u32) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         put(&mut bytes, 0, &SEGMENT_MAGIC.to_le_bytes());
@@ -247,7 +251,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// From the first bytes of a segment.
+    /// Decodes the first bytes of a segment.
     pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES], seed: u32, segment: u32) -> SegmentStart {
         if bytes.iter().all(|byte| *byte == 0) {
             return SegmentStart::Fresh;
@@ -264,23 +268,23 @@ impl SegmentHeader {
     }
 }
 
-/// What stands at the end of a sealed segment.
+/// Footer at the end of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
-    /// As in the segment's header, or it is the footer of an earlier life.
+    /// Life as in the segment's header; if it differs, the footer is left from an earlier life.
     pub life: u64,
-    /// As in the segment's header.
+    /// Class as in the segment's header.
     pub class: u8,
     /// Entries in the table.
     pub entries: u32,
-    /// Of these, how many name a record that they end.
+    /// Number of entries that name a record that they end.
     pub targets: u32,
     /// Checksum of the table.
     pub table_checksum: u32,
 }
 
 impl Footer {
-    /// As bytes.
+    /// Encodes the footer.
     pub fn encode(&self, seed: u32, segment: u32) -> [u8; FOOTER_BYTES] {
         let mut bytes = [0; FOOTER_BYTES];
         put(&mut bytes, 0, &FOOTER_MAGIC.to_le_bytes());
@@ -294,7 +298,7 @@ impl Footer {
         bytes
     }
 
-    /// From the last bytes of a segment; `None` if they are no footer.
+    /// Decodes the last bytes of a segment; `None` if they are not a footer.
     pub fn decode(bytes: &[u8; FOOTER_BYTES], seed: u32, segment: u32) -> Option<Self> {
         let is_footer = is_sealed(bytes, seed)
             && u32_at(bytes, 0) == FOOTER_MAGIC
@@ -310,27 +314,27 @@ impl Footer {
     }
 }
 
-/// What stands before a record's payload.
+/// Header before a record's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// What it is.
+    /// Kind of the record.
     pub kind: Kind,
-    /// The owner's hash of its name.
+    /// The owner's hash of the record's name.
     pub hash: u64,
-    /// Whatever the owner wants to know of it without reading it.
+    /// Information that the owner needs about the record without reading it.
     pub tag: u64,
-    /// The record that this one ends: replaced, deleted.
+    /// Record that this one ends, by replacing or deleting it.
     pub target: Option<Location>,
     /// Bytes of the payload.
     pub payload_bytes: u32,
-    /// Number in its segment; with the life it is the record's sequence.
+    /// Number of the record in its segment; together with the life it gives the record's sequence.
     pub number: u32,
     /// Bytes from this header to the next, at least [`record_bytes`] of the payload.
     pub space_bytes: u32,
 }
 
 impl RecordHeader {
-    /// As bytes, for a record at `offset` of a segment in this life.
+    /// Encodes the header of a record at `offset` of a segment in this life.
     pub fn encode(&self, seed: u32, life: u64, offset: usize) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         put(&mut bytes, 0, &RECORD_MAGIC.to_le_bytes());
@@ -347,7 +351,8 @@ impl RecordHeader {
         bytes
     }
 
-    /// From bytes at `offset` of a segment; with the life that they name. `None` if they are no record's header.
+    /// Decodes bytes at `offset` of a segment; also returns the life in them. `None` if they are not a
+    /// record's header.
     pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES], seed: u32, offset: usize) -> Option<(Self, u64)> {
         if u32_at(bytes, 0) != RECORD_MAGIC || u32_at(bytes, 52) as usize != offset || !is_sealed(bytes, seed)
         {
@@ -368,25 +373,25 @@ impl RecordHeader {
     }
 }
 
-/// One line of a table of contents: a record's header, as far as a start needs it.
+/// Entry of a table of contents: the fields of a record's header that a start needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableEntry {
-    /// See [`RecordHeader`].
+    /// Kind of the record, see [`RecordHeader`].
     pub kind: Kind,
-    /// See [`RecordHeader`].
+    /// Hash of the record, see [`RecordHeader`].
     pub hash: u64,
-    /// See [`RecordHeader`].
+    /// Tag of the record, see [`RecordHeader`].
     pub tag: u64,
-    /// See [`RecordHeader`].
+    /// Target of the record, see [`RecordHeader`].
     pub target: Option<Location>,
-    /// Byte of the segment at which the record begins.
+    /// Offset of the record in the segment.
     pub offset: u32,
     /// Bytes of the payload.
     pub payload_bytes: u32,
 }
 
 impl TableEntry {
-    /// As bytes.
+    /// Encodes the entry.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         put(&mut bytes, 0, &self.hash.to_le_bytes());
@@ -398,7 +403,7 @@ impl TableEntry {
         bytes
     }
 
-    /// From bytes that a checksum has vouched for.
+    /// Decodes bytes that were verified by a checksum.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Self {
         let place = u32_at(bytes, 24);
         Self {
@@ -412,22 +417,23 @@ impl TableEntry {
     }
 }
 
-/// Where entry `number` of a table begins, in a segment of so many bytes: the table grows downwards.
+/// Returns the offset of entry `number` of a table in a segment of `segment_bytes`; the table grows
+/// downwards.
 pub fn entry_at(segment_bytes: usize, number: u32) -> usize {
     segment_bytes - FOOTER_BYTES - ENTRY_BYTES * (number as usize + 1)
 }
 
-/// Checksums that a payload of so many bytes has.
+/// Returns the number of checksums of a payload.
 pub fn chunks(payload_bytes: usize) -> usize {
     payload_bytes.div_ceil(CHUNK_BYTES)
 }
 
-/// Bytes of a record with such a payload.
+/// Returns the bytes of a record with a payload of `payload_bytes`.
 pub fn record_bytes(payload_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + payload_bytes + 4 * chunks(payload_bytes)).next_multiple_of(UNIT_BYTES)
 }
 
-/// Most bytes of a payload in segments of so many bytes.
+/// Returns the maximum payload bytes in segments of `segment_bytes`.
 pub fn payload_bytes_max(segment_bytes: usize) -> usize {
     let room = segment_bytes - SEGMENT_HEADER_BYTES - FOOTER_BYTES - ENTRY_BYTES - UNIT_BYTES;
     room - RECORD_HEADER_BYTES - 4 * chunks(room)
@@ -472,7 +478,7 @@ mod tests {
         Header { version: VERSION, uuid, purpose, segment_bytes, segments, hash_seed, must_know, may_ignore }
     }
 
-    /// As version 1 wrote it.
+    /// Builds a header as version 1 wrote it.
     fn header_1() -> Header {
         Header { version: 1, hash_seed: 0, may_ignore: 0, ..header() }
     }
@@ -501,7 +507,7 @@ mod tests {
         assert_eq!(Header::decode(&newer.encode()), Err(HeaderFault::Features(1 << 7)));
         let newer = Header { may_ignore: u32::MAX, ..header() };
         assert_eq!(Header::decode(&newer.encode()), Ok(newer), "and kept as it is");
-        // Version 1 wrote zeros there and promised nothing: whatever stands there is no feature.
+        // Version 1 wrote zeros there and promised nothing: any bits there are not features.
         let mut bytes = header_1().encode();
         bytes[48..64].fill(0xff);
         let checksum = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);

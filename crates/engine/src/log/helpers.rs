@@ -5,10 +5,10 @@
 //!                 a sealed buffer that is all on the file: segment sealed, buffer given back
 //! sync:           note every writer's written ─▶ fdatasync ─▶ durable = noted
 //! ```
-//! Each step is a function that a test calls by itself; a thread calls it when its bell rings, and at the latest after
-//! the interval, for as long as there is something that waits for that: a record that is not written yet, a disk that
-//! refused, a segment that could not be freed. Else it sleeps until it is called: what is appended then begins its
-//! interval, with one wake-up for all appends of an interval.
+//! Each step is a function that a test can call directly. A thread calls it when its bell rings, and at the
+//! latest after the interval, for as long as something is pending: a record that is not written yet, a disk
+//! that refused, a segment that could not be freed. Otherwise the thread sleeps until it is woken: an append
+//! then begins the interval, with one wake-up for all appends of an interval.
 
 use std::{
     io,
@@ -26,28 +26,28 @@ use std::{
 
 use super::{LogState, reap::Reaper, table::NO_BUFFER};
 
-/// Wakes a helper. Ringing costs a system call only if the helper sleeps.
+/// Bell that wakes a helper. Ringing costs a system call only if the helper sleeps.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     rung: AtomicBool,
-    /// The helper sleeps without a timer, or is about to.
+    /// True while the helper sleeps without a timer, or is about to.
     is_resting: AtomicBool,
     sleeper: OnceLock<Thread>,
 }
 
 impl Bell {
-    /// There is something to do now.
+    /// Wakes the helper, because there is something to do now.
     pub(super) fn ring(&self) {
         if !self.rung.swap(true, AcqRel) {
             self.unpark();
         }
     }
 
-    /// There is something to do within the interval, which begins now unless it has begun. Whoever calls it has made
-    /// known before what that is.
+    /// Begins the interval, unless it has begun, because there is something to do within it. The caller must
+    /// have published that before.
     ///
-    /// Of the two fences, this one and that in [`Bell::rest`], one comes first. If it is this one, the helper sees what
-    /// there is to do; else its rest is seen here.
+    /// One of the two fences, this one and that in [`Bell::rest`], comes first. If it is this one, the helper
+    /// sees what there is to do; otherwise its rest is seen here.
     #[inline]
     pub(super) fn begin_interval(&self) {
         fence(SeqCst);
@@ -62,7 +62,7 @@ impl Bell {
         }
     }
 
-    /// Waits for the bell, at most for `interval`; whether it rang.
+    /// Waits for the bell, at most for `interval`; returns whether it rang.
     fn wait(&self, interval: Duration) -> bool {
         self.rung.swap(false, AcqRel) || {
             thread::park_timeout(interval);
@@ -70,7 +70,7 @@ impl Bell {
         }
     }
 
-    /// Waits until it is rung or an interval begins, unless something `is_left` to do.
+    /// Waits until the bell rings or an interval begins, unless `is_left` says that something is pending.
     fn rest(&self, is_left: impl Fn() -> bool) {
         self.is_resting.store(true, Relaxed);
         fence(SeqCst);
@@ -83,24 +83,26 @@ impl Bell {
     }
 }
 
-/// The helpers of a log; none in a test that calls the steps itself.
+/// Helper threads of a log; none in a test that calls the steps itself.
 #[derive(Debug)]
 pub(super) struct Helpers {
     shared: Arc<LogState>,
     stop: Arc<AtomicBool>,
-    /// What still has to be done when all has been written.
+    /// Reaper, if no thread runs it.
     reaper: Option<Reaper>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Helpers {
-    /// Nobody: [`Helpers::turn`] does the work.
+    /// Creates helpers without threads; [`Helpers::turn`] runs the steps.
     pub(super) fn none(shared: Arc<LogState>, reaper: Reaper) -> Self {
         Self { shared, stop: Arc::default(), reaper: Some(reaper), threads: Vec::new() }
     }
 
+    /// Starts the helper threads.
+    ///
     /// # Errors
-    /// If the system refuses threads.
+    /// Returns the system's error if it refuses a thread.
     pub(super) fn start(shared: Arc<LogState>, mut reaper: Reaper, interval: Duration) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut helpers =
@@ -114,7 +116,7 @@ impl Helpers {
                 while !stop.load(Acquire) {
                     let was_rung = bell.wait(interval);
                     writers().for_each(|writer| shared.write(writer));
-                    // While it is rung more often than that, no append has to wake it besides.
+                    // While the bell rings more often than the interval, appends need not wake the helper.
                     if !was_rung {
                         bell.rest(|| writers().any(|writer| shared.progress[writer].wants_write()));
                     }
@@ -125,7 +127,8 @@ impl Helpers {
         helpers.run("log-sync".into(), move || {
             let _ = of_sync.sync_bell.sleeper.set(thread::current());
             while !stop_sync.load(Acquire) {
-                // Who writes what is to be synced rings, and what has failed is not tried again.
+                // A thread that writes records to be synced rings this bell, and a failed sync is not
+                // retried.
                 of_sync.sync_bell.rest(|| false);
                 of_sync.sync_bell.wait(interval);
                 while of_sync.progress.iter().any(|progress| progress.wants_sync()) {
@@ -151,7 +154,7 @@ impl Helpers {
         Ok(())
     }
 
-    /// One step of each kind, in an order that a test chooses by calling it again and again.
+    /// Runs one step of each kind; tests choose the order by calling this repeatedly.
     pub(super) fn turn(&mut self) {
         for writer in 0..self.shared.reaper() {
             self.shared.write(writer);
@@ -164,13 +167,14 @@ impl Helpers {
         }
     }
 
-    /// Ends the threads, and forgets what they had to do.
+    /// Stops the threads without finishing their pending tasks.
     pub(super) fn abandon(&mut self) {
         self.stop.store(true, Release);
         let shared = &self.shared;
         shared.bells.iter().chain([&shared.sync_bell, &shared.reap_bell]).for_each(Bell::ring);
         for thread in self.threads.drain(..) {
-            // A helper that panicked has ended the process already (the program's panic hook), or failed its test.
+            // A panic of a helper has ended the process already (the program's panic hook), or failed its
+            // test.
             let _ = thread.join();
         }
     }
@@ -185,7 +189,7 @@ impl Drop for Helpers {
         for writer in 0..self.shared.progress.len() {
             self.shared.write(writer);
         }
-        // A writer that waits for durability is told of a failure; nobody else is left to be told.
+        // A writer that waits for durability learns of a failure; nothing else is left to report to.
         let _ = self.shared.sync();
     }
 }
@@ -195,7 +199,7 @@ impl LogState {
     pub(super) fn write(&self, writer: usize) {
         let progress = &self.progress[writer];
         if !progress.enter() {
-            // Its own thread is at it, and takes no longer than memory does.
+            // The writer's own thread is writing, which takes only as long as copying in memory.
             self.ask_to_write(writer);
             return;
         }
@@ -203,8 +207,8 @@ impl LogState {
         progress.leave();
     }
 
-    /// Writes what a writer has appended to its open segment into the page cache, on the writer's own thread; `false`
-    /// if that is left to a helper: it is at work, or a sealed segment waits for it, or the disk refuses.
+    /// Writes a writer's open segment into the page cache, on the writer's own thread. Returns `false` if a
+    /// helper must do it instead: it is already writing, a sealed segment is pending, or the disk refuses.
     pub(super) fn write_here(&self, writer: usize) -> bool {
         let progress = &self.progress[writer];
         if !progress.enter() {
@@ -223,12 +227,12 @@ impl LogState {
 
     fn write_entered(&self, writer: usize) {
         let progress = &self.progress[writer];
-        // Before the marks are taken: what was appended until now is marked.
+        // Read before the marks are taken: everything appended until now is marked.
         let appended = progress.appended();
         let mut failed = None;
         for buffer in self.buffers.of(writer) {
             let of = self.buffers.buffer(buffer);
-            // Before the marks, again: if it is sealed now, the marks that follow are its last.
+            // Read before the marks, too: if the buffer is sealed now, the marks that follow are its last.
             let is_sealed = of.is_sealed.load(Acquire) != 0;
             let done = self
                 .write_dirty(buffer, false)
@@ -257,7 +261,8 @@ impl LogState {
 
     fn write_dirty(&self, buffer: usize, is_cached: bool) -> io::Result<()> {
         let bytes = self.buffers.write_dirty(buffer, |at, words| {
-            // After the marks were taken, which come after the segment's number: not that of the last use.
+            // Read after the marks were taken, which come after the segment's number was set, so that it is
+            // not that of an earlier use.
             let segment = self.buffers.buffer(buffer).segment.load(Acquire);
             let at = self.table.start(segment) + at as u64;
             if is_cached { self.disk.write_cached(at, words) } else { self.disk.write(at, words) }
@@ -269,10 +274,10 @@ impl LogState {
         Ok(())
     }
 
-    /// Adds the table to a segment whose records are on the file, and lets its buffer go.
+    /// Adds the table to a segment whose records are on the file, and releases its buffer.
     ///
-    /// The footer says that the records need not be looked at any more, so it comes after them; where the power may go
-    /// in between, after a sync.
+    /// The footer states that the records need not be checked any more, so it is written after them; if a
+    /// loss of power must be survived, after a sync.
     fn complete(&self, buffer: usize) -> io::Result<()> {
         if self.must_sync {
             self.sync()?;
@@ -289,10 +294,10 @@ impl LogState {
         Ok(())
     }
 
-    /// Makes durable what is written, for all writers at once.
+    /// Makes all written records durable, for all writers at once.
     ///
-    /// After a failure the kernel may count the lost pages as clean, so that a later success would mean nothing: it is
-    /// not tried again.
+    /// After a failure the kernel may count the lost pages as clean, so that a later success would mean
+    /// nothing: it is not retried.
     pub(super) fn sync(&self) -> io::Result<()> {
         if self.count.sync_errors.load(Relaxed) > 0 {
             return Err(io::Error::other("an earlier sync failed"));

@@ -1,11 +1,12 @@
-//! Which numbers of lives may be given out: never one twice, though all segments of a life may be lost with the power.
+//! Allocation of life numbers: none is used twice, even if all segments of a life are lost with the power.
 //!
 //! ```text
 //! byte 8192   | magic | bound | checksum |      the same at byte 12288
 //! ```
-//! A segment's life tells its records from those of an earlier use, so no life may be used again. What the segments on
-//! the file say is not enough: the first block of one may be lost and others of it not. So the file says up to where
-//! lives may have been given out; that is moved on before it is reached, and a start begins there.
+//! A segment's life distinguishes its records from those of an earlier use, so no life may be used again. The
+//! segments on the file are not enough to tell: the first block of a segment may be lost while others of it
+//! are not. The file therefore stores a bound below which all lives are allocated. The bound is raised before
+//! it is reached, and a start begins at it.
 
 use std::{io, sync::atomic::Ordering::Relaxed};
 
@@ -15,20 +16,21 @@ use super::{
 };
 use crate::sys::{arena::Words, span::Span};
 
-/// The two blocks that say it.
+/// Offsets of the two blocks that store the bound.
 const BLOCKS_AT: [u64; 2] = [2 * BLOCK_BYTES as u64, 3 * BLOCK_BYTES as u64];
 const MAGIC: [u8; 8] = *b"NTlives\n";
-/// Bytes used of a block.
+/// Used bytes of a block.
 const MARK_BYTES: usize = 20;
-/// Lives that are permitted at a time. A start loses as many of the 2^24 that a location can tell apart.
+/// Number of lives that are reserved at a time. Each start skips that many of the 2^24 that a location can
+/// distinguish.
 pub(super) const LIVES_AHEAD: u64 = 1024;
-/// What a start leaves out if neither block can be read.
+/// Number of lives that a start skips if neither block can be read.
 const LIVES_UNKNOWN: u64 = 1 << 16;
 
-/// Begins after all lives that may ever have been given out, and permits some.
+/// Begins after all lives that may ever have been used, and reserves some.
 ///
 /// # Errors
-/// The disk's.
+/// Returns the disk's error.
 pub(super) fn begin(shared: &LogState, is_new: bool) -> io::Result<()> {
     match marked(&*shared.disk, shared.seed) {
         Some(bound) => shared.table.start_lives_at(bound),
@@ -41,7 +43,7 @@ pub(super) fn begin(shared: &LogState, is_new: bool) -> io::Result<()> {
     extend(shared)
 }
 
-/// The bound that the marks name, if either of them can be read.
+/// Returns the stored bound, if either block can be read.
 pub(super) fn marked(disk: &dyn Disk, seed: u32) -> Option<u64> {
     let bounds = BLOCKS_AT.map(|at| {
         let mut bytes = [0; MARK_BYTES];
@@ -50,10 +52,10 @@ pub(super) fn marked(disk: &dyn Disk, seed: u32) -> Option<u64> {
     bounds.into_iter().flatten().max()
 }
 
-/// Moves the bound on if less than half of what it permits is left.
+/// Raises the bound if less than half of the reserved lives are left.
 ///
 /// # Errors
-/// The disk's: then writers go on up to the old bound.
+/// Returns the disk's error; writers then go on up to the old bound.
 pub(super) fn keep_ahead(shared: &LogState) -> io::Result<()> {
     if shared.table.lives_left() > LIVES_AHEAD / 2 { Ok(()) } else { extend(shared) }
 }

@@ -1,16 +1,17 @@
-//! The place of a record in a file.
+//! The location of a record in a file.
 
 use std::fmt;
 
 use super::format::UNIT_BYTES;
 
-/// Bits of a location that name the place; the others are the low bits of its segment's life.
+/// Bits of a location that hold the offset; the others are the low bits of its segment's life.
 const PLACE_BITS: u32 = 40;
 const LIFE_MASK: u64 = (1 << (64 - PLACE_BITS)) - 1;
 
-/// Where a record lies, and in which life of its segment: a location of an earlier life finds nothing.
+/// Location of a record, including the life of its segment: a location of an earlier life finds nothing.
 ///
-/// 40 bits count units of 16 bytes from the start of the file, 24 bits are the low bits of the life. Never zero.
+/// 40 bits count units of 16 bytes from the start of the file, 24 bits are the low bits of the life. Never
+/// zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location(u64);
 
@@ -22,35 +23,36 @@ impl Location {
         Self((offset / UNIT_BYTES as u64) | ((life & LIFE_MASK) << PLACE_BITS))
     }
 
-    /// From what [`Location::bits`] gave; `None` for zero.
+    /// Converts back from [`Location::bits`]; `None` for zero.
     pub fn from_bits(bits: u64) -> Option<Self> {
         (bits != 0).then_some(Self(bits))
     }
 
-    /// As a number, to keep it in an index.
+    /// Returns the location as a number, for storing in an index.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Byte of the file at which the record begins; its payload begins [`RECORD_HEADER_BYTES`](super::format::RECORD_HEADER_BYTES) later.
+    /// Returns the file offset at which the record begins; its payload begins
+    /// [`RECORD_HEADER_BYTES`](super::format::RECORD_HEADER_BYTES) later.
     pub fn offset(self) -> u64 {
         (self.0 & ((1 << PLACE_BITS) - 1)) * UNIT_BYTES as u64
     }
 
-    /// Whether this place was written after another, of the same writer: by their lives, which go round after 2^24,
-    /// then by their places.
+    /// Returns whether this record was written after another of the same writer: compares their lives, which
+    /// wrap around after 2^24, then their offsets.
     pub fn is_after(self, other: Self) -> bool {
         let (life, of_other) = (self.0 >> PLACE_BITS, other.0 >> PLACE_BITS);
         let ahead = life.wrapping_sub(of_other) & LIFE_MASK;
         if ahead == 0 { self.offset() > other.offset() } else { ahead <= LIFE_MASK / 2 }
     }
 
-    /// Whether this place was written in the same life as another in the same segment.
+    /// Returns whether this location has the same life as another in the same segment.
     pub fn is_of_the_life_of(self, other: Self) -> bool {
         self.0 >> PLACE_BITS == other.0 >> PLACE_BITS
     }
 
-    /// Whether the segment's life may be meant.
+    /// Returns whether this location may belong to the given life.
     pub(super) fn is_of(self, life: u64) -> bool {
         self.0 >> PLACE_BITS == life & LIFE_MASK
     }

@@ -1,22 +1,23 @@
-//! A log of records on one file: appended by loops, written by helpers, read by location, recovered after anything.
+//! A log of records in one file: appended by loops, written by helpers, read by location, recovered after any
+//! crash.
 //!
 //! ```text
 //!  loop 0: Writer ─┐  stores into buffers (ours, anonymous)     ┌─ helper 0, 1: writes dirty blocks, O_DIRECT
 //!  loop 1: Writer ─┤────────────────────────────────────────────┼─ syncer: fdatasync, one for all who wait
-//!                  │  segments' states: atomics                 └─ reaper: frees segments in which nothing lives
+//!                  │  segments' states: atomics                 └─ reaper: frees segments without live records
 //!  any thread: read(location) ◀── the buffer while it is held, else the file
 //! ```
-//! *Which memory:* a fixed number of buffers, 40 bytes a segment. *Who writes:* a segment has one writer. *Who waits:*
-//! helpers, for the disk; loops never. *Bounds:* bytes that wait to be written ([`Options::unwritten_bytes_max`];
-//! beyond it [`AppendRefusal::Busy`]), the file ([`AppendRefusal::Full`]).
+//! *Memory:* a fixed number of buffers, 40 bytes a segment. *Writer:* a segment has one writer. *Waiting:*
+//! helpers wait for the disk; loops never wait. *Bounds:* bytes that wait to be written
+//! ([`Options::unwritten_bytes_max`]; beyond it [`AppendRefusal::Busy`]), the file ([`AppendRefusal::Full`]).
 //!
-//! The log knows nothing of what its records mean. A record has a *kind*, a *hash* and a *tag* of its owner's, and may
-//! name another record that it *ends* (replaces, deletes). Whether a record is dead after a crash follows from that
-//! alone: some whole record on the file ends it. So the end of a record must be on the file for as long as the record
-//! is: the reaper, before it frees a segment, writes the ends in it anew whose records are still on the file
-//! (`reap.rs`).
+//! The log does not interpret its records. A record has a *kind*, a *hash* and a *tag* that its owner
+//! defines, and may name another record that it *ends* (replaces, deletes). Only this decides whether a
+//! record is dead after a crash: a whole record on the file ends it. The ending record must therefore stay on
+//! the file as long as the record that it ends. Before the reaper frees a segment, it rewrites those of its
+//! deletions whose targets are still on the file (`reap.rs`).
 //!
-//! The bytes are in `docs/formats/store.md`, the reasons in `docs/decisions/006-mapped-store.md`.
+//! The format is in `docs/formats/store.md`, the reasons in `docs/decisions/006-mapped-store.md`.
 
 mod buffers;
 pub mod check;
@@ -49,10 +50,10 @@ pub use table::SegmentState;
 pub use usage::LogUsage;
 pub use writer::{AppendRefusal, AppendedRecord, NewRecord, RecordWriter, Writer};
 
-/// The header that a file made with these options would have: its segments and their size.
+/// Returns the header that a file created with these options would have: its segments and their size.
 ///
 /// # Errors
-/// Sizes that cannot be.
+/// Returns an [`OpenError`] if the sizes are invalid.
 pub fn header_of(options: &FileOptions) -> Result<Header, OpenError> {
     file::new_header(options)
 }
@@ -62,28 +63,28 @@ use helpers::{Bell, Helpers};
 use table::Table;
 use usage::Count;
 
-/// The class of the reaper's own segments.
+/// Writer class of the reaper's own segments.
 const REAPER_CLASS: u8 = 255;
 
-/// What all threads share.
+/// State of a log that all threads share.
 #[derive(Debug)]
 struct LogState {
     disk: Arc<dyn Disk>,
-    /// What each checksum of this file begins with.
+    /// Seed of each checksum in this file.
     seed: u32,
     table: Table,
     buffers: Buffers,
-    /// One for each writer; the last is the reaper's.
+    /// Progress of each writer; the last is the reaper's.
     progress: Box<[Arc<Progress>]>,
     count: Count,
     bells: Box<[Bell]>,
     sync_bell: Bell,
     reap_bell: Bell,
-    /// Rings when a buffer or a segment has become free, for callers that were refused one.
+    /// Notified when a buffer or a segment becomes free, for callers that were refused one.
     room: Notify,
     must_sync: bool,
     punch: bool,
-    /// Free segments below which the oldest one is given up, whatever lives in it.
+    /// Number of free segments below which the oldest segment is given up, with its live records.
     keep_free: usize,
 }
 
@@ -94,9 +95,9 @@ impl LogState {
         }
     }
 
-    /// A writer has appended: within the interval it is written.
+    /// Requests that a writer's appends are written within the interval.
     fn appended(&self, writer: usize) {
-        // What the reaper appends it writes itself.
+        // The reaper writes its own appends.
         if writer < self.reaper()
             && let Some(bell) = self.bells.get(writer % self.bells.len().max(1))
         {
@@ -109,8 +110,8 @@ impl LogState {
     }
 }
 
-/// A log that is open. Dropped, it writes out what its writers have appended, makes it durable and lets the file go;
-/// the writers should be gone by then, because what they append later is lost.
+/// An open log. Dropping it writes out what its writers have appended, makes it durable and closes the file;
+/// the writers should be dropped before, because later appends are lost.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<LogState>,
@@ -119,49 +120,50 @@ pub struct Log {
 }
 
 impl Log {
-    /// The way into the log for one thread. There are as many as [`Options::writers`] says, and each is taken once.
+    /// Returns a writer for one thread. There are [`Options::writers`] of them, and each may be taken once.
     ///
     /// # Panics
-    /// If there is no writer of that number.
+    /// Panics if there is no writer of that number.
     pub fn writer(&self, number: usize, class: u8) -> Writer {
         assert!(number < self.shared.reaper(), "writer {number} of {}", self.shared.reaper());
         assert!(class != REAPER_CLASS, "class {class} is the log's own");
         Writer::for_owner(Arc::clone(&self.shared), number, class)
     }
 
-    /// A handle to read with, and to say what died: for any thread.
+    /// Returns a handle for reading and for reporting dead records; usable on any thread.
     pub fn reader(&self) -> Reader {
         Reader { shared: Arc::clone(&self.shared) }
     }
 
-    /// A number that is greater than at any start before, by a thousand at least.
+    /// Returns a number that is greater than at any earlier start, by a thousand at least.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// What is in the log and what was done. Reads counters; for any thread.
+    /// Returns current amounts and counters. Reads counters only; may be called on any thread.
     pub fn usage(&self) -> LogUsage {
         LogUsage::of(&self.shared)
     }
 }
 
-/// Reads records by their location. Cheap to clone.
+/// Reader of records by their location. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Reader {
     shared: Arc<LogState>,
 }
 
 impl Reader {
-    /// The record at `location`, with a payload of so many bytes, is live no more. Its owner says so once, and after
-    /// what ends it was appended ([`NewRecord::target`], [`Writer::delete`]) or where it need not stay dead over a crash.
+    /// Reports that the record at `location`, with `payload_bytes` of payload, is dead. The owner reports
+    /// this once, after it has appended the record that ends it ([`NewRecord::target`], [`Writer::delete`]),
+    /// or if the record need not stay dead over a crash.
     pub fn died(&self, location: Location, payload_bytes: usize) {
         if self.shared.table.died(location, record_bytes(payload_bytes)) {
             self.shared.reap_bell.ring();
         }
     }
 
-    /// Segments in which everything is written, from the oldest life to the youngest, with their live bytes: what an
-    /// owner that needs room chooses from.
+    /// Returns the completely written segments, from the oldest life to the newest, with their live bytes, so
+    /// that an owner that needs room can choose one.
     pub fn sealed(&self) -> Vec<SealedSegment> {
         let table = &self.shared.table;
         let mut sealed: Vec<SealedSegment> = (0..table.len())
@@ -181,43 +183,43 @@ impl Reader {
         sealed
     }
 
-    /// The segment in which a record lies, while it does.
+    /// Returns the segment of a record, as long as that has not been freed.
     pub fn segment_of(&self, location: Location) -> Option<u32> {
         self.shared.table.living(location)
     }
 
-    /// Waits until a buffer or a segment becomes free, from this call on. A caller that can wait calls this before it
-    /// tries to write, and tries again when this returns ([`AppendRefusal::Busy`], [`AppendRefusal::Full`]); another caller may
-    /// have been faster.
+    /// Waits until a buffer or a segment becomes free, from this call on. A caller that can wait calls this
+    /// before it tries to write, and retries when this returns ([`AppendRefusal::Busy`],
+    /// [`AppendRefusal::Full`]); another caller may have been faster.
     pub fn room(&self) -> impl Future<Output = ()> + '_ {
         self.shared.room.notified()
     }
 
-    /// Segments that are free.
+    /// Returns the number of free segments.
     pub fn free_segments(&self) -> usize {
         self.shared.table.free_count()
     }
 
-    /// Bytes of a segment.
+    /// Returns the bytes of a segment.
     pub fn segment_bytes(&self) -> usize {
         self.shared.table.segment_bytes
     }
 
-    /// See [`Log::usage`].
+    /// Returns current amounts and counters, like [`Log::usage`].
     pub fn usage(&self) -> LogUsage {
         LogUsage::of(&self.shared)
     }
 }
 
-/// A segment that is whole on the file.
+/// A segment that is completely on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedSegment {
-    /// Its number.
+    /// Number of the segment.
     pub segment: u32,
-    /// The class of its writer.
+    /// Class of the segment's writer.
     pub class: u8,
-    /// Which use of the segment this is; lives grow.
+    /// Life: the number of this use of the segment; later uses have larger numbers.
     pub life: u64,
-    /// Bytes of records that are live.
+    /// Bytes of live records.
     pub live_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Opening a log: the file is taken, but nobody may write before what it holds is known.
+//! Opening a log: the file is locked, but nothing may be written before its contents are known.
 
 use std::{
     io,
@@ -24,34 +24,36 @@ use super::{
     writer::Writer,
 };
 
-/// How a log is opened.
+/// Options for opening a log.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file.
+    /// Options of the file.
     pub file: FileOptions,
-    /// Writers that there will be: one a thread and lifetime class.
+    /// Number of writers: one per thread and lifetime class.
     pub writers: usize,
-    /// Most bytes that are appended and not yet written; at least two segments and one for each writer, whatever this
-    /// says.
+    /// Maximum bytes that are appended and not yet written; always at least two segments and one for each
+    /// writer.
     pub unwritten_bytes_max: u64,
-    /// What is appended is written after this time at the latest.
+    /// Maximum time until an appended record is written.
     pub flush: Duration,
-    /// Threads that write.
+    /// Number of writing threads.
     pub helpers: usize,
-    /// Whether the log keeps its promises over a loss of power too, at the price of some syncs for each segment: that a
-    /// table comes after its records, and that a segment is free before it is used again. Without it, what was deleted
-    /// or replaced may come back after a loss of power, or what replaced it may be lost with it.
+    /// True if the log must keep its promises over a loss of power too, at the cost of some syncs for each
+    /// segment: a table is written after its records, and a segment is freed before it is used again. Without
+    /// it, deleted or replaced records may come back after a loss of power, or a replacement may be lost
+    /// together with the old record.
     pub must_sync: bool,
-    /// Whether a segment's room is given back to the file system before it is used again, so that a core that is still
-    /// sending from it (`sendfile`) sends the old bytes. A disk that others fill may then refuse to write.
+    /// True if a segment's space is returned to the file system before it is used again, so that a core that
+    /// is still sending from it (`sendfile`) sends the old bytes. If other programs fill the disk, it may
+    /// then refuse writes.
     pub punch: bool,
-    /// Segments that are kept free by giving up the oldest, with everything that lives in it: for a cache. 0: nothing
-    /// is ever given up, and a full log refuses.
+    /// Segments that are kept free by giving up the oldest with its live records: for a cache. 0: nothing is
+    /// ever given up, and a full log refuses appends.
     pub keep_free: usize,
 }
 
 impl Options {
-    /// Most bytes of buffers that a log with segments of `segment_bytes` takes of memory.
+    /// Returns the maximum bytes of buffers of a log with segments of `segment_bytes`.
     pub fn buffer_bytes_max(&self, segment_bytes: u32) -> u64 {
         self.buffers(segment_bytes) as u64 * u64::from(segment_bytes)
     }
@@ -77,7 +79,7 @@ impl Default for Options {
     }
 }
 
-/// A log whose file is locked and whose records are not yet known.
+/// A log whose file is locked and whose records are not known yet.
 #[derive(Debug)]
 pub struct LogRecovery {
     disk: Arc<dyn Disk>,
@@ -88,28 +90,28 @@ pub struct LogRecovery {
 }
 
 impl LogRecovery {
-    /// Opens or makes the file at `path`.
+    /// Opens or creates the file at `path`.
     ///
     /// # Errors
-    /// [`OpenError`]
+    /// Returns an [`OpenError`] if the file cannot be opened or created, or is refused.
     pub fn file(path: &Path, options: Options) -> Result<Self, OpenError> {
         let (disk, header, is_new) = FileDisk::open(path, &options.file)?;
         Ok(Self::new(Arc::new(disk), header, options, is_new))
     }
 
-    /// Makes a log in memory, which goes with the process.
+    /// Creates a log in memory, which ends with the process.
     ///
     /// # Errors
-    /// [`OpenError`]
+    /// Returns an [`OpenError`] if the memory cannot be created or the sizes are invalid.
     pub fn anonymous(options: Options) -> Result<Self, OpenError> {
         let (disk, header) = FileDisk::anonymous(&options.file)?;
         Ok(Self::new(Arc::new(disk), header, options, true))
     }
 
-    /// On any disk that has a header, or is to get one (`None`): for tests and instruments.
+    /// Opens a log on any disk that has a header, or gets a new one (`None`): for tests and benchmarks.
     ///
     /// # Errors
-    /// Sizes that cannot be.
+    /// Returns an [`OpenError`] if the sizes are invalid.
     pub fn on(disk: Arc<dyn Disk>, header: Option<Header>, options: Options) -> Result<Self, OpenError> {
         let is_new = header.is_none();
         let header = header.map_or_else(|| new_header(&options.file), Ok)?;
@@ -120,35 +122,37 @@ impl LogRecovery {
         Self { disk, header, options, is_new, stop: Arc::default() }
     }
 
-    /// What [`Log::epoch`] will be at least, greater than at any start before; `None` if only reading the whole file
-    /// can tell, because both marks of the lives are damaged.
+    /// Returns a lower bound of [`Log::epoch`] that is greater than at any earlier start; `None` if only
+    /// reading the whole file can tell, because both markers of the lives are damaged.
     pub fn epoch_ahead(&self) -> Option<u64> {
         if self.is_new { Some(1) } else { lives::marked(&*self.disk, self.header.seed()) }
     }
 
-    /// Set, it makes [`LogRecovery::recover`] end soon, with [`io::ErrorKind::Interrupted`], if it is still reading.
+    /// Returns a flag; setting it makes [`LogRecovery::recover`] end soon with
+    /// [`io::ErrorKind::Interrupted`], if it is still reading.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// The file's header.
+    /// Returns the file's header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The file below the log, for readers that do not go through the log.
+    /// Returns the disk below the log, for readers that do not go through the log.
     pub fn disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk)
     }
 
-    /// Reads what is on the file by `threads` threads, and starts the helpers.
+    /// Reads the file with `threads` threads, and starts the helpers.
     ///
-    /// `found` is called, on this thread, for each record that is whole and that no other ends, in no order; it says
-    /// whether the record is live. What it calls dead may come back after the next start, unless its owner ends it.
+    /// `found` is called, on this thread and in no particular order, for each whole record that no other
+    /// ends; it returns whether the record is live. A record for which it returns false may be found again at
+    /// the next start, unless the owner ends it.
     ///
     /// # Errors
-    /// If the system refuses memory or threads, or the disk refuses to be written to. What is damaged is no error: it
-    /// is in [`RecoveryReport`].
+    /// Returns the system's error if it refuses memory or threads, or the disk's if it refuses writes. Damage
+    /// is not an error: it is in the [`RecoveryReport`].
     pub fn recover(
         self,
         threads: usize,
@@ -161,10 +165,10 @@ impl LogRecovery {
         Ok((Log { shared, helpers, epoch }, recovered))
     }
 
-    /// As [`LogRecovery::recover`] without helpers: [`Log::turn`] does their work, when a test says so.
+    /// Recovers like [`LogRecovery::recover`], without helpers: a test runs their steps with [`Log::turn`].
     ///
     /// # Errors
-    /// As [`LogRecovery::recover`].
+    /// Returns the same errors as [`LogRecovery::recover`].
     pub fn recover_stepped(
         self,
         found: impl FnMut(&FoundRecord) -> bool,
@@ -201,7 +205,8 @@ impl LogRecovery {
             Writer::new(Arc::clone(&shared), options.writers, REAPER_CLASS, 0),
         )?;
         if shared.must_sync && !is_new {
-            // What the last process wrote and did not sync may still be lost, from under the tables that come next.
+            // Unsynced writes of the last process may still be lost, although the tables that come next refer
+            // to them.
             shared.disk.sync()?;
         }
         let recovered = if is_new {
@@ -216,15 +221,15 @@ impl LogRecovery {
 }
 
 impl Log {
-    /// Makes a log of a file: [`LogRecovery::file`], then [`LogRecovery::recover`].
+    /// Opens a log on a file: this is [`LogRecovery::file`], to be followed by [`LogRecovery::recover`].
     ///
     /// # Errors
-    /// [`OpenError`]
+    /// Returns an [`OpenError`] if the file cannot be opened or created, or is refused.
     pub fn open(path: &Path, options: Options) -> Result<LogRecovery, OpenError> {
         LogRecovery::file(path, options)
     }
 
-    /// Does what helpers would do, once; only after [`LogRecovery::recover_stepped`].
+    /// Runs one step of the helpers; only after [`LogRecovery::recover_stepped`].
     pub fn turn(&mut self) {
         self.helpers.turn();
     }

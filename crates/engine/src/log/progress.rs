@@ -1,10 +1,10 @@
-//! How far a writer's records have come: appended, written (they survive the process), durable (they survive the
-//! power).
+//! Progress of a writer's records: appended, written (they survive the end of the process), durable (they
+//! survive a loss of power).
 //!
 //! ```text
 //! loop: append ─▶ appended          helper: write ─▶ written ─▶ wake          syncer: fdatasync ─▶ durable ─▶ wake
 //! ```
-//! *Which memory:* one cache line pair a writer. One wake-up for all that a write or a sync covered.
+//! *Memory:* one pair of cache lines per writer. One wake-up for all records that a write or a sync covered.
 
 use std::{
     pin::pin,
@@ -16,23 +16,23 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// A writer's n-th record.
+/// Ticket of a writer's n-th record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Ticket(pub(super) u64);
 
-/// What a record waits for in vain.
+/// Reasons why a record is not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DurabilityError {
-    /// The disk refuses to write; it is tried again, so that the record may yet become written.
-    #[error("the disk refuses to write (error {0})")]
+    /// The disk refuses to write. The write is retried, so the record may still be written.
+    #[error("the disk refuses writes (error {0})")]
     Failing(i32),
-    /// The disk failed to make durable what it had taken: nothing is known of it, and no durability is promised until
-    /// the store is opened anew.
-    #[error("the disk failed to sync; durability is not promised until a restart")]
+    /// The disk failed to sync data that it had accepted: its state is unknown, and no durability is promised
+    /// until the store is reopened.
+    #[error("the disk failed to sync; durability is not guaranteed until a restart")]
     SyncFailed,
 }
 
-/// One writer's progress. Read by anybody.
+/// Progress of one writer. Any thread may read it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Progress {
@@ -40,10 +40,11 @@ pub struct Progress {
     written: AtomicU64,
     durable: AtomicU64,
     durable_wanted: AtomicU64,
-    /// The last write's error, or 0.
+    /// Error number of the last write, or 0.
     failing: AtomicU32,
     sync_failed: AtomicU32,
-    /// Somebody is writing this writer's blocks: what is written counts when all of it is, so two at once would not do.
+    /// True while a thread writes this writer's blocks. A write counts only as a whole, so two threads must
+    /// not write at once.
     is_being_written: AtomicBool,
     changed: Notify,
 }
@@ -62,21 +63,21 @@ impl Progress {
         }
     }
 
-    /// Whether the record survives a crash of the process.
+    /// Returns whether the record survives a crash of the process.
     pub fn is_written(&self, ticket: Ticket) -> bool {
         self.written.load(Acquire) >= ticket.0
     }
 
-    /// Whether the record survives a loss of power.
+    /// Returns whether the record survives a loss of power.
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         self.durable.load(Acquire) >= ticket.0
     }
 
-    /// Waits until the record survives a crash of the process. Somebody must ask for it ([`super::Writer::flush`]), or
-    /// it takes up to the interval.
+    /// Waits until the record survives a crash of the process. Takes up to the interval unless a write is
+    /// requested ([`super::Writer::flush`]).
     ///
     /// # Errors
-    /// [`DurabilityError::Failing`]
+    /// [`DurabilityError::Failing`] if the disk refuses writes.
     pub async fn written(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         self.until(|| match self.failing.load(Acquire) {
             _ if self.is_written(ticket) => Some(Ok(())),
@@ -86,10 +87,12 @@ impl Progress {
         .await
     }
 
-    /// Waits until the record survives a loss of power. Somebody must ask for it ([`super::Writer::make_durable`]).
+    /// Waits until the record survives a loss of power. A sync must be requested
+    /// ([`super::Writer::make_durable`]).
     ///
     /// # Errors
-    /// [`DurabilityError`]
+    /// [`DurabilityError::SyncFailed`] if a sync failed; [`DurabilityError::Failing`] if the disk refuses
+    /// writes.
     pub async fn durable(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         self.until(|| {
             if self.is_durable(ticket) {
@@ -108,7 +111,7 @@ impl Progress {
 
     async fn until<T>(&self, mut done: impl FnMut() -> Option<T>) -> T {
         loop {
-            // Listening before looking: what changes in between wakes us.
+            // Registered before the check, so that a change in between wakes this task.
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if let Some(result) = done() {
@@ -123,7 +126,7 @@ impl Progress {
     }
 
     pub(super) fn append(&self, ticket: Ticket) {
-        // Release: whoever sees the number sees the bytes and their marks.
+        // Release: a thread that sees the number also sees the bytes and their dirty marks.
         self.appended.store(ticket.0, Release);
     }
 
@@ -131,13 +134,14 @@ impl Progress {
         self.durable_wanted.fetch_max(ticket.0, AcqRel);
     }
 
-    /// Whether a sync would help anybody: something is wanted and written that is not durable.
+    /// Returns whether a sync is useful: durability is requested and there are written records that are not
+    /// durable.
     pub(super) fn wants_sync(&self) -> bool {
         let durable = self.durable.load(Acquire);
         self.durable_wanted.load(Acquire) > durable && self.written.load(Acquire) > durable
     }
 
-    /// Whether there is something to write, or to try again.
+    /// Returns whether there are records to write, or a write to retry.
     pub(super) fn wants_write(&self) -> bool {
         self.appended.load(Acquire) != self.written.load(Acquire) || self.failing.load(Acquire) != 0
     }
@@ -146,7 +150,8 @@ impl Progress {
         self.written.load(Acquire)
     }
 
-    /// Takes the right to write this writer's blocks, until [`Progress::leave`]; `false` if somebody has it.
+    /// Takes the right to write this writer's blocks, until [`Progress::leave`]; `false` if another thread
+    /// has it.
     pub(super) fn enter(&self) -> bool {
         !self.is_being_written.swap(true, AcqRel)
     }
@@ -179,7 +184,7 @@ impl Progress {
         self.changed.notify_waiters();
     }
 
-    /// Records that are not written yet.
+    /// Returns the number of records that are not written yet.
     pub(super) fn waiting(&self) -> u64 {
         self.appended.load(Relaxed).saturating_sub(self.written.load(Relaxed))
     }

@@ -3,8 +3,8 @@
 //! ```text
 //! location ─▶ segment still in that life? ─▶ its buffer, if one holds it ─▶ else the file ─▶ header, checksums ─▶ Record
 //! ```
-//! A record is compared with its location and its checksums each time; what does not match is an error, never bytes. A
-//! read that races with the reuse of its segment finds that out by the same comparison.
+//! A record is compared with its location and its checksums each time; a mismatch gives an error, never wrong
+//! bytes. The same comparison detects a read that races with the reuse of its segment.
 
 use std::{
     io,
@@ -25,51 +25,51 @@ use super::{
     table::{NO_BUFFER, SegmentState},
 };
 
-/// A record, whole and checked.
+/// A whole, verified record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it says of itself.
+    /// Header of the record.
     pub header: RecordHeader,
     bytes: Vec<u8>,
 }
 
 impl Record {
-    /// Its payload.
+    /// Returns the payload.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[self.payload_range()]
     }
 
-    /// The memory, with the payload at [`Record::payload_range`].
+    /// Returns the memory, with the payload at [`Record::payload_range`].
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Where in the memory the payload is.
+    /// Returns the range of the payload in the memory.
     pub fn payload_range(&self) -> Range<usize> {
         RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.header.payload_bytes as usize
     }
 }
 
-/// Why a record could not be read.
+/// Reasons why a record could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Its segment has been freed since.
-    #[error("the record at {0:?} is gone")]
+    /// The record's segment has been freed.
+    #[error("the record at {0:?} no longer exists")]
     Gone(Location),
-    /// What is there is not what was written.
+    /// The bytes are not those that were written.
     #[error("the record at {0:?} is damaged")]
     Damaged(Location),
-    /// The disk failed.
-    #[error("the record at {location:?} cannot be read: {source}")]
+    /// The disk returned an error.
+    #[error("cannot read the record at {location:?}: {source}")]
     Io {
-        /// Which.
+        /// Location of the record.
         location: Location,
-        /// Why.
+        /// Error of the disk.
         source: io::Error,
     },
 }
 
-/// Holds a segment, so that it is not used again: for whoever sends from the file.
+/// Pin that prevents the reuse of a segment, while data is sent from the file.
 #[derive(Debug)]
 pub struct Pin {
     shared: Arc<LogState>,
@@ -79,7 +79,7 @@ pub struct Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let before = self.shared.table.segment(self.segment).pins.fetch_sub(1, SeqCst);
-        assert!(before > 0, "a pin was dropped twice");
+        assert!(before > 0, "pin dropped twice");
         if before == 1 && self.shared.table.segment(self.segment).state() == SegmentState::Dying {
             self.shared.reap_bell.ring();
         }
@@ -87,11 +87,11 @@ impl Drop for Pin {
 }
 
 impl Reader {
-    /// Reads the record at `location`, whose payload has so many bytes. Waits for the disk unless the record is so new
-    /// that it is still in memory.
+    /// Reads the record at `location`, whose payload has `payload_bytes`. Waits for the disk unless the
+    /// record is so new that it is still in memory.
     ///
     /// # Errors
-    /// [`ReadError`]
+    /// Returns a [`ReadError`] if the record is gone or damaged, or the disk fails.
     pub fn read(&self, location: Location, payload_bytes: usize) -> Result<Record, ReadError> {
         let mut bytes = vec![0; record_bytes(payload_bytes)];
         self.fill(location, 0, &mut bytes)?;
@@ -101,7 +101,7 @@ impl Reader {
         }
     }
 
-    /// The payload of a record that a buffer still has, without waiting for anything.
+    /// Returns the payload of a record that is still in a buffer, without waiting.
     pub fn read_held(&self, location: Location, payload_bytes: usize) -> Option<Vec<u8>> {
         let segment = self.shared.table.living(location)?;
         if self.shared.table.segment(segment).buffer.load(Acquire) == NO_BUFFER {
@@ -118,8 +118,8 @@ impl Reader {
         Some(bytes)
     }
 
-    /// The payload in bytes that were read at `location` and whose checksums were compared ([`is_record`]); `None` if
-    /// they are of another record, because the segment has been used again.
+    /// Returns the payload in bytes that were read at `location` and verified by [`is_record`]; `None` if
+    /// they belong to another record, because the segment has been used again.
     pub fn payload_of<'b>(&self, location: Location, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let offset = self.segment_offset(location).ok()?;
         let (header, life) = RecordHeader::decode(bytes.first_chunk()?, self.shared.seed, offset)?;
@@ -129,10 +129,10 @@ impl Reader {
             .filter(|_| is_meant)
     }
 
-    /// What the record at `location` says of itself, where its length is not known.
+    /// Reads the header of the record at `location`, for a caller that does not know its length.
     ///
     /// # Errors
-    /// [`ReadError`]
+    /// Returns a [`ReadError`] if the record is gone or damaged, or the disk fails.
     pub fn read_header(&self, location: Location) -> Result<RecordHeader, ReadError> {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         self.fill(location, 0, &mut bytes)?;
@@ -142,14 +142,14 @@ impl Reader {
         }
     }
 
-    /// Reads the part `range` of a payload of so many bytes into `out`, which is emptied first: whole chunks are read
-    /// and checked, and what was not asked for is cut off again.
+    /// Reads the part `range` of a payload of `payload_bytes` into `out`, which is emptied first. Whole
+    /// chunks are read and verified, and the bytes outside the range are cut off.
     ///
     /// # Errors
-    /// [`ReadError`]
+    /// Returns a [`ReadError`] if the record is gone or damaged, or the disk fails.
     ///
     /// # Panics
-    /// If the range is not within the payload.
+    /// Panics if the range is not within the payload.
     pub fn read_range(
         &self,
         location: Location,
@@ -182,33 +182,34 @@ impl Reader {
         Ok(())
     }
 
-    /// Keeps the segment of `location` from being used again; `None` if it is about to be.
+    /// Prevents the reuse of the segment of `location`; `None` if it is about to be freed.
     pub fn pin(&self, location: Location) -> Option<Pin> {
         let segment = self.shared.table.living(location)?;
         let of = self.shared.table.segment(segment);
         of.pins.fetch_add(1, SeqCst);
         let pin = Pin { shared: Arc::clone(&self.shared), segment };
-        // Counted first, looked at second; the reaper the other way round.
+        // The pin is counted first and the state checked second; the reaper does the reverse.
         let is_held = self.shared.table.living(location).is_some() && of.state() != SegmentState::Dying;
         is_held.then_some(pin)
     }
 
-    /// Gives up the segment of `location`, whatever lives in it: its owner has no use for any of that. `false` if it is
-    /// still being filled, or about to be freed anyway.
+    /// Gives up the segment of `location` with its live records, because its owner needs none of them.
+    /// Returns `false` if the segment is still being filled, or about to be freed anyway.
     pub fn give_up(&self, location: Location) -> bool {
-        // Held, it cannot be freed and taken again before it is given up.
+        // While pinned, the segment cannot be freed and taken again before it is given up.
         let Some(pin) = self.pin(location) else { return false };
         let of = self.shared.table.segment(pin.segment);
         let is_given_up = of.advance(SegmentState::Sealed, SegmentState::Dying);
         if is_given_up {
             self.shared.count.given_up_over.fetch_add(1, Relaxed);
         }
-        // Which rings for the reaper.
+        // Dropping the pin rings the reaper's bell.
         drop(pin);
         is_given_up
     }
 
-    /// Whether all of the record is on the file (and not, or not only, in a buffer): what may be sent from there.
+    /// Returns whether the whole record is on the file (and not only in a buffer), so that it may be sent
+    /// from there.
     pub fn is_on_file(&self, location: Location) -> bool {
         self.shared
             .table
@@ -216,14 +217,17 @@ impl Reader {
             .is_some_and(|segment| self.shared.table.segment(segment).state() != SegmentState::Open)
     }
 
-    /// The records of a sealed segment, dead ones included, in no order. Waits for the disk.
+    /// Reads the records of a sealed segment, including dead ones, in no particular order. Waits for the
+    /// disk.
     ///
     /// # Errors
-    /// The disk's; `InvalidData` if the table is damaged or the segment has been freed.
+    /// Returns the disk's error; `InvalidData` if the table is damaged or the segment has been freed.
     pub fn table_of(&self, sealed: &SealedSegment) -> io::Result<Vec<FoundRecord>> {
         let table = read_table(&self.shared, sealed.segment, sealed.life).map_err(|fault| match fault {
             TableFault::Io(error) => error,
-            TableFault::Damaged => io::Error::new(io::ErrorKind::InvalidData, "the table is damaged or gone"),
+            TableFault::Damaged => {
+                io::Error::new(io::ErrorKind::InvalidData, "the table is damaged or no longer exists")
+            }
         })?;
         let start = self.shared.table.start(sealed.segment);
         Ok(table
@@ -232,15 +236,15 @@ impl Reader {
             .collect())
     }
 
-    /// The checksum seed that [`verify`] wants.
+    /// Returns the checksum seed for [`verify`].
     pub fn seed(&self) -> u32 {
         self.shared.seed
     }
 
-    /// Byte of its segment at which a record begins.
+    /// Returns the offset of a record in its segment.
     ///
     /// # Errors
-    /// [`ReadError::Gone`] for a location that no segment has.
+    /// [`ReadError::Gone`] if no segment contains the location.
     pub fn segment_offset(&self, location: Location) -> Result<usize, ReadError> {
         self.shared.table.place(location).map(|(_, offset)| offset).ok_or(ReadError::Gone(location))
     }
@@ -263,7 +267,7 @@ impl Reader {
         })
     }
 
-    /// Fills `out` from byte `offset` of the buffer that holds the segment, if one does; whether it did.
+    /// Fills `out` from byte `offset` of the buffer that holds the segment; returns false if no buffer does.
     fn fill_held(&self, segment: u32, location: Location, offset: usize, out: &mut [u8]) -> bool {
         let shared = &self.shared;
         let of = shared.table.segment(segment);
@@ -273,12 +277,12 @@ impl Reader {
         }
         shared.buffers.span(buffer as usize, offset, out.len()).copy_to_slice(out);
         std::sync::atomic::fence(Acquire);
-        // Still the same: then it was this segment's all the time, because a buffer leaves its segment before it is
-        // given back.
+        // If the buffer is unchanged, it belonged to this segment all the time, because a buffer leaves its
+        // segment before it is returned.
         of.buffer.load(Relaxed) == buffer && shared.table.living(location).is_some()
     }
 
-    /// What it means that something else is there: freed meanwhile, or damaged.
+    /// Returns the error for a mismatch: the segment was freed meanwhile, or the record is damaged.
     fn mismatch(&self, location: Location) -> ReadError {
         if self.shared.table.living(location).is_none() {
             return ReadError::Gone(location);
@@ -288,15 +292,15 @@ impl Reader {
     }
 }
 
-/// Checks bytes that begin with the record of `location`, which lies at `offset` of its segment in a file with this
-/// seed; its header, if all of it is as it was written.
+/// Verifies bytes that begin with the record of `location`, at `offset` of its segment in a file with this
+/// seed. Returns the header if the whole record is intact.
 pub fn verify(bytes: &[u8], seed: u32, location: Location, offset: usize) -> Option<RecordHeader> {
     let (header, life) = RecordHeader::decode(bytes.first_chunk()?, seed, offset)?;
     let is_meant = location.is_of(life) && header.kind != Kind::UNFINISHED;
     (is_meant && is_whole(&header, bytes)).then_some(header)
 }
 
-/// Whether bytes are one whole record that lies at `offset` of its segment in a file with this seed.
+/// Returns whether the bytes are one whole record at `offset` of its segment in a file with this seed.
 pub fn is_record(bytes: &[u8], seed: u32, offset: usize) -> bool {
     bytes
         .first_chunk()
@@ -304,7 +308,7 @@ pub fn is_record(bytes: &[u8], seed: u32, offset: usize) -> bool {
         .is_some_and(|(header, _)| header.kind != Kind::UNFINISHED && is_whole(&header, bytes))
 }
 
-/// Whether the payload after this header is what was written.
+/// Returns whether the payload after this header matches its checksums.
 pub(super) fn is_whole(header: &RecordHeader, bytes: &[u8]) -> bool {
     let len = header.payload_bytes as usize;
     let Some(payload) = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + len) else { return false };
@@ -317,14 +321,14 @@ pub(super) fn is_whole(header: &RecordHeader, bytes: &[u8]) -> bool {
     })
 }
 
-/// Why a table could not be read.
+/// Reasons why a table could not be read.
 #[derive(Debug)]
 pub(super) enum TableFault {
     Io(io::Error),
     Damaged,
 }
 
-/// What the start and the end of a segment say.
+/// Reads the header and the footer of a segment.
 pub(super) fn read_ends(shared: &LogState, segment: u32) -> io::Result<(SegmentStart, Option<Footer>)> {
     let start = shared.table.start(segment);
     let mut first = [0; SEGMENT_HEADER_BYTES];
@@ -334,14 +338,14 @@ pub(super) fn read_ends(shared: &LogState, segment: u32) -> io::Result<(SegmentS
     Ok((SegmentHeader::decode(&first, shared.seed, segment), Footer::decode(&last, shared.seed, segment)))
 }
 
-/// The table of a sealed segment in this life.
+/// Reads the table of a sealed segment in this life.
 pub(super) fn read_table(shared: &LogState, segment: u32, life: u64) -> Result<Vec<TableEntry>, TableFault> {
     let (_, footer) = read_ends(shared, segment).map_err(TableFault::Io)?;
     let footer = footer.filter(|footer| footer.life == life).ok_or(TableFault::Damaged)?;
     read_entries(shared, segment, &footer)
 }
 
-/// The table that a footer vouches for.
+/// Reads the table that a footer describes.
 pub(super) fn read_entries(
     shared: &LogState,
     segment: u32,
@@ -360,7 +364,8 @@ pub(super) fn read_entries(
     }
     let (entries, _) = table.as_chunks::<ENTRY_BYTES>();
     let entries: Vec<TableEntry> = entries.iter().rev().map(TableEntry::decode).collect();
-    // The checksum says that somebody wrote this, not that it was we: nothing is looked for outside of the segment.
+    // A valid checksum does not prove that this program wrote the table, so entries outside the segment are
+    // rejected.
     let are_within = entries.iter().all(|entry| {
         let end = entry.offset as usize + record_bytes(entry.payload_bytes as usize);
         entry.offset as usize >= SEGMENT_HEADER_BYTES && end <= shared.table.segment_bytes - FOOTER_BYTES

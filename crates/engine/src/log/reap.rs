@@ -1,14 +1,16 @@
-//! Freeing segments in which nothing lives.
+//! Freeing segments without live records.
 //!
-//! A record that ends another must be on the file for as long as the other is, or that one would be back after a crash.
+//! A record that ends another must stay on the file as long as the other does, or the other would come back
+//! after a crash.
 //!
 //! ```text
 //! dying segment B:  read its table ─▶ whose target is still on the file?  ─▶ append that end anew ─▶ written (synced)
 //!                   ─▶ B's header says "over" (synced) ─▶ B is free
-//! the new ends live in segments of the reaper's own, each until the segment of its target has been freed
+//! the new ends are in segments of the reaper's own, each until the segment of its target has been freed
 //! ```
-//! *Which thread:* the reaper. *Bounds:* an end is 64 bytes, and carried at most once while its segment dies; there are
-//! at most as many as dead records on the file. If no segment is free for them, dying segments wait.
+//! *Thread:* the reaper. *Bounds:* a rewritten deletion takes 64 bytes, and is written at most once while its
+//! segment dies; there are at most as many as dead records on the file. If no segment is free for them, dying
+//! segments wait.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -24,12 +26,12 @@ use super::{
 };
 use crate::sys::{arena::Words, span::Span};
 
-/// Frees segments in which nothing is live.
+/// The reaper, which frees segments without live records.
 #[derive(Debug)]
 pub(super) struct Reaper {
     shared: Arc<LogState>,
     writer: Writer,
-    /// For a segment: where the reaper has written ends of records in it.
+    /// Locations of the deletions that the reaper has written for records in a segment, by that segment.
     ends: HashMap<u32, Vec<Location>>,
     block: Words,
 }
@@ -40,7 +42,7 @@ impl Reaper {
         Ok(Self { shared, writer, ends: HashMap::new(), block })
     }
 
-    /// Condemns the oldest segments until enough are free, or about to be.
+    /// Gives up the oldest segments until enough are free, or about to be.
     fn give_up_oldest(&self) {
         let table = &self.shared.table;
         let mut wanted = self.shared.keep_free.saturating_sub(table.free_count());
@@ -51,7 +53,7 @@ impl Reaper {
         wanted = wanted.saturating_sub(all().filter(|(of, _)| of.state() == SegmentState::Dying).count());
         let mut sealed: Vec<(u64, u32)> = all()
             .filter(|(of, _)| of.state() == SegmentState::Sealed)
-            // The reaper's own live as long as what they end.
+            // The reaper's own segments must stay as long as the records that they end.
             .filter(|(of, _)| of.class.load(Relaxed) != u32::from(REAPER_CLASS))
             .map(|(of, segment)| (of.life.load(Acquire), segment))
             .collect();
@@ -63,7 +65,7 @@ impl Reaper {
         }
     }
 
-    /// An end in one of the reaper's segments, which a start found.
+    /// Adopts a deletion in one of the reaper's segments that recovery found.
     pub(super) fn adopt(&mut self, segment: u32, end: Location, target: Location) {
         let shared = &self.shared;
         if let Some(of_target) = shared.table.living(target) {
@@ -72,8 +74,8 @@ impl Reaper {
         }
     }
 
-    /// Frees what is dying and held by nobody. Whether nothing is left that must be tried again without being asked:
-    /// whatever begins to die, is let go or is claimed from now on rings.
+    /// Frees dying segments that are not pinned. Returns whether nothing is left to retry without being
+    /// woken: a segment that begins to die or is unpinned, or a claim, rings the bell.
     pub(super) fn turn(&mut self) -> bool {
         let mut is_done = true;
         if let Err(error) = lives::keep_ahead(&self.shared) {
@@ -93,17 +95,17 @@ impl Reaper {
                     _ => {}
                 }
             }
-            // The oldest first: what a younger one ends is then often gone.
+            // The oldest first: the targets of a newer segment's deletions are then often gone.
             dying.sort_unstable();
-            // One by one, so that an end whose target has just been freed is not written anew; together where each
-            // free waits for the disk's cache.
+            // Segments are freed one at a time, so that a deletion whose target has just been freed is not
+            // rewritten; all at once if each free requires a sync.
             let together = if self.shared.must_sync { dying.len() } else { 1 };
             let before = self.shared.count.frees.load(Relaxed);
             for batch in dying.chunks(together.max(1)) {
                 self.free(batch);
             }
             if self.shared.count.frees.load(Relaxed) == before {
-                // A segment that is sealed does not ring, and may have to be given up.
+                // Sealing a segment does not ring the bell, and a sealed one may have to be given up.
                 let is_short = self.shared.table.free_count() < self.shared.keep_free;
                 return is_done && dying.is_empty() && held == 0 && !is_short;
             }
@@ -121,7 +123,8 @@ impl Reaper {
                 }
                 Err(CarryFault::Later) => {}
                 Err(CarryFault::Damaged) => {
-                    // What it ends cannot be known any more, so it stays: nothing in it is read, nothing overwritten.
+                    // The targets of its deletions are unknown, so the segment stays: it is neither read nor
+                    // overwritten.
                     tracing::error!(segment, "cannot read the table of a dead segment: segment set aside");
                     self.shared.table.segment(*segment).advance(SegmentState::Dying, SegmentState::Damaged);
                 }
@@ -149,7 +152,7 @@ impl Reaper {
             self.shared.table.free(segment);
             self.shared.count.frees.fetch_add(1, Relaxed);
             for end in self.ends.remove(&segment).unwrap_or_default() {
-                // If that makes its segment dying, the next look finds it.
+                // If this makes its segment dying, the next turn finds it.
                 self.shared.table.died(end, record_bytes(0));
             }
         }
@@ -160,7 +163,7 @@ impl Reaper {
         !self.shared.must_sync || self.shared.sync().is_ok()
     }
 
-    /// Appends the ends in a segment that are still needed.
+    /// Appends the deletions of a segment that are still needed.
     fn carry(&mut self, segment: u32) -> Result<Option<super::Ticket>, CarryFault> {
         let shared = Arc::clone(&self.shared);
         let life = shared.table.segment(segment).life.load(Acquire);
@@ -195,7 +198,7 @@ impl Reaper {
         Ok(last)
     }
 
-    /// Writes on the file that the segment's life is over.
+    /// Marks the segment's life as over on the file.
     fn erase(&self, segment: u32) -> io::Result<()> {
         let shared = &self.shared;
         let of = shared.table.segment(segment);
@@ -209,7 +212,7 @@ impl Reaper {
             is_over: true,
             version: VERSION as u8,
         };
-        // The rest of the block stays as it is: should the write be torn, the segment is as it was before.
+        // The rest of the block is kept: if the write is torn, the segment is still as before.
         let mut bytes = [0; BLOCK_BYTES];
         shared.disk.read(start, &mut bytes)?;
         bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode(shared.seed, segment));

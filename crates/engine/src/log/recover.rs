@@ -1,4 +1,4 @@
-//! What a start finds on the file.
+//! Recovery of the file's contents at a start.
 //!
 //! ```text
 //! 1  each segment, in parallel:  sealed (footer of the same life)? ─▶ its table, if it names any record that it ends
@@ -7,8 +7,8 @@
 //!                                owner keeps)
 //! 3  each segment, in parallel:  its table ─▶ records that nothing ended ─▶ to the owner, on the calling thread
 //! ```
-//! So a start after a clean stop reads tables (32 bytes a record) and no record. Damage is said and left as it is: a
-//! segment whose start is damaged is neither read nor used.
+//! A start after a clean stop therefore reads tables (32 bytes a record) and no record. Damage is reported
+//! and left unchanged: a segment whose start is damaged is neither read nor used.
 
 use std::{
     io,
@@ -34,30 +34,31 @@ use super::{
 };
 use crate::sys::{arena::Words, span::Span};
 
-/// Segments whose records wait for the calling thread.
+/// Maximum segments whose records wait for the calling thread.
 const SEGMENTS_AHEAD: usize = 8;
 
-/// A record that a start (or a table) found.
+/// A record found by recovery, or in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRecord {
-    /// What it is.
+    /// Kind of the record.
     pub kind: Kind,
-    /// The owner's hash of its name.
+    /// The owner's hash of the record's name.
     pub hash: u64,
-    /// Whatever the owner wanted to know of it.
+    /// Tag that the owner gave the record.
     pub tag: u64,
-    /// Where it is.
+    /// Location of the record.
     pub location: Location,
-    /// Bytes of its payload.
+    /// Payload bytes of the record.
     pub payload_bytes: u32,
-    /// The segment's life: of two records of one writer, the one in the later life is the younger; in the same life the
-    /// one with the greater location.
+    /// Life of the segment. Of two records of one writer, the one in the later life is newer; in the same
+    /// life the one with the greater location.
     pub life: u64,
     /// The class of the writer.
     pub class: u8,
-    /// What it ends, or claims.
+    /// Record that this one ends or claims.
     pub target: Option<Location>,
-    /// Whether a record that nothing ended claims it ([`Kind::claims`]): it is that one's, and none of its own.
+    /// True if a live record claims this one ([`Kind::claims`]): it belongs to that record and is not
+    /// independent.
     pub is_claimed: bool,
 }
 
@@ -77,32 +78,32 @@ impl FoundRecord {
     }
 }
 
-/// What a start has done.
+/// Report of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecoveryReport {
-    /// Records that their owner was told of.
+    /// Records that were reported to the owner.
     pub records: u64,
-    /// Of these, how many it called live.
+    /// Records that the owner called live.
     pub live: u64,
     /// Records that others had ended.
     pub ended: u64,
     /// Segments whose table was read.
     pub segments_sealed: u64,
-    /// Segments without a (whole) table, which were rolled forward and sealed.
+    /// Segments without an intact table, which were rolled forward and sealed.
     pub segments_rolled: u64,
-    /// Of these, segments that had a table once: it was damaged.
+    /// Segments among these whose table was damaged.
     pub tables_damaged: u64,
-    /// Records in rolled segments that were not whole: what was being written when the process ended, or damage.
+    /// Incomplete records in rolled segments: those being written when the process ended, or damage.
     pub records_torn: u64,
-    /// Segments whose start is damaged or cannot be read: set aside.
+    /// Segments that were set aside, because their start is damaged or unreadable.
     pub segments_damaged: u64,
 }
 
-/// Which records are ended.
+/// Ended and claimed records.
 #[derive(Debug, Default)]
 struct Ends {
     ended: Vec<Location>,
-    /// What is claimed, with the record that claims it; itself, where that has gone.
+    /// Claimed records, each with the record that claims it; with itself, if that one is gone.
     claims: Vec<(Location, Location)>,
 }
 
@@ -138,7 +139,7 @@ impl Ends {
         self.ended.binary_search(&location).is_ok()
     }
 
-    /// Whether the record is another's piece, and whether that one is still there.
+    /// Returns whether the record is claimed by another that still exists; `None` if it was never claimed.
     fn claimed(&self, location: Location) -> Option<bool> {
         let from = self.claims.partition_point(|(target, _)| *target < location);
         let of = self.claims[from..].iter().take_while(|(target, _)| *target == location);
@@ -151,7 +152,7 @@ impl Ends {
     }
 }
 
-/// What the first pass finds of a segment.
+/// Findings of the first pass in a segment.
 #[derive(Debug, Default)]
 struct SegmentSurvey {
     ends: Ends,
@@ -160,12 +161,12 @@ struct SegmentSurvey {
     torn: u64,
 }
 
-/// Records of one segment, on their way to the owner.
+/// Records of one segment, to be reported to the owner.
 struct Batch {
     segment: u32,
     found: Vec<FoundRecord>,
     ended: u64,
-    /// Ends in a segment of the reaper's, with what they end.
+    /// Deletions in a segment of the reaper, with their targets.
     reapers: Vec<(Location, Location)>,
 }
 
@@ -227,7 +228,7 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// The first pass. Returns the ends of all segments.
+/// Runs the first pass. Returns the deletions of all segments.
 fn survey_all(
     shared: &LogState,
     threads: usize,
@@ -264,7 +265,7 @@ fn survey_all(
                     ends.extend(surveyed.ends);
                 }
                 Ok(None) => recovered.segments_damaged += 1,
-                // The others are let finish, so that nobody writes any more when we return.
+                // The other threads may finish, so that none writes any more after the return.
                 Err(error) => failed = Some(error),
             }
         }
@@ -275,7 +276,8 @@ fn survey_all(
     failed.map_or(Ok(ends), Err)
 }
 
-/// Finds out what a segment is, and enters it into the table. `None` if it is damaged or cannot be read.
+/// Determines the state of a segment, and enters it into the table. `None` if the segment is damaged or
+/// unreadable.
 fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::Result<Option<SegmentSurvey>> {
     let set_aside = |life| {
         shared.table.restore(segment, SegmentState::Damaged, life, 0);
@@ -295,7 +297,7 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
             return Ok(Some(SegmentSurvey::default()));
         }
         SegmentStart::Used(header) => (header.life, header.class),
-        // The other end says the same, unless the segment was not yet sealed.
+        // The footer contains the same values, unless the segment was not sealed yet.
         SegmentStart::Damaged => match &footer {
             Some(footer) => (footer.life, footer.class),
             None => {
@@ -335,9 +337,9 @@ fn survey(shared: &LogState, segment: u32, scratch: &mut Option<Words>) -> io::R
     Ok(Some(surveyed))
 }
 
-/// All whole records of a segment in this life, and how many were torn.
+/// Returns all whole records of a segment in this life, and the number of torn ones.
 ///
-/// Where no header is, the next is looked for: a damaged one loses its record and none behind it.
+/// Where there is no header, the next one is searched for: a damaged header loses only its own record.
 pub(super) fn roll_forward(bytes: &[u8], seed: u32, life: u64) -> (Vec<TableEntry>, u64) {
     let mut entries = Vec::new();
     let mut torn = 0;
@@ -370,7 +372,7 @@ pub(super) fn roll_forward(bytes: &[u8], seed: u32, life: u64) -> (Vec<TableEntr
     (entries, torn)
 }
 
-/// Writes the table that a segment lacks.
+/// Writes the missing table of a segment.
 fn seal(
     shared: &LogState,
     segment: u32,
@@ -404,7 +406,7 @@ fn seal(
     shared.disk.write(shared.table.start(segment) + from as u64, &words[from / size_of::<u64>()..])
 }
 
-/// What the owner is to hear of a segment. `None` if its table has become unreadable.
+/// Collects the records of a segment for the owner. `None` if its table has become unreadable.
 fn read_batch(shared: &LogState, segment: u32, ends: &Ends) -> Option<Batch> {
     let of = shared.table.segment(segment);
     let (life, class) = (of.life.load(Acquire), of.class.load(Relaxed) as u8);

@@ -1,4 +1,4 @@
-//! A disk in memory that tells written from durable: for tests, here and in the servers.
+//! A disk in memory that distinguishes written from durable, for tests here and in the servers.
 //!
 //! ```text
 //! write ─▶ what a reader sees, and what survives the process      sync ─▶ what survives the power
@@ -20,12 +20,13 @@ use std::{
 
 use super::file::Disk;
 
-/// What a disk writes whole or not at all.
+/// Bytes of a sector, which a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
-/// Bytes of a page of the disk's memory. One that was never written to is not there: a disk may be large.
+/// Bytes of a page of the disk's memory. A page that was never written is not allocated, so a disk may be
+/// large.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// A disk of a fixed size. All handles to it are the same disk.
+/// A disk of a fixed size. All clones refer to the same disk.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
@@ -33,9 +34,9 @@ pub struct SimulatedDisk {
 
 #[derive(Debug)]
 struct State {
-    /// What a reader sees.
+    /// Contents that a reader sees.
     written: Pages,
-    /// What is certain to survive the power.
+    /// Contents that are certain to survive a loss of power.
     durable: Pages,
     /// States of sectors since the last sync, the newest last.
     unsynced: BTreeMap<usize, Vec<Vec<u8>>>,
@@ -44,7 +45,7 @@ struct State {
     read_bytes: u64,
 }
 
-/// Bytes, zero until they are written.
+/// Sparse bytes, zero until they are written.
 #[derive(Debug, Clone)]
 struct Pages {
     bytes: usize,
@@ -56,7 +57,7 @@ impl Pages {
         Self { bytes: bytes as usize, pages: BTreeMap::new() }
     }
 
-    /// The parts of pages that `len` bytes from `offset` on are: page, byte in it, bytes.
+    /// Splits `len` bytes from `offset` on into parts of pages: page, offset in it, length.
     fn parts(offset: usize, len: usize) -> impl Iterator<Item = (usize, usize, usize)> {
         let end = offset + len;
         let mut at = offset;
@@ -101,22 +102,22 @@ impl Pages {
     }
 }
 
-/// What goes wrong, until it is changed.
+/// Faults of the disk, in effect until they are changed.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    /// Writes fail with this error of the system.
+    /// Writes fail with this error number.
     pub write: Option<i32>,
-    /// Syncs fail with this error.
+    /// Syncs fail with this error number.
     pub sync: Option<i32>,
     /// Reads of these bytes fail with `EIO`.
     pub unreadable: Option<Range<u64>>,
-    /// So many more writes are done; the one after them is cut in the middle, and those after it are lost, as when the
-    /// process is killed.
+    /// Number of writes that still succeed; the next one is cut in the middle, and later ones are lost, as
+    /// when the process is killed.
     pub writes_left: Option<u64>,
 }
 
 impl SimulatedDisk {
-    /// A disk of so many zeros.
+    /// Creates a disk of `bytes` zeros.
     pub fn new(bytes: u64) -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
@@ -130,12 +131,12 @@ impl SimulatedDisk {
         }
     }
 
-    /// What goes wrong from now on.
+    /// Sets the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
 
-    /// The disk as it is after the process was killed: all that was written.
+    /// Returns the disk as after the process was killed: with everything that was written.
     pub fn after_kill(&self) -> Self {
         let state = self.state();
         let after = Self::new(state.written.bytes as u64);
@@ -148,7 +149,8 @@ impl SimulatedDisk {
         after
     }
 
-    /// The disk as it may be after the power went: `choose(n)` picks one of `n` states of each sector.
+    /// Returns the disk as it may be after a loss of power: `choose(n)` picks one of `n` states of each
+    /// sector.
     pub fn after_power_loss(&self, mut choose: impl FnMut(usize) -> usize) -> Self {
         let state = self.state();
         let after = Self::new(state.durable.bytes as u64);
@@ -166,24 +168,24 @@ impl SimulatedDisk {
         after
     }
 
-    /// Turns a bit over, as a bad disk does.
+    /// Flips a bit, as a faulty disk does.
     pub fn flip(&self, bit: u64) {
         let mut state = self.state();
         state.written.flip(bit);
         state.durable.flip(bit);
     }
 
-    /// All that a reader sees.
+    /// Returns all bytes that a reader sees.
     pub fn bytes(&self) -> Vec<u8> {
         self.state().written.all()
     }
 
-    /// Writes so far.
+    /// Returns the number of writes so far.
     pub fn writes(&self) -> u64 {
         self.state().writes
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn read_bytes(&self) -> u64 {
         self.state().read_bytes
     }

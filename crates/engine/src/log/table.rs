@@ -1,11 +1,11 @@
-//! What is known of each segment while the log is open.
+//! State of each segment while the log is open.
 //!
 //! ```text
 //! Free ──claim──▶ Open ──written, with its table──▶ Sealed ──nothing live──▶ Dying ──ends recorded, erased──▶ Free
 //!                                                                           (never taken back)   Damaged: set aside
 //! ```
-//! *Which memory:* 40 bytes a segment, atomics. *Who writes:* a writer claims; its helper seals; the last death of a
-//! record, on whichever thread, makes it dying; the reaper frees. *Who waits:* nobody.
+//! *Memory:* 40 bytes a segment, atomics. *Writers:* a writer claims a segment; its helper seals it; the
+//! thread that reports its last record dead makes it dying; the reaper frees it. *Waiting:* never.
 
 use std::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
@@ -14,21 +14,21 @@ use std::sync::atomic::{
 
 use super::format::Location;
 
-/// What a segment is.
+/// State of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SegmentState {
-    /// May be claimed.
+    /// Free: a writer may claim it.
     Free = 0,
     /// Being filled, or filled and not yet written out.
     Open = 1,
-    /// Whole on the file, with its table.
+    /// Completely on the file, with its table.
     Sealed = 2,
-    /// Nothing in it is live; it is about to be freed.
+    /// Without live records, and about to be freed.
     Dying = 3,
-    /// Its start is damaged: neither read nor used.
+    /// Damaged at its start: neither read nor used.
     Damaged = 4,
-    /// A writer has taken it and is giving it its life: what an earlier life had there is not found in it.
+    /// Claimed by a writer that is setting its life: records of an earlier life are not found in it.
     Claimed = 5,
 }
 
@@ -41,14 +41,14 @@ const STATES: [SegmentState; 6] = [
     SegmentState::Claimed,
 ];
 
-/// Lives that are not given out before the bound is moved on: as many threads may look at it at once.
+/// Lives that are held back until the bound is raised, because that many threads may check the bound at once.
 const LIVES_KEPT: u64 = 64;
 
-/// Bits of a segment's live bytes; above them the low bits of its life.
+/// Bits of a segment's live bytes; above them are the low bits of its life.
 const LIVE_BITS: u32 = 32;
 const LIVE_MASK: u64 = (1 << LIVE_BITS) - 1;
 
-/// No buffer holds the segment.
+/// Value for a segment that no buffer holds.
 pub(super) const NO_BUFFER: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -56,10 +56,10 @@ pub(super) struct Segment {
     state: AtomicU32,
     pub(super) class: AtomicU32,
     pub(super) life: AtomicU64,
-    /// The low half of the life, and the bytes that are live in it: a change for an earlier life changes nothing.
+    /// Low half of the life, and the bytes that are live in it: an update for an earlier life has no effect.
     live: AtomicU64,
     pub(super) pins: AtomicU32,
-    /// The buffer that has its bytes, while they are not all on the file.
+    /// Buffer that holds the segment's bytes, while they are not all on the file.
     pub(super) buffer: AtomicU32,
 }
 
@@ -72,7 +72,7 @@ impl Segment {
         STATES[self.state.load(SeqCst) as usize]
     }
 
-    /// Moves it from one state to another; says whether it was in the first.
+    /// Moves the segment from one state to another; returns whether it was in the first.
     pub(super) fn advance(&self, from: SegmentState, to: SegmentState) -> bool {
         self.state.compare_exchange(from as u32, to as u32, SeqCst, SeqCst).is_ok()
     }
@@ -86,7 +86,7 @@ pub(super) struct Table {
     segments: Box<[Segment]>,
     free: AtomicUsize,
     next_life: AtomicU64,
-    /// Lives below it may be given out.
+    /// Bound below which lives may be used.
     pub(super) lives_bound: AtomicU64,
     hint: AtomicUsize,
 }
@@ -124,19 +124,19 @@ impl Table {
         &self.segments[segment as usize]
     }
 
-    /// Byte of the file at which a segment begins.
+    /// Returns the file offset at which a segment begins.
     pub(super) fn start(&self, segment: u32) -> u64 {
         self.first_at + u64::from(segment) * self.segment_bytes as u64
     }
 
-    /// The segment and the byte in it that a location names, if there is such a segment.
+    /// Returns the segment of a location and the offset in it, if there is such a segment.
     pub(super) fn place(&self, location: Location) -> Option<(u32, usize)> {
         let from_first = location.offset().checked_sub(self.first_at)?;
         let segment = u32::try_from(from_first / self.segment_bytes as u64).ok()?;
         (segment < self.len()).then_some((segment, from_first as usize % self.segment_bytes))
     }
 
-    /// The segment of a location, if it still is in that life and has not been freed.
+    /// Returns the segment of a location, if it is still in that life and has not been freed.
     pub(super) fn living(&self, location: Location) -> Option<u32> {
         let (segment, _) = self.place(location)?;
         let of = self.segment(segment);
@@ -145,13 +145,13 @@ impl Table {
         is_living.then_some(segment)
     }
 
-    /// Takes a free segment unless only `keep` of them are left, and gives it a life.
+    /// Claims a free segment unless only `keep` of them are left, and gives it a life.
     pub(super) fn claim(&self, keep: usize, class: u8, buffer: u32) -> Option<(u32, u64)> {
         if self.lives_left() <= LIVES_KEPT {
             return None;
         }
         self.free.try_update(AcqRel, Relaxed, |free| (free > keep).then(|| free - 1)).ok()?;
-        // One of them is ours: every other thread that looks has counted one for itself too.
+        // A free segment exists for this thread: every other searching thread has counted one for itself too.
         let count = self.segments.len();
         let first = self.hint.load(Relaxed);
         loop {
@@ -168,8 +168,8 @@ impl Table {
         }
     }
 
-    /// Gives a claimed segment a life. It is open only when it has that: a location of its life before would be found in an
-    /// open segment whose life is still the old one.
+    /// Gives a claimed segment a life. The segment becomes open only after that: otherwise a location of its
+    /// earlier life would be found in the open segment while the old life is still set.
     fn open(&self, segment: &Segment, class: u8, buffer: u32) -> u64 {
         let life = self.next_life.fetch_add(1, Relaxed);
         segment.class.store(u32::from(class), Relaxed);
@@ -177,18 +177,18 @@ impl Table {
         segment.buffer.store(buffer, Release);
         segment.life.store(life, Release);
         let was_claimed = segment.advance(SegmentState::Claimed, SegmentState::Open);
-        assert!(was_claimed, "a segment was opened that was not claimed");
+        assert!(was_claimed, "segment opened without being claimed");
         life
     }
 
-    /// Gives a dying segment back, whose end is on the file.
+    /// Frees a dying segment whose end is marked on the file.
     pub(super) fn free(&self, segment: u32) {
         let was_dying = self.segment(segment).advance(SegmentState::Dying, SegmentState::Free);
-        assert!(was_dying, "segment {segment} was freed and was not dying");
+        assert!(was_dying, "segment {segment} freed without being marked as dying");
         self.free.fetch_add(1, Release);
     }
 
-    /// What a start found on the file.
+    /// Enters a segment that recovery found on the file.
     pub(super) fn restore(&self, segment: u32, state: SegmentState, life: u64, class: u8) {
         let of = self.segment(segment);
         of.life.store(life, Relaxed);
@@ -201,7 +201,7 @@ impl Table {
         self.next_life.fetch_max(life + 1, Relaxed);
     }
 
-    /// Lives that may still be given out (a few more may be under way: [`LIVES_KEPT`]).
+    /// Returns how many lives may still be used (a few more may be in use concurrently: [`LIVES_KEPT`]).
     pub(super) fn lives_left(&self) -> u64 {
         self.lives_bound.load(Relaxed).saturating_sub(self.next_life())
     }
@@ -210,44 +210,45 @@ impl Table {
         self.next_life.load(Relaxed)
     }
 
-    /// All lives below may have been given out by earlier processes.
+    /// Starts at this life, because earlier processes may have used all below it.
     pub(super) fn start_lives_at(&self, life: u64) {
         self.next_life.fetch_max(life, Relaxed);
     }
 
-    /// Leaves lives out.
+    /// Skips a number of lives.
     pub(super) fn skip_lives(&self, lives: u64) {
         self.next_life.fetch_add(lives, Relaxed);
     }
 
-    /// A record became live, in a segment that cannot be freed meanwhile: it is open, or nobody knows of it yet.
+    /// Counts a record as live. Its segment cannot be freed meanwhile: it is open, or not published yet.
     pub(super) fn born(&self, segment: u32, bytes: usize) {
         self.segment(segment).live.fetch_add(bytes as u64, SeqCst);
     }
 
-    /// A record at `location` is live no more; says whether that made its segment dying.
+    /// Counts the record at `location` as dead; returns whether that made its segment dying.
     pub(super) fn died(&self, location: Location, bytes: usize) -> bool {
         let Some(segment) = self.living(location) else { return false };
         let of = self.segment(segment);
         let died = of.live.fetch_update(SeqCst, SeqCst, |live| {
-            // Freed and taken again in between: not ours any more.
+            // The segment was freed and claimed again in between, so the count belongs to another life.
             if !location.is_of(live >> LIVE_BITS) {
                 return None;
             }
             let left = (live & LIVE_MASK).checked_sub(bytes as u64);
-            assert!(left.is_some(), "more died in segment {segment} than lived there");
+            assert!(left.is_some(), "more records died in segment {segment} than were live");
             Some(live - bytes as u64)
         });
         died.is_ok_and(|before| before & LIVE_MASK == bytes as u64)
             && of.advance(SegmentState::Sealed, SegmentState::Dying)
     }
 
-    /// A segment is whole on the file; says whether nothing in it is live any more.
+    /// Seals a segment that is completely on the file; returns whether it has no live records any more.
     ///
-    /// First the state, then the look at the bytes; in `died` the other way round: one of the two sees the other.
+    /// The state is set before the live bytes are checked; `died` does the reverse, so that one of the two
+    /// sees the other.
     pub(super) fn seal(&self, segment: u32) -> bool {
         let of = self.segment(segment);
-        assert!(of.advance(SegmentState::Open, SegmentState::Sealed), "segment {segment} was sealed twice");
+        assert!(of.advance(SegmentState::Open, SegmentState::Sealed), "segment {segment} sealed twice");
         of.live_bytes() == 0 && of.advance(SegmentState::Sealed, SegmentState::Dying)
     }
 }
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(table.segment(segment).state(), SegmentState::Dying, "nothing is live in it");
         table.free(segment);
         assert_eq!(table.living(location), None);
-        // Between the two steps of a claim the old life is still the segment's.
+        // Between the two steps of a claim the segment still has its old life.
         let of = table.segment(segment);
         assert!(of.advance(SegmentState::Free, SegmentState::Claimed));
         assert_eq!((of.life.load(Acquire), table.living(location)), (before, None));

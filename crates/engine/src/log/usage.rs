@@ -1,4 +1,4 @@
-//! What a log counts.
+//! Counters of a log.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,35 +16,35 @@ macro_rules! counts {
             $(pub(super) $name: AtomicU64,)*
         }
 
-        /// A log's gauges as of now and its counters since it was opened.
+        /// A log's current amounts, and its counters since it was opened.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct LogUsage {
             $($(#[$doc])* pub $name: u64,)*
             /// Bytes of all segments.
             pub capacity_bytes: u64,
-            /// Bytes of records that are live.
+            /// Bytes of live records.
             pub live_bytes: u64,
             /// Segments that may be claimed.
             pub segments_free: u64,
             /// Segments being filled or written.
             pub segments_open: u64,
-            /// Segments whole on the file.
+            /// Segments that are completely on the file.
             pub segments_sealed: u64,
             /// Segments about to be freed.
             pub segments_dying: u64,
             /// Segments set aside because their start is damaged.
             pub segments_damaged: u64,
-            /// Segments that somebody pins.
+            /// Pinned segments.
             pub segments_pinned: u64,
-            /// Bytes of these segments.
+            /// Bytes of pinned segments.
             pub pinned_bytes: u64,
-            /// Bytes of blocks that have changed and are not yet on the file.
+            /// Bytes of changed blocks that are not on the file yet.
             pub dirty_bytes: u64,
             /// Buffers that are being filled or written.
             pub buffers_taken: u64,
             /// All buffers.
             pub buffers: u64,
-            /// Records appended and not yet written.
+            /// Records that are appended and not written yet.
             pub records_waiting: u64,
         }
 
@@ -63,9 +63,9 @@ counts! {
     refused_full,
     /// Appends refused because they were longer than a segment.
     refused_too_large,
-    /// Bytes written to the file, blocks that were written again included.
+    /// Bytes written to the file, including blocks that were written again.
     written_bytes,
-    /// Times that a helper wrote something.
+    /// Writes by helpers.
     writes,
     /// Writes that the disk refused.
     write_errors,
@@ -75,15 +75,15 @@ counts! {
     sync_errors,
     /// Reads that the disk failed.
     read_errors,
-    /// Records that were found damaged when read.
+    /// Records that were damaged when read.
     damaged_records,
     /// Segments freed.
     frees,
-    /// Segments given up with what lived in them, because they were the oldest.
+    /// Segments given up with their live records, because they were the oldest.
     given_up,
-    /// Segments given up because nothing in them was good any more.
+    /// Segments given up because all their records had expired.
     given_up_over,
-    /// Ends of records written anew because the record was still on the file.
+    /// Deletions rewritten because their target was still on the file.
     ends_carried,
 }
 
@@ -120,25 +120,25 @@ impl Source for Reader {
 }
 
 const SAID: &[Figure<LogUsage>] = &[
-    gauge("store_log_capacity_bytes", "Bytes of all segments of the file.", Bytes, |usage| {
+    gauge("store_log_capacity_bytes", "Size of the store's file: bytes of all segments.", Bytes, |usage| {
         usage.capacity_bytes
     }),
-    gauge("store_log_live_bytes", "Bytes of records on the file that are live.", Bytes, |usage| {
-        usage.live_bytes
+    gauge("store_log_live_bytes", "Bytes of live records on the file.", Bytes, |usage| usage.live_bytes),
+    gauge("store_log_segments_free", "Free segments of the file.", None, |usage| usage.segments_free),
+    gauge("store_log_segments_open", "Segments of the file being filled or written.", None, |usage| {
+        usage.segments_open
     }),
-    gauge("store_log_segments_free", "Segments of the file that are free.", None, |usage| {
-        usage.segments_free
+    gauge("store_log_segments_sealed", "Complete segments of the file.", None, |usage| usage.segments_sealed),
+    gauge("store_log_segments_dying", "Segments of the file about to be freed.", None, |usage| {
+        usage.segments_dying
     }),
-    gauge("store_log_segments_open", "Segments being filled or written.", None, |usage| usage.segments_open),
-    gauge("store_log_segments_sealed", "Segments whole on the file.", None, |usage| usage.segments_sealed),
-    gauge("store_log_segments_dying", "Segments about to be freed.", None, |usage| usage.segments_dying),
     gauge(
         "store_log_segments_damaged",
-        "Segments set aside because their start is damaged.",
+        "Segments of the file set aside because their start is damaged.",
         None,
         |usage| usage.segments_damaged,
     ),
-    gauge("store_log_segments_pinned", "Segments that are being sent from.", None, |usage| {
+    gauge("store_log_segments_pinned", "Segments of the file that are being sent from.", None, |usage| {
         usage.segments_pinned
     }),
     gauge(
@@ -147,20 +147,17 @@ const SAID: &[Figure<LogUsage>] = &[
         Bytes,
         |usage| usage.pinned_bytes,
     ),
-    gauge(
-        "store_log_dirty_bytes",
-        "Bytes of blocks that have changed and are not yet on the file.",
-        Bytes,
-        |usage| usage.dirty_bytes,
-    ),
-    gauge("store_log_buffers", "Buffers for what is not yet written.", None, |usage| usage.buffers),
-    gauge("store_log_buffers_taken", "Of these, in use.", None, |usage| usage.buffers_taken),
-    gauge("store_log_records_waiting", "Records that wait to be written.", None, |usage| {
-        usage.records_waiting
+    gauge("store_log_dirty_bytes", "Bytes of changed blocks not yet written to the file.", Bytes, |usage| {
+        usage.dirty_bytes
     }),
+    gauge("store_log_buffers", "Buffers for records not yet written.", None, |usage| usage.buffers),
+    gauge("store_log_buffers_taken", "Buffers in use for records not yet written.", None, |usage| {
+        usage.buffers_taken
+    }),
+    gauge("store_log_records_waiting", "Records waiting to be written.", None, |usage| usage.records_waiting),
     counter(
         "store_log_refused_busy",
-        "Records refused because all buffers waited to be written.",
+        "Records refused because all buffers were waiting to be written.",
         None,
         |usage| usage.refused_busy,
     ),
@@ -168,26 +165,23 @@ const SAID: &[Figure<LogUsage>] = &[
         usage.refused_full
     }),
     counter("store_log_written_bytes", "Bytes written to the file.", Bytes, |usage| usage.written_bytes),
-    counter("store_log_writes", "Times that a helper wrote.", None, |usage| usage.writes),
-    counter("store_log_write_errors", "Writes that the disk refused.", None, |usage| usage.write_errors),
-    counter("store_log_syncs", "Times that the file was synced.", None, |usage| usage.syncs),
-    counter("store_log_sync_errors", "Syncs that the disk failed.", None, |usage| usage.sync_errors),
+    counter("store_log_writes", "Writes to the file by helpers.", None, |usage| usage.writes),
+    counter("store_log_write_errors", "Failed writes to the file.", None, |usage| usage.write_errors),
+    counter("store_log_syncs", "Syncs of the file.", None, |usage| usage.syncs),
+    counter("store_log_sync_errors", "Failed syncs of the file.", None, |usage| usage.sync_errors),
     counter("store_log_frees", "Segments freed.", None, |usage| usage.frees),
-    counter(
-        "store_log_given_up",
-        "Segments given up with what lived in them, because they were the oldest.",
-        None,
-        |usage| usage.given_up,
-    ),
+    counter("store_log_given_up", "Oldest segments freed together with their live records.", None, |usage| {
+        usage.given_up
+    }),
     counter(
         "store_log_given_up_over",
-        "Segments given up because the time of everything in them was over.",
+        "Segments freed because all of their records had expired.",
         None,
         |usage| usage.given_up_over,
     ),
     counter(
         "store_log_ends_carried",
-        "Ends of records written anew because the record was still on the file.",
+        "Ends of records written again because the record was still on the file.",
         None,
         |usage| usage.ends_carried,
     ),

@@ -1,12 +1,13 @@
-//! RecordWriter segments: what a loop does, and what it never waits for.
+//! Writing records into segments: the part of the log that runs on a loop and never waits.
 //!
 //! ```text
 //! append ───────────────────────────────┐ one copy into the open buffer, blocks marked, ticket
 //! begin ─▶ span or write, written ─▶ finish ┘
 //! full buffer ─▶ table and footer added ─▶ sealed; its helper writes it; the next segment is claimed
 //! ```
-//! *Which core:* a writer belongs to one thread. *Who waits:* nobody: without a buffer or a segment the answer is a
-//! [`AppendRefusal`], at once, and counted. No lock, no allocation but for the checksums of payloads above 256 KiB.
+//! *Core:* a writer belongs to one thread. *Waiting:* never; without a buffer or a segment an
+//! [`AppendRefusal`] is returned at once, and counted. No lock, and no allocation except for the checksums of
+//! payloads above 256 KiB.
 
 use std::sync::{
     Arc,
@@ -27,52 +28,52 @@ use super::{
 };
 use crate::sys::span::Span;
 
-/// Bytes that are copied out of a buffer at a time to be summed.
+/// Bytes that are copied out of a buffer at a time to compute a checksum.
 const SUM_BYTES: usize = 1024;
-/// Free segments that only the log itself may take: for the ends that outlive the segment they were written in.
+/// Free segments that only the reaper may take, for deletions that must outlive their segment.
 const SEGMENTS_KEPT: usize = 1;
-/// Buffers that a caller that can wait leaves to callers that cannot. One is enough: a log has two more buffers than
-/// its writers and the reaper can have open ([`super::Options`]), so a caller that waits always waits for a buffer that
-/// a helper is writing out.
+/// Buffers that a caller that can wait leaves to callers that cannot. One is enough: a log has two more
+/// buffers than its writers and the reaper can have open ([`super::Options`]), so a waiting caller always
+/// waits for a buffer that a helper is writing out.
 const BUFFERS_LEFT: usize = 1;
 
-/// What a new record says of itself.
+/// Header fields of a new record.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRecord {
-    /// What it is.
+    /// Kind of the record.
     pub kind: Kind,
-    /// The owner's hash of its name.
+    /// The owner's hash of the record's name.
     pub hash: u64,
-    /// Anything that the owner wants back at a start without reading the record.
+    /// Information that the owner gets back at a start without reading the record.
     pub tag: u64,
-    /// The record that this one replaces: dead from when this one is whole, also after a crash.
+    /// Record that this one replaces: it is dead once this one is complete, also after a crash.
     pub target: Option<Location>,
 }
 
-/// A record that was appended.
+/// An appended record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendedRecord {
-    /// Where it is, from now on.
+    /// Location of the record.
     pub location: Location,
-    /// What to wait for until it is written or durable.
+    /// Ticket to wait for until the record is written or durable.
     pub ticket: Ticket,
 }
 
-/// Why nothing was appended. All of them are counted in [`super::LogUsage`].
+/// Reasons why nothing was appended. Each is counted in [`super::LogUsage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendRefusal {
-    /// The disk is slower than what comes: all buffers wait to be written. Later there is room again.
-    #[error("too much waits to be written")]
+    /// The disk is too slow: all buffers wait to be written. There will be room again later.
+    #[error("too many records are waiting to be written")]
     Busy,
-    /// No segment is free: something has to die first.
+    /// No segment is free, until enough records have died.
     #[error("no segment is free")]
     Full,
-    /// Longer than a segment can hold.
-    #[error("longer than a segment")]
+    /// The record is longer than a segment can hold.
+    #[error("the record is longer than a segment")]
     TooLarge,
 }
 
-/// A segment being filled.
+/// A segment that is being filled.
 #[derive(Debug)]
 struct OpenSegment {
     buffer: usize,
@@ -83,25 +84,25 @@ struct OpenSegment {
     targets: u32,
 }
 
-/// One thread's way into the log.
+/// Writer of a log for one thread.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<LogState>,
     id: usize,
     class: u8,
-    /// Free segments that it leaves to others.
+    /// Free segments that this writer leaves to others.
     keep: usize,
     open: Option<OpenSegment>,
-    /// Full, but for fillings that are not whole yet.
+    /// Full segments that still have unfinished records.
     closing: Vec<OpenSegment>,
     appended: u64,
 }
 
-/// A record whose payload is yet to come. Dropped before [`Writer::finish`], it leaves a hole.
+/// A record whose payload arrives later. Dropping it before [`Writer::finish`] leaves a hole.
 #[derive(Debug)]
 pub struct RecordWriter {
     shared: Arc<LogState>,
-    /// Whose it is.
+    /// Number of the writer.
     writer: usize,
     new: NewRecord,
     buffer: usize,
@@ -111,39 +112,39 @@ pub struct RecordWriter {
     offset: usize,
     room: usize,
     written: usize,
-    /// Of the chunks that are whole.
+    /// Checksums of the complete chunks.
     checksums: SmallVec<[u32; 4]>,
-    /// Of the chunk that is not.
+    /// Checksum of the incomplete chunk.
     checksum: u32,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<LogState>, id: usize, class: u8, keep: usize) -> Self {
-        // A closing segment needs a buffer: never more of them than there are.
+        // A closing segment needs a buffer, so there are never more than buffers.
         let closing = Vec::with_capacity(shared.buffers.len());
         let appended = shared.progress[id].appended();
         Self { shared, id, class, keep, open: None, closing, appended }
     }
 
-    /// With the usual reserve.
+    /// Creates an owner's writer, with the usual reserve of free segments.
     pub(super) fn for_owner(shared: Arc<LogState>, id: usize, class: u8) -> Self {
         Self::new(shared, id, class, SEGMENTS_KEPT)
     }
 
-    /// What became of what was appended here; may be kept and asked anywhere.
+    /// Returns the progress of this writer's records; it may be kept and read on any thread.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.shared.progress[self.id])
     }
 
-    /// Most bytes of a payload.
+    /// Returns the maximum bytes of a payload.
     pub fn payload_bytes_max(&self) -> usize {
         payload_bytes_max(self.shared.table.segment_bytes)
     }
 
-    /// Appends a record whose payload is `parts`, one after the other.
+    /// Appends a record whose payload is the concatenation of `parts`.
     ///
     /// # Errors
-    /// [`AppendRefusal`]; nothing was appended then.
+    /// Returns an [`AppendRefusal`] if nothing was appended.
     pub fn append(&mut self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
         let len = parts.iter().map(|part| part.len()).sum();
         let mut filling = self.begin(new, len)?;
@@ -153,10 +154,10 @@ impl Writer {
         Ok(self.finish(filling))
     }
 
-    /// Appends the end of a record: it does not come back, whatever happens.
+    /// Appends the deletion of a record, which then never comes back.
     ///
     /// # Errors
-    /// [`AppendRefusal`]: the record is not dead then.
+    /// Returns an [`AppendRefusal`] if nothing was appended; the record is then not deleted.
     pub fn delete(&mut self, target: Location) -> Result<AppendedRecord, AppendRefusal> {
         self.append_end(Kind::MARKER, target)
     }
@@ -172,7 +173,7 @@ impl Writer {
     /// Begins a record with room for `room` bytes of payload.
     ///
     /// # Errors
-    /// [`AppendRefusal`]
+    /// Returns an [`AppendRefusal`] if there is no buffer or segment, or the record is too large.
     pub fn begin(&mut self, new: NewRecord, room: usize) -> Result<RecordWriter, AppendRefusal> {
         assert!(new.kind != Kind::UNFINISHED, "the kind 0 is the log's own");
         if room > self.payload_bytes_max() {
@@ -202,16 +203,17 @@ impl Writer {
             checksum: 0,
         };
         self.shared.buffers.buffer(buffer).fillings.fetch_add(1, Relaxed);
-        // So that a start finds what comes after it, should it never become whole.
+        // Written so that a start finds the records after it, even if this one is never completed.
         filling.write_header(Kind::UNFINISHED, 0, space);
         Ok(filling)
     }
 
-    /// As [`Writer::begin`], for a caller that can wait for [`super::Reader::room`]: it leaves a buffer to callers that
-    /// cannot, so that one large object on a slow disk does not make small ones be refused.
+    /// Begins a record like [`Writer::begin`], for a caller that can wait for [`super::Reader::room`]: it
+    /// leaves a buffer to callers that cannot, so that one large object on a slow disk does not cause small
+    /// ones to be refused.
     ///
     /// # Errors
-    /// [`AppendRefusal`]
+    /// Returns an [`AppendRefusal`] if there is no spare buffer or no segment, or the record is too large.
     pub fn begin_if_spare(&mut self, new: NewRecord, room: usize) -> Result<RecordWriter, AppendRefusal> {
         self.close_finished();
         let is_room_open = self.open.as_ref().is_some_and(|open| self.fits(open, record_bytes(room)));
@@ -221,12 +223,13 @@ impl Writer {
         self.begin(new, room)
     }
 
-    /// Gives a filling room for at least `room` bytes in all: in its place if nothing was appended behind it, else in
-    /// another, to which what was written is copied. The room grows at least by half, so that many small steps do not
-    /// copy much; and its span is another one afterwards.
+    /// Gives an unfinished record room for at least `room` bytes in total: in place if nothing was appended
+    /// after it, else elsewhere, and the bytes written so far are copied. The room grows by at least half, so
+    /// that many small steps do not copy much. Spans taken before are invalid afterwards.
     ///
     /// # Errors
-    /// [`AppendRefusal`]; the filling is as before then, and may be finished or dropped.
+    /// Returns an [`AppendRefusal`] if there is no room; the record is then unchanged, and may be finished or
+    /// dropped.
     pub fn extend(&mut self, filling: &mut RecordWriter, room: usize) -> Result<(), AppendRefusal> {
         let max = self.payload_bytes_max();
         if room <= filling.room {
@@ -260,14 +263,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a filling is this writer's.
+    /// Returns whether a record was begun by this writer.
     pub fn has_begun(&self, filling: &RecordWriter) -> bool {
         self.id == filling.writer && Arc::ptr_eq(&self.shared, &filling.shared)
     }
 
-    /// Makes a record of what was written to a filling.
+    /// Completes a record with the payload written so far.
     pub fn finish(&mut self, filling: RecordWriter) -> AppendedRecord {
-        assert!(self.has_begun(&filling), "a filling is finished where it was begun");
+        assert!(self.has_begun(&filling), "a filling must end on the core where it began");
         let shared = &self.shared;
         let mut space = record_bytes(filling.room);
         let needed = record_bytes(filling.written);
@@ -275,7 +278,7 @@ impl Writer {
             && (open.segment, open.life) == (filling.segment, filling.life)
             && open.used == filling.offset + space
         {
-            // Nothing came behind it: what it did not need is still to be had.
+            // Nothing was appended after it, so its unused room is returned.
             open.used = filling.offset + needed;
             space = needed;
         }
@@ -285,7 +288,7 @@ impl Writer {
             shared.buffers.span(filling.buffer, sums_at + 4 * number, 4).write_from(&checksum.to_le_bytes());
         }
         debug_assert_eq!(filling.checksums.len() + usize::from(last.is_some()), chunks(filling.written));
-        // The rest may have been written to before a filling was cut.
+        // The rest may contain bytes from before a record was cut.
         let end = sums_at + 4 * chunks(filling.written);
         let padding = shared.buffers.span(filling.buffer, end, filling.offset + needed - end);
         padding.write_from(&[0; UNIT_BYTES][..padding.len()]);
@@ -305,14 +308,14 @@ impl Writer {
         AppendedRecord { location, ticket }
     }
 
-    /// Asks for everything so far to be written now and not within the interval.
+    /// Requests that everything so far is written now and not within the interval.
     pub fn flush(&self) {
         self.shared.ask_to_write(self.id);
     }
 
-    /// Writes everything so far into the kernel's page cache now, on this thread, instead of waking a helper for it
-    /// (some 2 µs for a few KiB instead of 5; but the kernel may make the thread wait when much is dirty). `false` if a
-    /// helper was asked to do it instead: then wait for the ticket.
+    /// Writes everything so far into the kernel's page cache now, on this thread, instead of waking a helper
+    /// for it (about 2 µs for a few KiB instead of 5; but the kernel may make the thread wait if many pages
+    /// are dirty). Returns `false` if a helper was asked instead: the caller must then wait for the ticket.
     pub fn write_here(&self) -> bool {
         let is_written = self.shared.write_here(self.id);
         if !is_written {
@@ -321,21 +324,21 @@ impl Writer {
         is_written
     }
 
-    /// Asks for everything so far to be made durable as soon as it can be. Several requests share one sync.
+    /// Requests that everything so far is made durable as soon as possible. Several requests share one sync.
     pub fn make_durable(&self) {
         self.shared.progress[self.id].want_durable(Ticket(self.appended));
         self.shared.ask_to_write(self.id);
     }
 
-    /// What to wait for until all that was appended so far is written or durable.
+    /// Returns the ticket to wait for until everything appended so far is written or durable.
     pub fn last(&self) -> Ticket {
         Ticket(self.appended)
     }
 
-    /// Whether a record of `room` bytes would now go to the segment of the record at `location`, and that record has
-    /// `bytes` from byte `at` of its payload on. Then the new one may name them instead of having them too: a segment
-    /// is freed as a whole, so they stay as long as it does. They are compared in the buffer that the segment is filled
-    /// in.
+    /// Returns whether a record of `room` bytes would now go to the same segment as the record at `location`,
+    /// and that record contains `bytes` from byte `at` of its payload on. If so, the new record may refer to
+    /// these bytes instead of containing them: a segment is freed as a whole, so they stay as long as the new
+    /// record does. The bytes are compared in the buffer of the open segment.
     pub fn has_beside(&self, location: Location, at: usize, bytes: &[u8], room: usize) -> bool {
         let Some(open) = &self.open else { return false };
         let segment_bytes = self.shared.table.segment_bytes;
@@ -358,14 +361,14 @@ impl Writer {
         })
     }
 
-    /// Ends the open segment, though there is room in it. What follows goes to another.
+    /// Ends the open segment, even if it has room. The next record goes to another.
     pub fn seal(&mut self) {
         if let Some(open) = self.open.take() {
             self.close(open);
         }
     }
 
-    /// The open segment, which has `space` bytes for one more record.
+    /// Returns the open segment, which has `space` bytes for one more record.
     fn open_for(&mut self, space: usize) -> Result<&mut OpenSegment, AppendRefusal> {
         if !self.open.as_ref().is_some_and(|open| self.fits(open, space)) {
             let fresh = self.claim()?;
@@ -379,7 +382,7 @@ impl Writer {
         }
     }
 
-    /// Whether a segment has `space` bytes for one more record, and a place in its table.
+    /// Returns whether a segment has `space` bytes for one more record, and room for its table entry.
     fn fits(&self, open: &OpenSegment, space: usize) -> bool {
         open.used + space <= entry_at(self.shared.table.segment_bytes, open.entries)
     }
@@ -408,7 +411,7 @@ impl Writer {
         Ok(OpenSegment { buffer, segment, life, used: SEGMENT_HEADER_BYTES, entries: 0, targets: 0 })
     }
 
-    /// Seals a segment, or remembers it until its fillings are whole.
+    /// Seals a segment, or remembers it until its records are complete.
     fn close(&mut self, open: OpenSegment) {
         if self.shared.buffers.buffer(open.buffer).fillings.load(Acquire) > 0 {
             self.closing.push(open);
@@ -432,7 +435,7 @@ impl Writer {
         shared.ask_to_write(self.id);
     }
 
-    /// Seals what was only waiting for its fillings.
+    /// Seals remembered segments whose records are now complete.
     fn close_finished(&mut self) {
         let mut at = 0;
         while at < self.closing.len() {
@@ -450,43 +453,43 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.seal();
-        // What a filling still holds open is found by rolling forward at the next start.
+        // Segments with unfinished records are recovered by rolling forward at the next start.
         self.close_finished();
     }
 }
 
 impl RecordWriter {
-    /// Bytes of payload there is room for, what was written included.
+    /// Returns the total room for payload, including written bytes.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Bytes of payload written.
+    /// Returns the bytes of payload written.
     pub fn len(&self) -> usize {
         self.written
     }
 
-    /// Whether nothing was written yet.
+    /// Returns whether nothing has been written yet.
     pub fn is_empty(&self) -> bool {
         self.written == 0
     }
 
-    /// The room that is left, to be received into; then say [`RecordWriter::written`].
+    /// Returns the remaining room, to receive into; call [`RecordWriter::written`] after that.
     pub fn span(&self) -> Span<'_> {
         self.payload(self.written..self.room)
     }
 
-    /// What was written so far.
+    /// Returns the payload written so far.
     pub fn so_far(&self) -> Span<'_> {
         self.payload(0..self.written)
     }
 
-    /// The next `len` bytes of the room have been written.
+    /// Notes that the next `len` bytes of the room have been written.
     ///
     /// # Panics
-    /// If there is no such room.
+    /// Panics if the room is smaller.
     pub fn written(&mut self, len: usize) {
-        assert!(len <= self.room - self.written, "{len} bytes were written where there was less room");
+        assert!(len <= self.room - self.written, "{len} bytes written beyond the reserved room");
         let mut left = len;
         while left > 0 {
             let now = left.min(CHUNK_BYTES - self.written % CHUNK_BYTES);
@@ -499,7 +502,7 @@ impl RecordWriter {
         }
     }
 
-    /// Copies `bytes` into the room, or as many as there is room for; says how many.
+    /// Copies `bytes` into the room, or as many as fit; returns how many.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let mut bytes = &bytes[..bytes.len().min(self.room - self.written)];
         let len = bytes.len();
@@ -525,7 +528,7 @@ impl RecordWriter {
     fn write_header(&self, kind: Kind, payload_bytes: u32, space: usize) {
         let shared = &self.shared;
         let NewRecord { hash, tag, target, .. } = self.new;
-        // What never became whole ends nothing.
+        // A record that was never completed ends nothing.
         let target = target.filter(|_| kind != Kind::UNFINISHED);
         let header = RecordHeader {
             kind,
@@ -553,11 +556,12 @@ impl RecordWriter {
 impl Drop for RecordWriter {
     fn drop(&mut self) {
         let before = self.shared.buffers.buffer(self.buffer).fillings.fetch_sub(1, Release);
-        assert!(before > 0, "a filling ended twice");
+        assert!(before > 0, "filling ended twice");
     }
 }
 
-/// The checksum of bytes that may be written to meanwhile (they are not, but the compiler need not believe it).
+/// Computes a checksum over atomic words, copying them first. (No thread writes to them meanwhile, but the
+/// compiler does not know that.)
 fn sum(mut checksum: u32, span: Span<'_>) -> u32 {
     let mut scratch = [0; SUM_BYTES];
     let mut at = 0;

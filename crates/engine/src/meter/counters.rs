@@ -1,7 +1,8 @@
 //! Counters and gauges in rows, one row per core.
 //!
-//! A row is a whole number of 128-byte lines (two cache lines: the hardware fetches them in pairs), so that no two
-//! cores ever write to the same one. [`CoreCounters`] is the right to write a row; there is one at a time.
+//! A row is a whole number of 128-byte lines (two cache lines, because the hardware fetches them in pairs),
+//! so that no two cores ever write to the same line. [`CoreCounters`] is the handle that may write a row;
+//! there is one at a time.
 
 use std::{
     cell::Cell,
@@ -14,23 +15,23 @@ use std::{
 
 use super::snapshot::{Family, Point, Source, Unit, Value};
 
-/// Whether a number only grows.
+/// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, from 0 at the start.
+    /// A value that only increases, from 0 at the start.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
 }
 
-/// What a number is called and what it means.
+/// Name and meaning of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
-    /// The name as Prometheus has it, unit included, without `_total`: `cache_sent_bytes`.
+    /// Prometheus name, including the unit, without `_total`: `cache_sent_bytes`.
     pub name: &'static str,
-    /// One sentence for people.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// What is counted. `Bytes` and `Seconds` are also the name's ending.
+    /// Unit of the value. `Bytes` and `Seconds` are also the name's ending.
     pub unit: Unit,
     /// Counter or gauge.
     pub kind: Kind,
@@ -41,7 +42,7 @@ pub trait CounterTable: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// One entry per variant, in the order of the variants.
     const SPECS: &'static [Spec];
 
-    /// The place in [`Self::SPECS`].
+    /// Returns the index in [`Self::SPECS`].
     fn index(self) -> usize;
 }
 
@@ -93,29 +94,29 @@ macro_rules! counters {
     };
 }
 
-/// Numbers in one line.
+/// Values in one line.
 const LINE: usize = 16;
 
 #[repr(align(128))]
 #[derive(Debug)]
 struct Line([AtomicU64; LINE]);
 
-/// The numbers of one table, a row for each core.
+/// Values of one table, a row for each core.
 #[derive(Debug)]
 pub struct CounterSet<K> {
-    /// Row after row.
+    /// Lines of all rows, row after row.
     lines: Box<[Line]>,
     lines_a_row: usize,
-    /// Per row: its handle is out.
+    /// For each row, whether its handle is taken.
     taken: Box<[AtomicBool]>,
     table: PhantomData<K>,
 }
 
 impl<K: CounterTable> CounterSet<K> {
-    /// All numbers at 0, for `cores` writers.
+    /// Creates a set for `cores` writers with all values at 0.
     ///
     /// # Panics
-    /// If a name does not end in its unit (`_bytes`, `_seconds`).
+    /// Panics if a name does not end in its unit (`_bytes`, `_seconds`).
     #[must_use]
     pub fn new(cores: usize) -> Arc<Self> {
         for spec in K::SPECS {
@@ -132,32 +133,32 @@ impl<K: CounterTable> CounterSet<K> {
         })
     }
 
-    /// The right to write row `core`.
+    /// Takes the handle that may write row `core`.
     ///
     /// # Panics
-    /// If there is no such row, or if its handle is already out: two writers would lose counts.
+    /// Panics if there is no such row, or if its handle is already taken: two writers would lose counts.
     #[must_use]
     pub fn core(self: &Arc<Self>, core: usize) -> CoreCounters<K> {
         assert!(!self.taken[core].swap(true, Ordering::Acquire), "counters of core {core}: a second writer");
         CoreCounters { set: Arc::clone(self), core, one_thread: PhantomData }
     }
 
-    /// The sum over all rows.
+    /// Returns the sum over all rows.
     #[must_use]
     pub fn total(&self, key: K) -> u64 {
         (0..self.cores()).map(|core| self.of(core, key)).fold(0, u64::wrapping_add)
     }
 
-    /// What row `core` says.
+    /// Returns the value of row `core`.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// Panics if there is no such row.
     #[must_use]
     pub fn of(&self, core: usize, key: K) -> u64 {
         self.cell(core, key).load(Ordering::Relaxed)
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.taken.len()
@@ -191,25 +192,25 @@ impl<K: CounterTable> Source for CounterSet<K> {
     }
 }
 
-/// The right to write one core's numbers. It may move to the core's thread, and there it stays with one owner
-/// (`Rc` shares it among the core's tasks).
+/// Handle for writing one core's values. It may move to the core's thread and then stays with one owner (`Rc`
+/// shares it among the core's tasks).
 #[derive(Debug)]
 pub struct CoreCounters<K> {
     set: Arc<CounterSet<K>>,
     core: usize,
-    /// Not `Sync`: two threads that add at once would lose counts.
+    /// Not `Sync`, because two threads that add at once would lose counts.
     one_thread: PhantomData<Cell<()>>,
 }
 
 impl<K: CounterTable> CoreCounters<K> {
-    /// Adds `n`. A load and a store: the row has one writer.
+    /// Adds `n`, with a load and a store, because the row has one writer.
     #[inline]
     pub fn add(&self, key: K, n: u64) {
         let cell = self.set.cell(self.core, key);
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Takes `n` off a gauge.
+    /// Subtracts `n` from a gauge.
     #[inline]
     pub fn sub(&self, key: K, n: u64) {
         self.add(key, n.wrapping_neg());
@@ -221,7 +222,7 @@ impl<K: CounterTable> CoreCounters<K> {
         self.set.cell(self.core, key).store(value, Ordering::Relaxed);
     }
 
-    /// What this row says.
+    /// Returns the value of this row.
     #[must_use]
     pub fn value(&self, key: K) -> u64 {
         self.set.of(self.core, key)

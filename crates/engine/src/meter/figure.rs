@@ -1,36 +1,36 @@
-//! Figures of which each is a field of what somebody knows of himself, as a table.
+//! Metrics that are fields of a status struct, as a table.
 
 use super::{Family, Labels, Point, Unit, Value};
 
-/// One figure of a `U`, with its name and what it says.
+/// Metric taken from a field of a `U`, with its name and help text.
 #[derive(Debug)]
 pub struct Figure<U> {
-    /// As monitoring calls it; ends in its unit.
+    /// Prometheus name; ends in its unit.
     pub name: &'static str,
-    /// A sentence.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// Of the value.
+    /// Unit of the value.
     pub unit: Unit,
     is_gauge: bool,
     of: fn(&U) -> u64,
 }
 
-/// What is so many at the moment.
+/// Creates a gauge: a current amount.
 pub const fn gauge<U>(name: &'static str, help: &'static str, unit: Unit, of: fn(&U) -> u64) -> Figure<U> {
     Figure { name, help, unit, is_gauge: true, of }
 }
 
-/// What happened so many times since the start.
+/// Creates a counter: a number of events since the start.
 pub const fn counter<U>(name: &'static str, help: &'static str, unit: Unit, of: fn(&U) -> u64) -> Figure<U> {
     Figure { name, help, unit, is_gauge: false, of }
 }
 
 impl<U> Figure<U> {
-    /// As it is now.
+    /// Returns the current value as a metric family.
     pub fn family(&self, of: &U) -> Family {
         let value = (self.of)(of);
         let value = if self.is_gauge {
-            // Exact up to 2^53, which is more than anybody holds of anything.
+            // Exact up to 2^53, which is more than any amount here.
             Value::Gauge(value as f64)
         } else {
             Value::Counter(value)

@@ -1,8 +1,8 @@
 //! Histograms with fixed log-linear buckets.
 //!
-//! Values below 256 have a bucket each; above, every power of two is cut into 128 buckets of like width. So a value
-//! is known to within 1/128 (0.8%) from 1 up to 2^37 − 1 (137 s in nanoseconds), in 3,968 buckets, 31 KiB. Nothing
-//! resizes, nothing allocates after the start.
+//! Values below 256 have a bucket each; above, every power of two is divided into 128 buckets of equal width.
+//! A value is thus known to within 1/128 (0.8%) from 1 up to 2^37 − 1 (137 s in nanoseconds), in 3,968
+//! buckets, 31 KiB. Nothing is resized or allocated after the start.
 //!
 //! ```text
 //!   value   0 … 255 │ 256 … 511 │ 512 … 1023 │ … │ 2^36 … 2^37−1
@@ -23,20 +23,20 @@ use super::snapshot::{Family, Point, Source, Unit, Value};
 /// Buckets of one power of two, as a power of two.
 const SUB_BITS: u32 = 7;
 
-/// The largest value that has a bucket: 137 s in nanoseconds. Larger ones are counted in the last bucket, and
+/// Largest value that has a bucket: 137 s in nanoseconds. Larger values are counted in the last bucket, and
 /// separately as [`Distribution::beyond`].
 const VALUE_MAX: u64 = (1 << 37) - 1;
 
 const BUCKETS: usize = bucket_of(VALUE_MAX) + 1;
 
-/// The bucket of a value that is at most [`VALUE_MAX`].
+/// Returns the bucket of a value that is at most [`VALUE_MAX`].
 #[inline(always)]
 const fn bucket_of(value: u64) -> usize {
     let shift = (u64::BITS - 1 - SUB_BITS) - (value | 1 << SUB_BITS).leading_zeros();
     ((shift as usize) << SUB_BITS) + (value >> shift) as usize
 }
 
-/// The least and the largest value of a bucket.
+/// Returns the smallest and the largest value of a bucket.
 const fn bounds_of(bucket: usize) -> (u64, u64) {
     let shift = (bucket >> SUB_BITS).saturating_sub(1);
     let low = ((bucket - (shift << SUB_BITS)) as u64) << shift;
@@ -48,7 +48,7 @@ const fn bounds_of(bucket: usize) -> (u64, u64) {
 #[repr(align(128))]
 pub struct Histogram {
     buckets: Box<[AtomicU64]>,
-    /// Of the values as they came, not of their buckets.
+    /// Sum of the exact values.
     sum: AtomicU64,
     max: AtomicU64,
     /// Values above [`VALUE_MAX`].
@@ -62,7 +62,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram: 31 KiB.
+    /// Creates an empty histogram of 31 KiB.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -73,10 +73,10 @@ impl Histogram {
         }
     }
 
-    /// Counts `value` (nanoseconds, bytes, pieces: whatever this histogram is of).
+    /// Counts `value` (nanoseconds, bytes or pieces, depending on the histogram).
     ///
-    /// One thread may record at a time; a second one would make counts go missing, nothing worse. [`Histograms`]
-    /// gives each core its own and keeps it so.
+    /// Only one thread may record at a time; a second one would lose counts, nothing worse. [`Histograms`]
+    /// ensures this by giving each core its own histogram.
     #[inline]
     pub fn record(&self, value: u64) {
         add(&self.buckets[bucket_of(value.min(VALUE_MAX))], 1);
@@ -89,7 +89,7 @@ impl Histogram {
         }
     }
 
-    /// What was recorded up to about now. Allocates; for the reader.
+    /// Returns the values recorded up to about now. Allocates; called by the reading thread.
     #[must_use]
     pub fn read(&self) -> Distribution {
         Distribution {
@@ -101,16 +101,16 @@ impl Histogram {
     }
 }
 
-/// A load and a store: there is one writer, and no other core's line is touched.
+/// Adds with a load and a store, because there is one writer; no other core's cache line is touched.
 #[inline(always)]
 fn add(cell: &AtomicU64, n: u64) {
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
 }
 
-/// What a histogram said when it was read.
+/// Contents of a histogram at the time it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
-    /// Per bucket.
+    /// Counts per bucket.
     counts: Box<[u64]>,
     sum: u64,
     max: u64,
@@ -124,31 +124,31 @@ impl Default for Distribution {
 }
 
 impl Distribution {
-    /// How many values there are.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The sum of all values, exactly.
+    /// Returns the exact sum of all values.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The largest value, exactly. 0 when there are none.
+    /// Returns the exact largest value; 0 if there are none.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// How many values were too large for any bucket (above 2^37 − 1) and were counted in the last.
+    /// Returns how many values were too large for any bucket (above 2^37 − 1) and were counted in the last.
     #[must_use]
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of another distribution.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -158,8 +158,8 @@ impl Distribution {
         self.beyond += other.beyond;
     }
 
-    /// The same as a histogram of the `hdrhistogram` crate, for percentiles, iteration and its file format. Each
-    /// value stands at the upper end of its bucket: never below what was recorded, and at most 0.8% above.
+    /// Converts to a histogram of the `hdrhistogram` crate, for percentiles, iteration and its file format.
+    /// Each value is at the upper end of its bucket: never below the recorded value, and at most 0.8% above.
     #[must_use]
     pub fn to_hdr(&self) -> hdrhistogram::Histogram<u64> {
         #[expect(
@@ -173,8 +173,8 @@ impl Distribution {
         hdr
     }
 
-    /// The values at the given quantiles (0 to 1), in the order asked: at most 1% above the true ones and never
-    /// below; 1 gives the maximum exactly. Zeros when nothing was recorded.
+    /// Returns the values at the given quantiles (0 to 1), in the given order: at most 1% above the true ones
+    /// and never below; 1 gives the exact maximum. Returns zeros if nothing was recorded.
     #[must_use]
     pub fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [u64; N] {
         let hdr = self.to_hdr();
@@ -182,14 +182,14 @@ impl Distribution {
             if quantile >= 1.0 {
                 return self.max;
             }
-            // At quantile 0 the crate answers the lower end of the first bucket, elsewhere the upper.
+            // At quantile 0 the crate returns the lower end of the first bucket, elsewhere the upper.
             hdr.highest_equivalent(hdr.value_at_quantile(quantile)).min(self.max)
         })
     }
 
-    /// How many values lie at or below each of the ascending `bounds`, each counted at the first bound it fits. A
-    /// bucket that straddles a bound counts as within it, so the error is one bucket's width, 0.8% of the bound; a
-    /// value that equals a bound is always within it.
+    /// Returns how many values are at or below each of the ascending `bounds`, each counted at the first
+    /// bound that it fits. A bucket that straddles a bound counts as within it, so the error is one bucket's
+    /// width, 0.8% of the bound; a value that equals a bound is always within it.
     #[must_use]
     pub fn counts_up_to(&self, bounds: &[u64]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len()];
@@ -207,31 +207,32 @@ impl Distribution {
     }
 }
 
-/// What a histogram is called and what it means.
+/// Name and meaning of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistogramSpec {
-    /// The name as Prometheus has it, unit included: `cache_hit_seconds`.
+    /// Prometheus name, including the unit: `cache_hit_seconds`.
     pub name: &'static str,
-    /// One sentence for people.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// What is recorded: nanoseconds for `Seconds` (the reader divides), else bytes or pieces as they are.
+    /// Unit of the values: nanoseconds are recorded for `Seconds` (the reader divides), otherwise bytes or
+    /// pieces as they are.
     pub unit: Unit,
 }
 
-/// One histogram per core under one name; merged when read.
+/// Histograms under one name, one per core, merged when read.
 #[derive(Debug)]
 pub struct Histograms {
     spec: HistogramSpec,
     cores: Box<[Histogram]>,
-    /// Per core: its recorder is out.
+    /// For each core, whether its recorder is taken.
     taken: Box<[AtomicBool]>,
 }
 
 impl Histograms {
-    /// Empty histograms for `cores` writers.
+    /// Creates empty histograms for `cores` writers.
     ///
     /// # Panics
-    /// If the name does not end in its unit (`_bytes`, `_seconds`).
+    /// Panics if the name does not end in its unit (`_bytes`, `_seconds`).
     #[must_use]
     pub fn new(spec: HistogramSpec, cores: usize) -> Arc<Self> {
         spec.unit.assert_ends(spec.name);
@@ -242,17 +243,17 @@ impl Histograms {
         })
     }
 
-    /// The right to record for `core`.
+    /// Takes the recorder of `core`.
     ///
     /// # Panics
-    /// If there is no such core, or if its recorder is already out: two writers would lose counts.
+    /// Panics if there is no such core, or if its recorder is already taken: two writers would lose counts.
     #[must_use]
     pub fn core(self: &Arc<Self>, core: usize) -> Recorder {
         assert!(!self.taken[core].swap(true, Ordering::Acquire), "histogram of core {core}: a second writer");
         Recorder { set: Arc::clone(self), core, one_thread: PhantomData }
     }
 
-    /// All cores' values together.
+    /// Returns the values of all cores together.
     #[must_use]
     pub fn read(&self) -> Distribution {
         let mut all = Distribution::default();
@@ -274,17 +275,17 @@ impl Source for Histograms {
     }
 }
 
-/// The right to record for one core.
+/// Handle for recording values of one core.
 #[derive(Debug)]
 pub struct Recorder {
     set: Arc<Histograms>,
     core: usize,
-    /// Not `Sync`: two threads that record at once would lose counts.
+    /// Not `Sync`, because two threads that record at once would lose counts.
     one_thread: PhantomData<Cell<()>>,
 }
 
 impl Recorder {
-    /// Counts `value`: see [`Histogram::record`].
+    /// Counts `value` like [`Histogram::record`].
     #[inline]
     pub fn record(&self, value: u64) {
         self.set.cores[self.core].record(value);

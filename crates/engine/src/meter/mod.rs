@@ -6,13 +6,13 @@
 //!   core 0 ─record▶ histogram 0 │ own memory     ┘           (admin thread)
 //! ```
 //!
-//! Every number has one writer: the core that holds the row's handle. A write is a load and a store without a lock
-//! prefix, and no other core writes to its line. Reading sums up what the rows say at about this moment; it stops
-//! nobody. Nothing here allocates after the start, except reading.
+//! Every value has one writer: the core that holds the row's handle. A write is a load and a store without a
+//! lock prefix, and no other core writes to its line. Reading sums up the rows at about this moment and stops
+//! no core. Nothing here allocates after the start, except reading.
 //!
 //! - [`counters!`](crate::counters) declares a table of counters and gauges; [`CounterSet`] holds them per core.
 //! - [`Histogram`]: fixed log-linear buckets; [`Histograms`] has one per core.
-//! - [`Registry`] knows all [`Source`]s; a [`Snapshot`] is what they said.
+//! - [`Registry`] has all [`Source`]s; a [`Snapshot`] holds their values.
 //! - [`prometheus`]: the snapshot as OpenMetrics text.
 
 mod counters;

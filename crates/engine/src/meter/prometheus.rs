@@ -1,9 +1,10 @@
-//! A snapshot as OpenMetrics text, which Prometheus and everything like it reads.
+//! A snapshot as OpenMetrics text, the format that Prometheus and compatible systems read.
 //!
-//! The text comes from the `prometheus-client` crate; its types are not on any hot path: a collector hands it what
-//! our own sources say. Histograms go out as Prometheus histograms (cumulative buckets), not as summaries, because
-//! buckets can be added up over cores and machines and quantiles cannot. The bounds are fixed: 1-2-5 steps from 1 µs
-//! to 100 s for times, powers of four from 1 to 4^16 for anything else.
+//! The `prometheus-client` crate writes the text; its types are not on any hot path: a collector passes it
+//! the values of the engine's own sources. Histograms are exported as Prometheus histograms (cumulative
+//! buckets), not as summaries, because buckets can be added up over cores and machines and quantiles cannot.
+//! The bounds are fixed: 1-2-5 steps from 1 µs to 100 s for times, powers of four from 1 to 4^16 for anything
+//! else.
 
 use std::sync::Arc;
 
@@ -15,16 +16,16 @@ use prometheus_client::{
 
 use super::snapshot::{Registry, Snapshot, Unit, Value};
 
-/// What the `Content-Type` header of the answer must say.
+/// Value of the response's `Content-Type` field.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The answer to a scrape.
+/// Returns the response to a scrape.
 #[must_use]
 pub fn encode(registry: &Registry) -> String {
     encode_snapshot(registry.snapshot())
 }
 
-/// The same for a snapshot taken earlier.
+/// Encodes a snapshot that was taken earlier.
 #[must_use]
 pub fn encode_snapshot(snapshot: Snapshot) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
@@ -77,7 +78,7 @@ fn encode_value(metric: &mut MetricEncoder<'_>, unit: Unit, value: &Value) -> Re
             let within: u64 = counts.iter().sum();
             counts.push(count - within);
             let bounds = bounds.iter().map(|&bound| bound as f64 / unit.divisor()).chain([f64::INFINITY]);
-            // Not cumulative: the encoder adds them up.
+            // Not cumulative, because the encoder adds the buckets up.
             let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
             let sum = distribution.sum() as f64 / unit.divisor();
             metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
@@ -85,7 +86,7 @@ fn encode_value(metric: &mut MetricEncoder<'_>, unit: Unit, value: &Value) -> Re
     }
 }
 
-/// Upper bounds of the buckets that go out, as recorded (nanoseconds for times).
+/// Returns the upper bounds of the exported buckets, in recorded units (nanoseconds for times).
 fn bounds(unit: Unit) -> Vec<u64> {
     match unit {
         Unit::Seconds => {

@@ -1,13 +1,13 @@
-//! What all sources say at one moment, in a shape that every output can be made from.
+//! A snapshot of all metrics sources, from which every output format can be made.
 
 use std::{fmt, sync::Arc};
 
 use super::histogram::Distribution;
 
-/// What a number is of.
+/// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Pieces of what the name says.
+    /// A number of the things that the name states.
     None,
     /// Bytes.
     Bytes,
@@ -16,7 +16,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit as a name's ending, without the underscore.
+    /// Returns the unit as a name's ending, without the underscore.
     #[must_use]
     pub const fn suffix(self) -> Option<&'static str> {
         match self {
@@ -26,7 +26,7 @@ impl Unit {
         }
     }
 
-    /// What a recorded value is divided by to be in this unit.
+    /// Returns the divisor that converts a recorded value to this unit.
     #[must_use]
     pub const fn divisor(self) -> f64 {
         match self {
@@ -35,7 +35,7 @@ impl Unit {
         }
     }
 
-    /// The name without the unit and its underscore.
+    /// Returns the name without the unit and its underscore.
     pub(super) fn strip(self, name: &'static str) -> &'static str {
         self.suffix()
             .and_then(|suffix| name.strip_suffix(suffix))
@@ -43,7 +43,7 @@ impl Unit {
             .unwrap_or(name)
     }
 
-    /// OpenMetrics wants the unit at the end of the name; a table that says otherwise is our mistake.
+    /// Asserts that a name ends in its unit, as OpenMetrics requires; a table with another name is a bug.
     pub(super) fn assert_ends(self, name: &'static str) {
         assert!(
             self == Self::None || self.strip(name) != name,
@@ -56,53 +56,53 @@ impl Unit {
 /// Labels and their values.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// One number, or one histogram.
+/// Value of a metric: one number, or one histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Only grows.
+    /// A value that only increases.
     Counter(u64),
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge(f64),
-    /// Values as recorded: see [`Unit::divisor`].
+    /// A distribution of recorded values: see [`Unit::divisor`].
     Histogram(Distribution),
 }
 
-/// A value and what sets it apart from the others of its name.
+/// A value with the labels that distinguish it from others of its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Which of them.
+    /// Labels of the value.
     pub labels: Labels,
-    /// What it says.
+    /// The value.
     pub value: Value,
 }
 
 /// All points of one name. They are of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    /// The name as Prometheus has it, unit included, without `_total`.
+    /// Prometheus name, including the unit, without `_total`.
     pub name: &'static str,
-    /// One sentence for people.
+    /// Help text, one sentence.
     pub help: &'static str,
-    /// What it is of.
+    /// Unit of the values.
     pub unit: Unit,
-    /// At least one.
+    /// Points of this name, at least one.
     pub points: Vec<Point>,
 }
 
-/// Something that can say its numbers.
+/// A source of metrics.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
-    /// Appends the families as they are now. Called on the reader's thread; it must not wait for any loop.
+    /// Appends the current families. Called on the reader's thread; it must not wait for any loop.
     fn collect(&self, families: &mut Vec<Family>);
 }
 
-/// All sources of a process. Filled at the start, then shared and only read.
+/// All metrics sources of a process. Filled at the start, then shared and only read.
 #[derive(Debug, Default)]
 pub struct Registry {
     sources: Vec<Arc<dyn Source>>,
 }
 
 impl Registry {
-    /// Knows nobody.
+    /// Creates a registry without sources.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -113,10 +113,11 @@ impl Registry {
         self.sources.push(source);
     }
 
-    /// Asks all sources. Families of one name from several sources become one; their labels must tell them apart.
+    /// Collects all sources. Families of one name from several sources are merged; their labels must
+    /// distinguish them.
     ///
     /// # Panics
-    /// If two sources give one name different units.
+    /// Panics if two sources give one name different units.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut said = Vec::new();
@@ -137,21 +138,21 @@ impl Registry {
     }
 }
 
-/// What all sources said.
+/// Values of all sources at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// In the order of registration, each name once.
+    /// Families in the order of registration, each name once.
     pub families: Vec<Family>,
 }
 
-/// The quantiles that [`Snapshot::rows`] gives, and the label's text for each.
+/// Quantiles in [`Snapshot::rows`], with the label's text for each.
 const QUANTILES: [(f64, &str); 5] =
     [(0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99"), (0.999, "0.999"), (1.0, "1")];
 
 impl Snapshot {
-    /// Flat rows of name, labels and value, for JSON and tables. Counters end in `_total` as in Prometheus. A
-    /// histogram gives `NAME_count`, `NAME_sum`, and `NAME` with the label `quantile` (0.5, 0.9, 0.99, 0.999, and 1
-    /// for the maximum), in its unit.
+    /// Returns flat rows of name, labels and value, for JSON and tables. Counters end in `_total` as in
+    /// Prometheus. A histogram gives `NAME_count`, `NAME_sum`, and `NAME` with the label `quantile` (0.5,
+    /// 0.9, 0.99, 0.999, and 1 for the maximum), in its unit.
     #[must_use]
     pub fn rows(&self) -> Vec<(String, Labels, f64)> {
         let mut rows = Vec::new();
@@ -184,7 +185,7 @@ impl Snapshot {
         rows
     }
 
-    /// The one family of this name.
+    /// Returns the family of this name.
     #[must_use]
     pub fn family(&self, name: &str) -> Option<&Family> {
         self.families.iter().find(|family| family.name == name)

@@ -1,4 +1,4 @@
-//! How large a store is and how it is cut.
+//! Configuration of a store, and the sizes that follow from it.
 
 use std::{io, sync::Arc};
 
@@ -9,46 +9,51 @@ use super::{
 };
 use crate::{random, size::Size};
 
-/// Fewest segments that a core's share may have: four are open (three lifetime classes and main), the rest must be
-/// enough for eviction to have something to choose from.
+/// Minimum number of segments of a core's share: four are open (three lifetime classes and main), and
+/// eviction needs some to choose from.
 pub const SEGMENTS_PER_CORE_MIN: u64 = 12;
-/// Segments per core that the automatic size aims at: those that are free, being filled or being emptied hold nothing, and
-/// of 64 they were a tenth of the share.
+/// Number of segments per core at which the automatic size aims. Free segments and segments that are being
+/// filled or emptied hold nothing; with 64 segments they were a tenth of the share.
 const SEGMENTS_PER_CORE_AIM: u64 = 128;
-/// Bounds of a segment's bytes when chosen automatically.
+/// Bounds of the automatically chosen segment size in bytes.
 const SEGMENT_BYTES_AUTO: (u64, u64) = (128 << 10, 4 << 20);
-/// Bounds of a segment's bytes when given.
+/// Bounds of a configured segment size in bytes.
 pub const SEGMENT_BYTES_GIVEN: (u32, u32) =
     if cfg!(feature = "loom") { (256, 64 << 20) } else { (4 << 10, 64 << 20) };
-/// Most bytes of one record: eviction copies a record at a time, and a copy of this size takes about 30 µs.
+/// Maximum bytes of one record: eviction copies one record at a time, and a copy of this size takes about 30
+/// µs.
 const RECORD_BYTES_MAX: u64 = 256 << 10;
-/// What a record may have at least, where that is not more than half of a segment: bodies of most pages and pictures.
+/// Lower bound of the maximum record size, as long as it is at most half a segment: the bodies of most pages
+/// and pictures fit.
 const RECORD_BYTES_MIN: u64 = 64 << 10;
-/// … and what it has where that is not more than half either.
+/// Maximum record size to aim at, as long as it is at most half a segment.
 const RECORD_BYTES_AIM: u64 = 128 << 10;
-/// Most cores of a store.
+/// Maximum number of cores of a store.
 pub const CORES_MAX: usize = 1024;
-/// Fewest bytes that a stored object takes (its header and one unit): bounds the number of objects.
+/// Minimum bytes of a stored object (its header and one unit); bounds the number of objects.
 const OBJECT_BYTES_MIN: u64 = 128;
-/// Objects in a page when it is emptiest: it has just split, and its density is the lowest.
+/// Objects in an index page at its lowest density, right after a split.
 const PAGE_OBJECTS_MIN: u64 = if cfg!(feature = "loom") { 1 } else { 48 };
-/// A location has 40 bits of 16-byte units.
+/// Maximum capacity: a location has 40 bits and counts units of 16 bytes.
 const CAPACITY_BYTES_MAX: u64 = (1 << 40) * UNIT as u64;
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Bytes for segments over all cores; metadata comes on top (at most 64 bytes an object).
     pub capacity_bytes: u64,
-    /// Bytes of a segment, a power of two; `None` chooses: a 128th of a core's share, within 128 KiB and 4 MiB.
+    /// Bytes of a segment, a power of two. With `None`, a 128th of a core's share is taken, within 128 KiB
+    /// and 4 MiB.
     pub segment_bytes: Option<u32>,
-    /// Most bytes of one object's body; `None`: an eighth of a core's share. What the table of extents cannot
-    /// describe is refused in any case ([`Store::object_bytes_max`] says the effective bound).
+    /// Maximum body bytes of one object; `None`: an eighth of a core's share. A body that the table of
+    /// extents cannot describe is refused in any case ([`Store::object_bytes_max`] returns the effective
+    /// bound).
     pub object_bytes_max: Option<u64>,
     /// Cores, each with an equal share.
     pub cores: usize,
-    /// What hashes begin with, for tests and instruments that want the same again; `None`: random, as it must be where
-    /// strangers choose the keys. A store on a file has the file's in any case.
+    /// Seed of the hashes, for tests and benchmarks that need reproducible hashes. `None`: a random seed,
+    /// which is required where untrusted clients choose the keys. A store on a file always uses the seed in
+    /// the file.
     pub hash_seed: Option<u64>,
 }
 
@@ -64,66 +69,66 @@ impl Default for StoreConfig {
     }
 }
 
-/// Why a store could not be opened.
+/// Reasons why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No core, or more than are supported.
+    /// The number of cores is zero or larger than supported.
     #[error("a store needs between 1 and {CORES_MAX} cores, not {0}")]
     Cores(usize),
-    /// A segment size that cannot be used.
-    #[error("segments of {given} bytes cannot be used: a power of two from {min} to {max} is needed")]
+    /// The segment size is not a power of two within the bounds.
+    #[error("invalid segment size of {given} bytes: a power of two from {min} to {max} is needed")]
     SegmentBytes {
-        /// What was given.
+        /// Configured segment size.
         given: u32,
-        /// Least.
+        /// Minimum segment size.
         min: u32,
-        /// Most.
+        /// Maximum segment size.
         max: u32,
     },
-    /// Too few segments for the cores.
+    /// The capacity gives each core too few segments.
     #[error(
-        "{} are too small a store for {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it at least \
-         {}, or fewer cores",
+        "{} are too small for a store with {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it \
+         at least {}, or fewer cores",
         Size(*capacity_bytes),
         Size(u64::from(*segment_bytes)),
         Size(*needed_bytes)
     )]
     TooSmall {
-        /// What was given.
+        /// Configured capacity.
         capacity_bytes: u64,
-        /// For so many cores.
+        /// Number of cores.
         cores: usize,
-        /// With such segments.
+        /// Segment size.
         segment_bytes: u32,
-        /// What would do.
+        /// Minimum capacity for this number of cores and this segment size.
         needed_bytes: u64,
     },
-    /// Beyond what a location can say.
+    /// The capacity is larger than a location can address.
     #[error(
-        "{} are too large a store: at most {} can be addressed",
+        "{} are too large for a store: at most {} can be addressed",
         Size(*capacity_bytes),
         Size(CAPACITY_BYTES_MAX)
     )]
     TooLarge {
-        /// What was given.
+        /// Configured capacity.
         capacity_bytes: u64,
     },
-    /// The kernel refused memory.
+    /// The kernel refused to map memory.
     #[error(
-        "the kernel refused to reserve {} of address space for {what}: {source}; look at `ulimit -v` and \
-         vm.overcommit_memory, or make the store smaller",
+        "cannot reserve {} of address space for {what}: {source}; check `ulimit -v` and vm.overcommit_memory, or make \
+         the store smaller",
         Size(*bytes)
     )]
     Mapping {
-        /// What it was for.
+        /// Purpose of the mapping.
         what: &'static str,
-        /// How much.
+        /// Bytes of the mapping.
         bytes: u64,
-        /// Its words.
+        /// Error that the kernel returned.
         source: io::Error,
     },
-    /// The system has no randomness for the seed of the hash.
-    #[error("the system gives no random number for the store's hash: {0}")]
+    /// The system gave no random number for the hash seed.
+    #[error("cannot get random bytes for the store's hash: {0}")]
     Seed(io::Error),
 }
 
@@ -133,12 +138,12 @@ pub(super) struct Geometry {
     pub(super) cores: usize,
     pub(super) segment_bytes: usize,
     pub(super) segments_per_core: usize,
-    /// Most bytes of one record; longer bodies are cut into extents.
+    /// Maximum bytes of one record; longer bodies are split into extents.
     pub(super) record_bytes_max: usize,
-    /// Most body bytes of one extent.
+    /// Maximum body bytes of one extent.
     pub(super) extent_bytes_max: usize,
     pub(super) object_bytes_max: u64,
-    /// Pages that a shard's index may use.
+    /// Maximum number of pages of a shard's index.
     pub(super) pages_max: usize,
 }
 
@@ -176,8 +181,9 @@ impl Geometry {
             });
         }
         let share = segments * segment;
-        // Half of a small segment: what is in extents goes to a file piece by piece, and waits for its turn there; and
-        // of an object in extents the names have half a record, where a large head has to fit.
+        // Half of a small segment: an object in extents is written to the file in several steps and queues
+        // there, and key, head and extra of an object in extents have only half a record, where a large head
+        // must fit.
         let record = if segment / 2 >= RECORD_BYTES_MIN {
             (segment / 4).max(RECORD_BYTES_AIM.min(segment / 2))
         } else {
@@ -185,7 +191,7 @@ impl Geometry {
         };
         let record = record.min(RECORD_BYTES_MAX);
         let extent = extent_room((record / UNIT as u64) as u32) as u64;
-        // The table has half a record, the names the other.
+        // The table of extents has half a record; key, head and extra have the other half.
         let describable = record / 2 / table_bytes(1) as u64 * extent;
         let objects = share / OBJECT_BYTES_MIN;
         Ok(Self {
@@ -210,18 +216,18 @@ impl Geometry {
     }
 }
 
-/// Opens a store in anonymous memory: the part that all share, and one shard for each core's owner.
+/// Opens a store in anonymous memory: returns the part that all cores share, and one shard for each core.
 ///
-/// Memory is touched as it is first used, in huge pages where the kernel has them.
+/// Memory is touched on first use, in huge pages where the kernel has them.
 ///
 /// # Errors
-/// [`StoreError`] with the numbers and what would be right.
+/// Returns a [`StoreError`] that names the given numbers and the numbers that would be accepted.
 pub fn open_anon(config: &StoreConfig) -> Result<(Arc<Store>, Vec<Shard>), StoreError> {
     let seed = config.hash_seed.map_or_else(|| random::number().map_err(StoreError::Seed), Ok)?;
     open_with(config, seed)
 }
 
-/// As [`open_anon`], with the seed of a file.
+/// Opens a store like [`open_anon`], with a given hash seed (that of a file).
 pub(super) fn open_with(
     config: &StoreConfig,
     hash_seed: u64,
@@ -271,7 +277,7 @@ mod tests {
     #[test]
     fn a_refused_mapping_names_its_size() {
         let config = StoreConfig::default();
-        // 2^60 bytes: beyond any address space, and refused before anything is sized by it.
+        // 2^60 bytes: larger than any address space, and refused before any structure is sized by it.
         let geometry =
             Geometry { segments_per_core: 1 << 40, segment_bytes: 1 << 20, ..Geometry::of(&config).unwrap() };
         let Err(error) = Store::reserve(geometry, 0) else { panic!("mapped") };

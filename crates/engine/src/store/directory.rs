@@ -1,9 +1,9 @@
 //! The owner's side of the index: linking, unlinking, splitting pages, growing the directory.
 //!
-//! A page that cannot take an object within [`PROBES`] buckets of its home splits into two fresh pages. They are
-//! filled before the directory points to them; the old one stays as it was for the turns that still look at it and
-//! is reused when they are over (I7). One split touches one page; the next directory is filled some entries at each
-//! split, so that growing is one store of the depth.
+//! A page that cannot take an object within [`PROBES`] buckets of its home splits into two fresh pages. The
+//! new pages are filled before the directory points to them. The old page stays unchanged for readers of
+//! earlier epochs and is reused once those epochs are over (I7). One split touches one page. Each split fills
+//! some entries of the next directory, so that growing takes one store of the depth.
 
 use std::collections::VecDeque;
 
@@ -19,30 +19,30 @@ use super::{
 };
 use crate::sys::atomics::Ordering::{Relaxed, Release};
 
-/// Entries of the next directory filled at each split. A directory has about three entries a page, so it is whole
-/// long before the densest page needs it.
+/// Entries of the next directory filled at each split. A directory has about three entries a page, so the
+/// next one is complete long before the densest page needs it.
 const ENTRIES_AHEAD: usize = 16;
 
-/// The index has no place for this hash: its pages are used up, or more hashes than chance allows share their
+/// Error: the index has no slot for this hash, because its pages are used up or too many hashes share their
 /// leading bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexFullError;
 
-/// What only the owner of a shard's index knows.
+/// Index state that only the owner of a shard has.
 #[derive(Debug)]
 pub struct IndexOwner {
-    /// The core whose visits are counted for objects that moved.
+    /// Core whose visit counter takes the visits of moved objects.
     core: usize,
     pages_begun: usize,
     pages_free: Vec<u32>,
     pages_retired: VecDeque<(u32, Epoch)>,
-    /// Entries of the current directory that the next one already repeats.
+    /// Entries of the current directory that are already copied to the next one.
     next_filled: usize,
     cores: usize,
 }
 
 impl IndexOwner {
-    /// Begins an index with one empty page. `core` owns it, `cores` read it.
+    /// Creates an index with one empty page. `core` owns it, `cores` read it.
     pub fn new(index: &Index, core: usize, cores: usize) -> Self {
         index.directories[1].store(entry(0, 0), Release);
         Self {
@@ -55,7 +55,7 @@ impl IndexOwner {
         }
     }
 
-    /// Finds the slot of a hash; never contended, because the owner is the writer.
+    /// Finds the slot of a hash. Never contended, because the owner is the only writer.
     #[inline]
     pub fn find(&self, index: &Index, hash: Hash) -> Option<(Slot, SlotAddress)> {
         let page = index.page_of(hash.prefix());
@@ -73,7 +73,7 @@ impl IndexOwner {
         None
     }
 
-    /// The slots of a hash prefix that expire at `expires_s`.
+    /// Returns the slots of a hash prefix that expire at `expires_s`.
     pub fn find_due(&self, index: &Index, prefix: u32, expires_s: u32) -> SmallVec<[(Slot, SlotAddress); 2]> {
         let mut found = SmallVec::new();
         let page = index.page_of(prefix);
@@ -96,7 +96,7 @@ impl IndexOwner {
     /// Links a slot whose hash is not in the index.
     ///
     /// # Errors
-    /// [`IndexFullError`]; nothing has changed then.
+    /// Returns [`IndexFullError`] if the index has no slot for the hash; the index is then unchanged.
     pub fn insert(
         &mut self,
         index: &Index,
@@ -122,17 +122,17 @@ impl IndexOwner {
         }
     }
 
-    /// Writes another slot of the same hash over the one there: relocate, refresh, replace.
+    /// Overwrites a slot with another slot of the same hash: for relocation, refresh and replacement.
     pub fn update(&mut self, index: &Index, at: SlotAddress, slot: Slot) {
         debug_assert_eq!(read_slot(index.bucket(at.page, at.bucket.into()), at.slot.into()).hash, slot.hash);
         index.write_bucket(at.page, at.bucket.into(), Some((at.slot.into(), slot)), 0);
     }
 
-    /// Unlinks the slot there.
+    /// Unlinks the slot at an address.
     pub fn remove(&mut self, index: &Index, at: SlotAddress) {
         let bucket = usize::from(at.bucket);
         let slot = read_slot(index.bucket(at.page, bucket), at.slot.into());
-        assert!(slot.hash != 0, "an empty slot was unlinked");
+        assert!(slot.hash != 0, "empty index slot unlinked");
         index.write_bucket(at.page, bucket, Some((at.slot.into(), Slot::default())), 0);
         let mut passed = home(slot.hash().prefix());
         while passed != bucket {
@@ -141,7 +141,8 @@ impl IndexOwner {
         }
     }
 
-    /// Visits of the object there by all cores since it was linked, less those that were forgiven; [`VISITS_MAX`] at most.
+    /// Returns the visits of an object by all cores since it was linked, less those that were forgiven; at
+    /// most [`VISITS_MAX`].
     pub fn visits(&self, index: &Index, at: SlotAddress) -> u64 {
         let of_core = |core| {
             let (word, shift) = index.visited_word(core, at);
@@ -150,7 +151,7 @@ impl IndexOwner {
         (0..self.cores).map(of_core).sum::<u64>().min(VISITS_MAX)
     }
 
-    /// Leaves `kept` visits of those of a slot.
+    /// Reduces the visits of a slot to `kept`.
     pub fn forgive_visits(&mut self, index: &Index, at: SlotAddress, mut kept: u64) {
         for core in 0..self.cores {
             let (word, shift) = index.visited_word(core, at);
@@ -163,7 +164,7 @@ impl IndexOwner {
         }
     }
 
-    /// Bytes of memory that the index has touched: pages, directories, visits.
+    /// Returns the bytes of memory that the index has touched: pages, directories, visits.
     pub fn bytes(&self, index: &Index) -> u64 {
         let depth = index.depth.load(Relaxed);
         let words = self.pages_begun * (PAGE_WORDS + VISITED_WORDS * self.cores)
@@ -199,7 +200,8 @@ impl IndexOwner {
                 }
             }
         }
-        // Entries that led to the old page: a run whose first half leads to the first new page.
+        // The entries that led to the old page form a run; the first half of the run now leads to the first
+        // new page.
         let run = 1_usize << (depth - page_depth);
         let first = directory_place(prefix, depth) & !(run - 1);
         for place in first..first + run {
@@ -265,11 +267,11 @@ impl IndexOwner {
         self.next_filled = 0;
     }
 
-    /// Checks the index as a whole and counts its objects: every slot is where a lookup finds it, overflow counts
+    /// Checks the whole index and counts its objects: every slot is where a lookup finds it, overflow counts
     /// are exact, hashes occur once, each page is in use, free or retired.
     ///
     /// # Panics
-    /// If it is not so.
+    /// Panics if any of this does not hold.
     pub fn invariants(&self, index: &Index) -> usize {
         let depth = index.depth.load(Relaxed) as u32;
         let mut objects = 0;
@@ -279,7 +281,7 @@ impl IndexOwner {
             let current = index.directories[(1 << depth) + place].load(Relaxed);
             let (page, page_depth) = (current as u32, (current >> 32) as u32);
             let run = 1 << (depth - page_depth);
-            assert_eq!(place % run, 0, "the run of page {page} starts askew");
+            assert_eq!(place % run, 0, "run of page {page} is misaligned");
             for same in place..place + run {
                 assert_eq!(
                     index.directories[(1 << depth) + same].load(Relaxed),
@@ -311,7 +313,7 @@ impl IndexOwner {
         objects
     }
 
-    /// All slots; slow, for invariants.
+    /// Returns all slots. Slow; for checking invariants.
     pub fn all(&self, index: &Index) -> Vec<(Slot, SlotAddress)> {
         let depth = index.depth.load(Relaxed) as u32;
         let entries = &index.directories[1 << depth..2 << depth];
@@ -343,7 +345,11 @@ impl IndexOwner {
                 }
                 objects += 1;
                 let prefix = slot.hash().prefix();
-                assert!(belongs(prefix), "hash {:x} is in page {page}, where no lookup goes", slot.hash);
+                assert!(
+                    belongs(prefix),
+                    "hash {:x} is in page {page}, which its lookup does not reach",
+                    slot.hash
+                );
                 assert!(hashes.insert(slot.hash), "hash {:x} is linked twice", slot.hash);
                 let distance = (bucket + BUCKETS - home(prefix)) % BUCKETS;
                 assert!(distance < PROBES, "hash {:x} is {distance} buckets from home", slot.hash);
@@ -353,7 +359,7 @@ impl IndexOwner {
         for (bucket, passed) in passed.into_iter().enumerate() {
             let header = index.bucket(page, bucket)[0].load(Relaxed);
             assert_eq!(overflow(header), passed, "overflow count of bucket {bucket} in page {page}");
-            assert_eq!(header & 1, 0, "bucket {bucket} of page {page} is left mid-write");
+            assert_eq!(header & 1, 0, "bucket {bucket} of page {page} has an unfinished write");
         }
         objects
     }
@@ -363,7 +369,7 @@ fn entry(page: u32, depth: u32) -> u64 {
     u64::from(depth) << 32 | u64::from(page)
 }
 
-/// A page to be, in plain memory.
+/// Draft of an index page in plain memory.
 struct Draft {
     slots: [[Slot; SLOTS]; BUCKETS],
     from: [[SlotAddress; SLOTS]; BUCKETS],
@@ -372,10 +378,12 @@ struct Draft {
 }
 
 impl Draft {
-    /// The chosen objects of a page, as near to their homes as they come.
+    /// Drafts a page with the chosen objects of an existing page, each as near to its home bucket as
+    /// possible.
     fn of(index: &Index, page: u32, chosen: impl Fn(&Slot) -> bool) -> Self {
-        // First fit need not succeed (one that moved nearer may take the only place of another); every object in
-        // its old bucket always does, because there were never more.
+        // First fit may fail (an object that moved nearer may take the only slot that another can use).
+        // Keeping every object in its old bucket always succeeds, because a bucket then never holds more than
+        // before.
         Self::placed(index, page, &chosen, true)
             .or_else(|| Self::placed(index, page, &chosen, false))
             .unwrap_or_else(|| unreachable!("part of a page fits where the page did"))

@@ -1,13 +1,13 @@
-//! Making room: segments are emptied oldest first, as S3-FIFO would have it.
+//! Eviction: segments are emptied oldest first, as in S3-FIFO.
 //!
 //! ```text
 //! new ─▶ probation ──oldest──┬ visited ─▶ main ──oldest──┬ visited ─▶ head of main, with a visit less
 //!  ▲                         └ not: out, a ghost         └ not: out, a ghost
 //!  └ ghosts go to main at once: one of probation's makes probation larger, one of main's smaller
 //! ```
-//! What is not visited is dropped without being read (its header is, to find its slot). Steps are bounded in
-//! records and bytes: inserts pay for what they use while free segments are below the reserve, a timer may do more
-//! ([`Shard::maintain`]).
+//! An object without visits is dropped unread (only its header is read, to find its slot). Steps are bounded
+//! in records and bytes: while free segments are below the reserve, each insert evicts in proportion to the
+//! space it uses, and a timer may do more ([`Shard::maintain`]).
 
 use super::{
     filling::InsertRefusal,
@@ -18,43 +18,43 @@ use super::{
     space::{ClaimedSegment, Log, Purpose},
 };
 
-/// Records that an insert looks at besides what its bytes pay for, while there is too little free.
+/// Records that an insert looks at, besides those its bytes pay for, while too few segments are free.
 const RECORDS_A_STEP: usize = 4;
 /// Bytes walked for each byte appended: a victim of which three quarters survive still pays for itself.
 const PAY: usize = 4;
-/// Records whose buckets are brought near at once.
+/// Records whose index buckets are prefetched at once.
 const LOOK_AHEAD: usize = 8;
-/// Draining segments that a step looks at.
+/// Draining segments that one step looks at.
 const RECLAIM_A_STEP: usize = 8;
-/// … and that housekeeping does.
+/// Draining segments that one round of housekeeping looks at.
 const RECLAIM_A_ROUND: usize = 64;
-/// Objects of more than so many times the mean are large.
+/// Multiple of the mean object size above which an object is large.
 const LARGE: u64 = 2;
-/// Segments that may be emptied in a second although none of them comes free.
+/// Segments that may be emptied in one second even if none of them becomes free.
 const EMPTIED_AT_LEAST: usize = 4;
-/// How often an insert tries again for want of room: a segment emptied each other time. Of each that is emptied a quarter
-/// at least is gained.
+/// Attempts of an insert to find room; every second attempt empties a segment. Each emptied segment yields at
+/// least a quarter of its bytes.
 const ROUNDS_AN_INSERT: usize = 16;
 
-/// A segment that is being emptied.
+/// Progress through a segment that is being emptied.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EvictionProgress {
     claimed: ClaimedSegment,
-    /// Bytes of it that have been walked.
+    /// Bytes of the segment that have been walked.
     walked: usize,
-    /// Bytes of it that were copied to main.
+    /// Bytes of the segment that were copied to main.
     moved: usize,
 }
 
-/// What a step may still do.
+/// Budget that an eviction step has left.
 struct Budget {
     records: usize,
     bytes: usize,
 }
 
 impl Shard {
-    /// A bounded step of eviction and reclaiming; looks at no more than `limit_records` records. Says whether there
-    /// is more to do now.
+    /// Runs a bounded step of eviction and reclaiming that looks at no more than `limit_records` records.
+    /// Returns whether more remains to do now.
     pub fn maintain(&mut self, limit_records: usize) -> bool {
         self.reclaim(RECLAIM_A_ROUND);
         if !self.is_short() {
@@ -66,13 +66,14 @@ impl Shard {
         done && self.is_short()
     }
 
-    /// Free segments that eviction keeps: what a burst of inserts may use before it must wait for turns to end.
+    /// Returns the number of free segments that eviction maintains: the amount that a burst of inserts may
+    /// use before it must wait for epochs to end.
     fn reserve(&self) -> usize {
         (self.space.segments() / 64).clamp(4, 32)
     }
 
-    /// Bytes of a victim that may survive. A segment of which all survives frees nothing, so when it gets tight,
-    /// past three quarters the visited go too.
+    /// Returns how many bytes of a victim may survive. A segment that survives whole frees nothing, so when
+    /// free segments run low, visited objects beyond three quarters are evicted too.
     fn survivors_max(&self) -> usize {
         let segment_bytes = self.local.store.geometry.segment_bytes;
         if self.space.free_count() > self.reserve() / 4 { segment_bytes } else { segment_bytes / 4 * 3 }
@@ -82,13 +83,13 @@ impl Shard {
         self.space.free_count() < self.reserve()
     }
 
-    /// Whether more than an eighth of the share drains: pins on it are wanted back.
+    /// Returns whether more than an eighth of the share is draining, so that pinned segments are wanted back.
     fn drains_much(&self) -> bool {
         self.space.draining_count() > (self.space.segments() / 8).max(1)
     }
 
-    /// Whether emptying more would only empty the store, because somebody holds it: a sixteenth of the share was emptied
-    /// within this second and drains, or half of it drains.
+    /// Returns whether emptying more segments would not help, because readers or pins hold them: a sixteenth
+    /// of the share was emptied within this second and is still draining, or half of the share is draining.
     fn drains_too_much(&self) -> bool {
         let segments = self.space.segments();
         let emptied_max = (segments / 16).max(EMPTIED_AT_LEAST);
@@ -104,7 +105,7 @@ impl Shard {
         freed
     }
 
-    /// Evicts for a record that is about to be appended, if little is free.
+    /// Evicts for a record that is about to be appended, if few segments are free.
     #[inline]
     pub(super) fn pay(&mut self, units: u32) {
         if !self.is_short() {
@@ -117,8 +118,9 @@ impl Shard {
         }
     }
 
-    /// Space for a new record, after paying for it by evicting. Where that did not keep up, or turns and pins hold what
-    /// was emptied, all that drains is looked at and a few segments more are emptied; then it is refused.
+    /// Returns space for a new record, and evicts to pay for it. If eviction did not keep up, or epochs and
+    /// pins hold the emptied segments, checks all draining segments and empties a few more; after that the
+    /// record is refused.
     pub(super) fn room(&mut self, log: Log, units: u32) -> Result<Place, InsertRefusal> {
         self.pay(units);
         for _ in 0..ROUNDS_AN_INSERT {
@@ -138,7 +140,7 @@ impl Shard {
         Err(self.refuse(InsertRefusal::NoRoom))
     }
 
-    /// Walks victims within the budget; false if there is none to walk.
+    /// Walks victims within the budget; returns false if there is no victim.
     fn evict(&mut self, mut budget: Budget) -> bool {
         let mut progressed = false;
         while budget.records > 0 && budget.bytes > 0 {
@@ -178,14 +180,14 @@ impl Shard {
             let bytes = self.local.store.record(location).units() as usize * UNIT;
             assert!(
                 bytes > 0 && emptying.walked + bytes <= used,
-                "segment {segment} is not framed to its end"
+                "records of segment {segment} do not end at its end"
             );
             emptying.walked += bytes;
             budget.records -= 1;
             budget.bytes = budget.bytes.saturating_sub(bytes);
             emptying.moved += self.decide(location, &emptying);
             if !self.space.is_sealed(&self.local.store, emptying.claimed) {
-                // Its last object is gone, and it is on its way.
+                // The segment's last object is gone, and the segment is draining.
                 self.emptying = None;
                 self.space.emptied(segment);
                 return;
@@ -196,15 +198,15 @@ impl Shard {
             self.emptying = None;
             assert!(
                 self.space.live_records(segment) == 0,
-                "records of segment {segment} are live and in no index"
+                "records of segment {segment} are live but not in the index"
             );
-            // All was dead before it was walked, or given up on another core.
+            // All records were dead before the walk, or were abandoned on another core.
             self.space.try_retire(&self.local.store, segment);
             self.space.emptied(segment);
         }
     }
 
-    /// Brings near the index's buckets of the next records, so that their misses overlap.
+    /// Prefetches the index buckets of the next records, so that their cache misses overlap.
     fn look_ahead(&self, location: u64, bytes: usize) {
         let mut passed = 0;
         for _ in 0..LOOK_AHEAD {
@@ -219,7 +221,7 @@ impl Shard {
         }
     }
 
-    /// Moves or evicts what a record belongs to, if anything; returns the bytes moved.
+    /// Moves or evicts the object that a record belongs to, if any; returns the bytes moved.
     fn decide(&mut self, location: u64, emptying: &EvictionProgress) -> usize {
         let record = self.local.store.record(location);
         let kind = record.kind();
@@ -238,11 +240,11 @@ impl Shard {
             return 0;
         }
         let price = self.price(&slot, head.body_bytes());
-        // An object in extents pays with the last of them.
+        // An object in extents pays its visits with its last extent.
         let is_last = kind != Kind::Extent || number + 1 == head.extents();
         let visits = self.index.visits(self.shared(), at);
         let is_main = self.space.log(emptying.claimed.segment) == Log::Main;
-        // Into main goes what was asked for; there, a round costs visits.
+        // Visited objects move into main; each round within main costs them visits.
         if visits >= if is_main { 1 } else { price } {
             let kept = if is_main && is_last { visits.saturating_sub(price) } else { visits };
             let moved = match kind {
@@ -266,14 +268,15 @@ impl Shard {
         0
     }
 
-    /// Visits that an object pays for its place: what takes the place of several others must be asked for twice.
+    /// Returns the visits that an object pays to stay: one, or two for a large object, which displaces
+    /// several smaller ones.
     fn price(&self, slot: &Slot, body_bytes: u64) -> u64 {
         let mean = self.tally().object_bytes();
         let bytes = if slot.is_chained() { body_bytes } else { u64::from(slot.units()) * UNIT as u64 };
         1 + u64::from(bytes > LARGE * mean)
     }
 
-    /// Copies an object's record to the head of main, and leaves it `kept` of its visits.
+    /// Copies an object's record to the head of main and reduces its visits to `kept`.
     fn move_record(&mut self, slot: Slot, at: SlotAddress, kept: u64) -> Option<usize> {
         let old = Place { location: slot.location(), units: slot.units() };
         let new = self.copy(old)?;
@@ -286,8 +289,8 @@ impl Shard {
         Some(new.bytes())
     }
 
-    /// Copies an extent to the head of main, and the record with the table too: a pin may hold the old table, which
-    /// must go on leading to the old extent. `kept` of its visits are left to the object.
+    /// Copies an extent to the head of main, together with the record that has the table: a pin may hold the
+    /// old table, which must still lead to the old extent. The object's visits are reduced to `kept`.
     fn move_extent(
         &mut self,
         slot: Slot,
@@ -319,7 +322,8 @@ impl Shard {
         Some(new.bytes() + new_head.bytes())
     }
 
-    /// Copies a record to the head of main, where it counts as live at once: its segment may be sealed by the next.
+    /// Copies a record to the head of main and counts it as live at once, because the next copy may seal its
+    /// segment.
     fn copy(&mut self, old: Place) -> Option<Place> {
         let Self { local, space, .. } = self;
         let store = &*local.store;

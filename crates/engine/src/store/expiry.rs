@@ -1,17 +1,19 @@
 //! The expiry queue of a shard.
 //!
-//! A queue of plain words, expiry seconds in the high half and the high half of the hash in the low: 8 bytes an
-//! entry, and no touch of the object. When one is due, the slots of that prefix with that very expiry go. An entry
-//! whose object was replaced, refreshed or evicted finds nothing: lazy deletion.
+//! An entry is one word of 8 bytes, with the expiry second in the high half and the high half of the hash in
+//! the low half; the object itself is not touched. When an entry is due, the slots of that prefix with
+//! exactly that expiry are unlinked. An entry whose object was replaced, refreshed or evicted finds nothing:
+//! lazy deletion.
 //!
-//! The queue is `bheap`'s page queue: what is not due soon lies unsorted in pages that nothing touches, so that an
-//! entry costs a fraction of what it costs in a heap, the more so the more there are, and no push ever copies the
-//! whole (`docs/decisions/022-expiry-queue.md`).
+//! The queue is `bheap`'s page queue: entries that are not due soon lie unsorted in pages that nothing
+//! touches. An entry therefore costs a fraction of its cost in a heap, the more so the more entries there
+//! are, and no push copies the whole queue (`docs/decisions/022-expiry-queue.md`).
 //!
-//! Entries that will find nothing are bounded: when there are three for four objects, the queue is sifted: taken
-//! from the old queue some at a time, the next that is due first, kept in the new one if the index still knows them,
-//! dropped otherwise. So that equal entries melt into one, each slot notes in which of two turns of sifting it
-//! was entered ([`Slot::sifting`](super::index::Slot::sifting)): one that says "this" has its entry already.
+//! Stale entries are bounded: once there are seven entries for four objects, the queue is sifted. Entries are
+//! taken from the old queue a few at a time, earliest first, and pushed to the new queue if the index still
+//! knows them. To merge equal entries, each slot notes in which of two alternating siftings it was entered
+//! ([`Slot::sifting`](super::index::Slot::sifting)): a slot that notes the current sifting has its entry
+//! already.
 
 use std::collections::VecDeque;
 
@@ -19,24 +21,24 @@ use bheap::PageQueue;
 
 use super::shard::Shard;
 
-/// Entries from which sifting is worth it.
+/// Number of entries from which sifting is worthwhile.
 const SIFT_FROM: usize = 512;
-/// Entries to sift that are taken from their queue ahead, so that their buckets can be brought near.
+/// Entries taken ahead from the queue that is sifted, so that their buckets can be prefetched.
 const AHEAD: usize = 8;
-/// Bytes of the queue's blocks: pages, as everybody counts them.
+/// Bytes of the queue's blocks: one memory page.
 const BLOCK_BYTES: usize = 4096;
-/// Entries that each insert sifts while there are too many.
+/// Entries that each insert sifts while the queue is too long.
 const SIFT_A_STEP: usize = 4;
 
-/// The queue.
+/// Expiry queue of a shard.
 #[derive(Debug)]
 pub(super) struct ExpiryQueue {
     sifted: PageQueue<u64>,
-    /// What is sifted next, the smallest first. Invariant: not larger than anything in `unsifted`.
+    /// Entries that are sifted next, smallest first. Invariant: none is larger than any entry in `unsifted`.
     ahead: VecDeque<u64>,
-    /// What is not sifted yet; empty most of the time. Invariant: empty if `ahead` is.
+    /// Entries that are not sifted yet; empty most of the time. Invariant: empty if `ahead` is.
     unsifted: PageQueue<u64>,
-    /// Changes when sifting begins; what slots note.
+    /// Identifier of the current sifting, noted in slots; flips when a sifting begins.
     sifting: bool,
 }
 
@@ -47,7 +49,7 @@ fn empty() -> PageQueue<u64> {
     }
 }
 
-/// When, and which hash prefix.
+/// Entry of the queue: an expiry time and a hash prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) expires_s: u32,
@@ -78,7 +80,7 @@ impl ExpiryQueue {
         self.sifted.push(due.word());
     }
 
-    /// The next entry that is due at `now_s`.
+    /// Takes the next entry that is due at `now_s`.
     pub(super) fn pop_due(&mut self, now_s: u32) -> Option<Due> {
         let next = self.next_s()?;
         if next > now_s {
@@ -92,21 +94,21 @@ impl ExpiryQueue {
         word.map(Due::of)
     }
 
-    /// What slots that are entered now note.
+    /// Returns the sifting that newly entered slots note.
     #[inline]
     pub(super) fn sifting(&self) -> bool {
         self.sifting
     }
 
-    /// Takes the next entry to sift, if there are too many for so many objects. The caller pushes it back if it is
-    /// the only one of an object that lives.
+    /// Takes the next entry to sift, if the queue is too long for `objects`. The caller pushes the entry back
+    /// if it is the only one of a live object.
     #[inline]
     pub(super) fn take_unsifted(&mut self, objects: usize) -> Option<Due> {
         if self.ahead.is_empty() {
             if self.sifted.len() < SIFT_FROM || self.sifted.len() < objects + objects / 4 * 3 {
                 return None;
             }
-            // The old one is empty, but keeps its blocks; let go of them.
+            // The old queue is empty but keeps its blocks; replacing it frees them.
             self.unsifted = std::mem::replace(&mut self.sifted, empty());
             self.sifting = !self.sifting;
             self.look_ahead();
@@ -128,18 +130,18 @@ impl ExpiryQueue {
         }
     }
 
-    /// Prefixes that will be sifted soon, for their buckets to be brought near.
+    /// Returns prefixes that will be sifted soon, so that their buckets can be prefetched.
     pub(super) fn sifted_soon(&self, count: usize) -> impl Iterator<Item = u32> {
         self.ahead.iter().take(count).map(|word| Due::of(*word).prefix)
     }
 
-    /// When the next entry is due.
+    /// Returns when the next entry is due.
     pub(super) fn next_s(&self) -> Option<u32> {
         let next = [self.sifted.peek(), self.ahead.front()].into_iter().flatten().min()?;
         Some(Due::of(*next).expires_s)
     }
 
-    /// All entries as expiry and prefix, for invariants.
+    /// Returns all entries as expiry and prefix, for invariant checks.
     pub(super) fn entries(&self) -> std::collections::HashSet<(u32, u32)> {
         let mut all = std::collections::HashSet::with_capacity(self.len());
         let mut note = |word: &u64| {
@@ -154,8 +156,9 @@ impl ExpiryQueue {
 }
 
 impl Shard {
-    /// Unlinks what is due at `now_s`, looking at no more than `limit` entries of the queue; says how many objects
-    /// went. Fewer entries than `limit` were due if [`Shard::next_expiry_s`] is later than `now_s` afterwards.
+    /// Unlinks the objects that are due at `now_s`, looks at no more than `limit` entries of the queue, and
+    /// returns how many objects were unlinked. If [`Shard::next_expiry_s`] is later than `now_s` afterwards,
+    /// all due entries were processed.
     pub fn expire(&mut self, now_s: u32, limit: usize) -> usize {
         self.space.tell(now_s);
         #[cfg(not(feature = "loom"))]
@@ -175,12 +178,12 @@ impl Shard {
         expired
     }
 
-    /// When the next entry of the expiry queue is due.
+    /// Returns when the next entry of the expiry queue is due.
     pub fn next_expiry_s(&self) -> Option<u32> {
         self.expiry.next_s()
     }
 
-    /// Sifts some entries of the expiry queue, if it has too many.
+    /// Sifts some entries of the expiry queue, if it is too long.
     pub(super) fn sift(&mut self) {
         let Self { local, index, expiry, .. } = self;
         let shared = &local.store.shards[local.core].index;
@@ -221,8 +224,8 @@ mod tests {
         assert_eq!(queue.len(), 1);
     }
 
-    /// One object is replaced all the time: its dead entries, the equal ones included, are bounded, and the entries
-    /// of those that live are all kept.
+    /// With one object replaced all the time, its stale and equal entries stay bounded, and the entries of
+    /// all live objects are kept.
     #[test]
     fn dead_and_equal_entries_are_bounded() {
         let objects = 10_000;

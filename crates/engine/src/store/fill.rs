@@ -1,4 +1,4 @@
-//! ObjectWriter an object whose body is yet to come, until it is whole: the owner's side of a [`ObjectWriter`].
+//! The owner's side of an [`ObjectWriter`]: filling an object whose body arrives piece by piece.
 //!
 //! ```text
 //! begin ─▶ ObjectWriter ─extend, written─▶ ... ─▶ finish ─┬ one record: header, names, tail
@@ -19,10 +19,11 @@ use super::{
 };
 
 impl Shard {
-    /// Begins an object whose body is yet to come.
+    /// Begins an object whose body arrives later.
     ///
     /// # Errors
-    /// [`InsertRefusal::TooLarge`], [`InsertRefusal::NoRoom`].
+    /// [`InsertRefusal::TooLarge`] if the object exceeds the store's bounds; [`InsertRefusal::NoRoom`] if no
+    /// space can be freed.
     pub fn begin(&mut self, object: NewObject<'_>) -> Result<ObjectWriter, InsertRefusal> {
         self.assert_owned(object.hash);
         let exact = match object.body {
@@ -51,7 +52,8 @@ impl Shard {
             handed: 0,
             room: exact,
             written: 0,
-            // Not yet anybody's loss: set when the space is there.
+            // Dropping the writer before it has space must not count as abandoned; reset once the space is
+            // there.
             linked: true,
         };
         if let Some(units) = units {
@@ -72,7 +74,7 @@ impl Shard {
         Ok(filling)
     }
 
-    /// Appends a part to a filling whose parts have all been handed out.
+    /// Appends a part to a writer whose parts have all been handed out.
     pub(super) fn extend_filling(&mut self, filling: &mut ObjectWriter) -> Result<(), InsertRefusal> {
         assert!(
             Arc::ptr_eq(&self.local.store, &filling.local.store) && self.local.core == filling.local.core
@@ -111,8 +113,9 @@ impl Shard {
     /// Links the object, in place of an older one with the same key.
     ///
     /// # Errors
-    /// [`InsertRefusal::Short`] if fewer bytes were written than were said; [`InsertRefusal::NoRoom`], [`InsertRefusal::TooLarge`]
-    /// (the tail does not fit). The object is given up then, and an older one stays.
+    /// [`InsertRefusal::Short`] if fewer bytes were written than announced; [`InsertRefusal::NoRoom`] or
+    /// [`InsertRefusal::TooLarge`] if the tail does not fit. The new object is then dropped, and an older one
+    /// stays.
     pub fn finish(&mut self, filling: ObjectWriter, tail: &[u8]) -> Result<(), InsertRefusal> {
         self.finish_as(filling, tail, None)
     }
@@ -132,12 +135,12 @@ impl Shard {
         finished
     }
 
-    /// Gives an object up. Its space is dead until its segment is freed.
+    /// Abandons an object. Its space is dead until its segment is freed.
     pub fn abandon(&mut self, filling: ObjectWriter) {
         self.let_go(filling);
     }
 
-    /// Drops a filling and looks whether that empties a segment.
+    /// Drops a writer and retires the segments that this empties.
     fn let_go(&mut self, filling: ObjectWriter) {
         let store = &self.local.store;
         let segments: SmallVec<[usize; 8]> =
@@ -148,7 +151,7 @@ impl Shard {
         }
     }
 
-    /// Completes the records of a filling; returns the slot to link.
+    /// Completes the records of an object; returns the slot to link.
     fn make_whole(&mut self, filling: &mut ObjectWriter, tail: &[u8]) -> Result<Slot, InsertRefusal> {
         if matches!(filling.length, BodyLength::Exact(bytes) if bytes != filling.written) {
             return Err(self.refuse(InsertRefusal::Short));
@@ -175,7 +178,8 @@ impl Shard {
         self.make_chained(filling, tail)
     }
 
-    /// Names key, head and body, which are in place, a whole object; a tail may need another place.
+    /// Completes an object whose key, head and body are already in its record; a tail may require another
+    /// record.
     fn make_whole_record(&mut self, filling: &ObjectWriter, tail: &[u8]) -> Result<Slot, InsertRefusal> {
         let Some((place, record)) = filling.whole_record() else {
             unreachable!("asked for whole records only")
@@ -208,10 +212,10 @@ impl Shard {
         Ok(Slot::new(filling.hash, location, units, filling.expires_s, false))
     }
 
-    /// Names the extents, gives back what they have too much, and writes the record with the table.
+    /// Writes the headers of the extents, returns their unused space, and writes the record with the table.
     fn make_chained(&mut self, filling: &mut ObjectWriter, tail: &[u8]) -> Result<Slot, InsertRefusal> {
         let ObjectWriter { hash, written, log, .. } = *filling;
-        // From the end, because only the last record of a segment can be cut.
+        // The loop runs from the last extent backwards, because only the last record of a segment can be cut.
         while let Some(part) = filling.parts.pop() {
             let first = part.extent.first();
             let Some((place, hold)) = part.record else {

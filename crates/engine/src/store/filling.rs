@@ -4,9 +4,9 @@
 //! origin ─recv─▶ Extent (arena, or heap at first) ◀─read─ followers on any core, below the published count
 //!                  └─ finish: linked as a whole, or never
 //! ```
-//! A length that is known gives one record of exactly that size, or extents of exactly that size together. One
-//! that is not known starts on the heap ([`HEAP_BYTES`]), because most such bodies are small and would leave holes
-//! behind; from there on each extent is as large as all before it, up to the most.
+//! A body of known length gets one record of exactly that size, or extents of exactly that size together. A
+//! body of unknown length starts on the heap ([`HEAP_BYTES`]), because most such bodies are small and would
+//! leave holes in the arena. After that each extent is as large as all extents before it, up to the maximum.
 
 use std::{fmt, sync::Arc};
 
@@ -21,15 +21,15 @@ use super::{
 };
 use crate::sys::span::{Span, WordBuffer};
 
-/// Bytes of a body of unknown length that are gathered on the heap.
+/// Bytes of a body of unknown length that are buffered on the heap.
 pub const HEAP_BYTES: usize = 16 << 10;
 
-/// How long a body will be.
+/// Length of a body, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// Exactly so many bytes.
+    /// The body has exactly this many bytes.
     Exact(u64),
-    /// It ends when it ends.
+    /// The length is known only at the end of the body.
     Unknown,
 }
 
@@ -38,51 +38,53 @@ pub enum BodyLength {
 pub struct NewObject<'a> {
     /// [`Store::hash`](super::Store::hash) of the key; the shard must own it.
     pub hash: Hash,
-    /// What it is found by.
+    /// Key under which the object is stored.
     pub key: &'a [u8],
-    /// Bytes of the caller's that go before the body.
+    /// The caller's bytes before the body.
     pub head: &'a [u8],
-    /// More bytes of the caller's before the body, which a hit need not read (tags, what later versions add).
+    /// More of the caller's bytes before the body, which a hit need not read (tags, fields of later
+    /// versions).
     pub extra: &'a [u8],
-    /// Words of the caller's.
+    /// The caller's words in the header.
     pub meta: [u64; META_WORDS],
     /// Length of the body.
     pub body: BodyLength,
-    /// When it expires, in seconds of the store's time; `u32::MAX`: never.
+    /// Expiry in seconds of the store's time; `u32::MAX`: never.
     pub expires_s: u32,
-    /// The time now; with `expires_s` it says which lifetime class the object belongs to.
+    /// Current time in seconds of the store's time; together with `expires_s` it gives the object's lifetime
+    /// class.
     pub now_s: u32,
 }
 
 impl<'a> NewObject<'a> {
-    /// A key and a body alone, for ever.
+    /// Creates an object with only a key and a body, which never expires.
     pub const fn bare(hash: Hash, key: &'a [u8], body: BodyLength) -> Self {
         let (head, extra): (&[u8], &[u8]) = (&[], &[]);
         Self { hash, key, head, extra, meta: [0; META_WORDS], body, expires_s: u32::MAX, now_s: 0 }
     }
 
-    /// The lengths of what is known before the body.
+    /// Returns the lengths of the parts that are known before the body.
     pub(super) fn names(&self) -> Lengths {
         Lengths { key: self.key.len(), head: self.head.len(), extra: self.extra.len(), rest: 0, tail: 0 }
     }
 }
 
-/// Why an object is not stored. Each is counted.
+/// Reasons why an object is not stored. Each is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InsertRefusal {
-    /// No segment can be freed now (all are filling, pinned or draining), or the index is full.
+    /// No segment can be freed now (all are being filled, pinned or draining), or the index is full.
     #[error("no room in the store")]
     NoRoom,
-    /// The object is larger than the store takes, or longer than it was said to be.
+    /// The object is larger than the store accepts, or longer than announced.
     #[error("the object is too large")]
     TooLarge,
-    /// The body ended before the length that was said.
-    #[error("the body is shorter than was said")]
+    /// The body ended before its announced length.
+    #[error("the body is shorter than announced")]
     Short,
 }
 
-/// A piece of space for body bytes. Written by the core that fills the object; others read what has been published. It
-/// stays as long as the `Arc` that it comes in.
+/// Space for body bytes. The core that fills the object writes to it; other cores read the bytes that have
+/// been published. The space stays as long as the `Arc` around it.
 pub struct Extent {
     memory: Memory,
     first: u64,
@@ -94,7 +96,7 @@ enum Memory {
 }
 
 impl Extent {
-    /// All of its bytes.
+    /// Returns all bytes of the extent.
     pub fn span(&self) -> Span<'_> {
         match &self.memory {
             Memory::Arena { pin, start, len } => Span::new(&pin.local.store.arena, *start..*start + *len),
@@ -102,12 +104,12 @@ impl Extent {
         }
     }
 
-    /// Where in the body it begins.
+    /// Returns the offset in the body at which the extent begins.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Its bytes.
+    /// Returns the length of the extent in bytes.
     pub fn len(&self) -> usize {
         match &self.memory {
             Memory::Arena { len, .. } => *len,
@@ -115,7 +117,7 @@ impl Extent {
         }
     }
 
-    /// Whether the store has run out of room and this is part of why, as with
+    /// Returns whether the store has run out of room and waits for the segment of this extent, as with
     /// [`PinnedObject::wanted`](super::PinnedObject::wanted).
     pub fn wanted(&self) -> bool {
         match &self.memory {
@@ -124,7 +126,7 @@ impl Extent {
         }
     }
 
-    /// Whether it has none: that of an empty body.
+    /// Returns whether the extent has no bytes, as for an empty body.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -136,7 +138,7 @@ impl fmt::Debug for Extent {
     }
 }
 
-/// Keeps eviction away from a segment in which something unfinished lies.
+/// Prevents eviction of a segment that contains an unfinished object.
 #[derive(Debug)]
 pub(super) struct Hold {
     local: Arc<Local>,
@@ -161,7 +163,7 @@ impl Drop for Hold {
 #[derive(Debug)]
 pub(super) struct FillingPart {
     pub(super) extent: Arc<Extent>,
-    /// Its record, unless it is on the heap.
+    /// Record of the extent; `None` while the extent is on the heap.
     pub(super) record: Option<(Place, Hold)>,
 }
 
@@ -170,7 +172,8 @@ impl FillingPart {
         Self { extent: Arc::new(Extent { memory: Memory::Heap(WordBuffer::new(len)), first }), record: None }
     }
 
-    /// `len` bytes from byte `offset` of the record at `place` are where the body's bytes go.
+    /// Creates a part in the arena: the body bytes go to `len` bytes from byte `offset` of the record at
+    /// `place`.
     pub(super) fn in_arena(local: &Arc<Local>, place: Place, offset: usize, len: usize, first: u64) -> Self {
         let segment = local.store.geometry.segment_of(place.location);
         let start = place.location as usize * UNIT + offset;
@@ -179,7 +182,7 @@ impl FillingPart {
     }
 }
 
-/// An object that is being filled. Dropping it gives it up: its space is dead.
+/// Writer of an object that is being filled. Dropping it abandons the object, and its space is dead.
 #[derive(Debug)]
 pub struct ObjectWriter {
     pub(super) local: Arc<Local>,
@@ -191,23 +194,24 @@ pub struct ObjectWriter {
     pub(super) length: BodyLength,
     pub(super) expires_s: u32,
     pub(super) log: Log,
-    /// The record that has key, head and body in one, if the body's length is known and small.
+    /// True if one record holds key, head and body, because the body's length is known and small.
     pub(super) is_whole: bool,
     pub(super) parts: SmallVec<[FillingPart; 2]>,
-    /// Parts that the caller has been given.
+    /// Number of parts that have been handed to the caller.
     pub(super) handed: usize,
-    /// Body bytes that all parts have room for.
+    /// Total room for body bytes in all parts.
     pub(super) room: u64,
     pub(super) written: u64,
     pub(super) linked: bool,
 }
 
 impl ObjectWriter {
-    /// The next contiguous space for body bytes, after all that was given before. It need not be filled before more
-    /// is asked for, but bytes go into the spaces in order, without gaps.
+    /// Returns the next contiguous space for body bytes, after all that was returned before. The caller may
+    /// ask for more before it has filled this one, but must fill the spaces in order, without gaps.
     ///
     /// # Errors
-    /// [`InsertRefusal::NoRoom`]; [`InsertRefusal::TooLarge`] when the body grows beyond what was said or is allowed.
+    /// [`InsertRefusal::NoRoom`] if no space can be freed; [`InsertRefusal::TooLarge`] if the body exceeds
+    /// its announced length or the maximum.
     pub fn extend(&mut self, shard: &mut Shard) -> Result<Arc<Extent>, InsertRefusal> {
         if self.handed == self.parts.len() {
             shard.extend_filling(self)?;
@@ -217,32 +221,32 @@ impl ObjectWriter {
         Ok(Arc::clone(&part.extent))
     }
 
-    /// Says that `bytes` more were written.
+    /// Records that `bytes` more were written.
     ///
     /// # Panics
-    /// If that is more than was given space for.
+    /// Panics if more was written than there is space for.
     pub fn written(&mut self, bytes: u64) {
         self.written += bytes;
         let room: u64 = self.parts[..self.handed].iter().map(|part| part.extent.len() as u64).sum();
-        assert!(self.written <= room, "{} body bytes written where {room} have room", self.written);
+        assert!(self.written <= room, "{} body bytes written, with room for {room}", self.written);
     }
 
-    /// Body bytes written so far.
+    /// Returns the number of body bytes written so far.
     pub fn body_bytes(&self) -> u64 {
         self.written
     }
 
-    /// The hash.
+    /// Returns the hash of the object's key.
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// Places of its records.
+    /// Returns the places of the object's records.
     pub(super) fn records(&self) -> impl Iterator<Item = Place> {
         self.parts.iter().filter_map(|part| part.record.as_ref().map(|(place, _)| *place))
     }
 
-    /// The record that has it all.
+    /// Returns the record that holds the whole object, if the object has only one.
     pub(super) fn whole_record(&self) -> Option<(Place, Record<'_>)> {
         let place = self.records().next().filter(|_| self.is_whole)?;
         Some((place, self.local.store.record(place.location)))

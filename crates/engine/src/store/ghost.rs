@@ -1,59 +1,61 @@
-//! The ghost list: hashes of objects that were evicted not long ago (S3-FIFO; and, as in ARC, from where).
+//! The ghost list: hashes of recently evicted objects (S3-FIFO), each with the log it was evicted from (as in
+//! ARC).
 //!
-//! A table of small rings: a hash names its ring, eviction overwrites the ring's oldest. So the list as a whole is
-//! bounded, first in first out among those that count, and one cache line to ask. A fingerprint of 18 bits errs once in
-//! 17,000 questions, which costs a place in the main log.
+//! The list is a table of small rings: a hash selects its ring, and an eviction overwrites the ring's oldest
+//! entry. The list as a whole is therefore bounded, first in first out among the entries that count, and a
+//! lookup reads one cache line. A fingerprint of 18 bits gives one false match in 17,000 lookups, which costs
+//! space in the main log.
 //!
 //! ```text
 //! entry: fingerprint 19 | from 1 | age 12         an age is a sixteenth of as many evictions as there are objects
 //! ```
-//! A ghost counts until as many more objects have been evicted from where it was as the store has objects. An object that
-//! is asked for again later than that would not be in a store twice as large either, and in the main log it takes the
-//! place of one that would: a loop over three times what memory holds, remembered for its whole length, filled the main
-//! log and cost six hits in a hundred requests.
+//! A ghost counts until as many objects have been evicted from the same log as the store has objects. An
+//! object requested later than that would not be in a store twice as large either, and in the main log it
+//! would displace an object that would. In a test with a loop over three times what memory holds, ghosts
+//! remembered for the loop's whole length filled the main log and cost six hits in a hundred requests.
 
 use super::hash::Hash;
 use crate::sys::arena::prefetch as prefetch_plain;
 
-/// Entries of a ring: with its cursor a cache line.
+/// Entries of a ring: together with its cursor they fill a cache line.
 const RING: usize = 15;
-/// Bytes of a shard for which one ghost is remembered: evicted objects below this size are overwritten sooner than
-/// their age would have it.
+/// Bytes of a shard for each remembered ghost: if objects are smaller than this, their ghosts are overwritten
+/// before their age expires.
 const BYTES_A_GHOST: usize = 1024;
-/// Bits of an entry's age. It goes round after 256 times as many evictions as there are objects; by then the ring has
-/// been overwritten many times over, unless objects are larger than half a MiB.
+/// Bits of an entry's age. The age wraps around after 256 times as many evictions as there are objects; by
+/// then the ring has been overwritten many times, unless objects are larger than half a MiB.
 const AGE_BITS: u32 = 12;
 const AGE_MASK: u32 = (1 << AGE_BITS) - 1;
 const FROM_MAIN: u32 = 1 << AGE_BITS;
-/// Ages for which a ghost counts.
+/// Number of ages for which a ghost counts.
 const AGES: u32 = 16;
 
-/// Where an object was when it was evicted.
+/// Log from which an object was evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EvictedFrom {
     Probation = 0,
     Main = 1,
 }
 
-/// Evictions from one of the two, counted.
+/// Clock of the evictions from one log.
 #[derive(Debug, Default, Clone, Copy)]
 struct Age {
-    /// The age that it is now.
+    /// Current age.
     now: u32,
-    /// How many were remembered in it.
+    /// Evictions remembered in the current age.
     remembered: usize,
 }
 
 /// The ghosts of a shard.
 #[derive(Debug)]
 pub(super) struct Ghosts {
-    /// `RING` entries (0: none), then the number of the oldest.
+    /// Each ring has `RING` entries (0: none), then the index of the oldest.
     rings: Vec<[u32; RING + 1]>,
     ages: [Age; 2],
 }
 
 impl Ghosts {
-    /// As many as a share of the store is worth remembering. Untouched rings are not resident.
+    /// Creates a list sized for a share of the store. Untouched rings are not resident.
     pub(super) fn new(share_bytes: usize) -> Self {
         let rings = (share_bytes / BYTES_A_GHOST / RING).max(1).next_power_of_two();
         Self { rings: vec![[0; RING + 1]; rings], ages: Default::default() }
@@ -65,17 +67,18 @@ impl Ghosts {
 
     fn ring_and_print(&mut self, hash: Hash) -> (&mut [u32; RING + 1], u32) {
         let ring = hash.prefix() as usize & (self.rings.len() - 1);
-        // Never zero. The low bits, because the highest of these 32 chose the shard and are alike in it.
+        // Never zero. The low bits of the word are used, because the highest of these 32 bits chose the shard
+        // and are the same for all hashes of a shard.
         (&mut self.rings[ring], (hash.word() as u32 | 1) << (AGE_BITS + 1))
     }
 
-    /// Brings near what [`Ghosts::recall`] will look at.
+    /// Prefetches the ring that [`Ghosts::recall`] will read.
     #[inline]
     pub(super) fn prefetch(&self, hash: Hash) {
         prefetch_plain(&self.rings[hash.prefix() as usize & (self.rings.len() - 1)]);
     }
 
-    /// Remembers an object that was evicted from among so many.
+    /// Remembers an object that was evicted, while the store has `objects` objects.
     pub(super) fn remember(&mut self, hash: Hash, from: EvictedFrom, objects: usize) {
         let age = &mut self.ages[from as usize];
         age.remembered += 1;
@@ -85,14 +88,15 @@ impl Ghosts {
         let entry = age.now | if from == EvictedFrom::Main { FROM_MAIN } else { 0 };
         let ages = self.ages;
         let (ring, print) = self.ring_and_print(hash);
-        // Who does not count any more makes way first: many more are evicted from one place than from the other.
+        // Entries that no longer count are overwritten first, because one log evicts many more objects than
+        // the other.
         let past = ring[..RING].iter().position(|entry| !is_young(&ages, *entry));
         let at = past.unwrap_or(ring[RING] as usize % RING);
         ring[at] = print | entry;
         ring[RING] = (at as u32 + 1) % RING as u32;
     }
 
-    /// From where the object was evicted, if that was not long ago; forgets it.
+    /// Returns the log from which the object was evicted, if that was recent, and forgets the ghost.
     pub(super) fn recall(&mut self, hash: Hash) -> Option<EvictedFrom> {
         let ages = self.ages;
         let (ring, print) = self.ring_and_print(hash);
@@ -106,7 +110,7 @@ fn from(entry: u32) -> EvictedFrom {
     if entry & FROM_MAIN == 0 { EvictedFrom::Probation } else { EvictedFrom::Main }
 }
 
-/// Whether there is an entry that counts.
+/// Returns whether an entry exists and still counts.
 fn is_young(ages: &[Age; 2], entry: u32) -> bool {
     entry != 0 && ages[from(entry) as usize].now.wrapping_sub(entry) & AGE_MASK <= AGES
 }
@@ -124,7 +128,7 @@ mod tests {
         let recent = (9 * capacity as u32 + capacity as u32 / 2..10 * capacity as u32)
             .filter(|i| ghosts.recall(hash(*i)).is_some());
         assert!(recent.count() > capacity * 4 / 10, "half of the newest capacity is mostly there");
-        // Of some hundred thousand that are long gone, a few have the fingerprint of one that is there.
+        // Among some hundred thousand forgotten hashes, a few have the fingerprint of a remembered one.
         let forgotten = (0..7 * capacity as u32).filter(|i| ghosts.recall(hash(*i)).is_some()).count();
         assert!(forgotten < 20, "{forgotten} that should be forgotten");
         for from in [EvictedFrom::Probation, EvictedFrom::Main] {
@@ -142,12 +146,12 @@ mod tests {
             let mut ghosts = Ghosts::new(64 << 20);
             let hash = |i: u32| Hash::seeded(&i.to_le_bytes(), 0);
             let all = 160 * 200;
-            // What is evicted from elsewhere makes nobody older.
+            // Evictions from the other log do not age the ghosts of this log.
             ghosts.remember(hash(all), other, 160);
             (0..all).for_each(|i| ghosts.remember(hash(i), from, 160));
             let found: Vec<u32> = (0..all).filter(|i| ghosts.recall(hash(*i)) == Some(from)).collect();
             let (oldest, newest) = (found.first().copied().unwrap_or(0), found.last().copied().unwrap_or(0));
-            // Fingerprints err once in a while.
+            // Some fingerprints match by chance.
             let among = found.iter().filter(|i| **i + 200 >= all).count();
             assert!(newest == all - 1 && (150..=190).contains(&among), "{among} from {oldest} to {newest}");
             assert!(found.len() - among < 20, "{} that should be forgotten", found.len() - among);

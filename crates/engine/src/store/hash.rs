@@ -1,39 +1,39 @@
-//! The hash of a key: which core owns it, which page it is looked up in.
+//! The hash of a key: it selects the owning core and the index page.
 
 /// 64 bits of XXH3 over a key; never zero, because zero marks an empty slot.
 ///
-/// The bits have separate jobs, so that one choice says nothing about the other: the low 32 choose the shard, the
-/// high 32 (the *prefix*) the page, and the five lowest of these the bucket in it.
+/// The bits have separate jobs, so that the choices are independent: the low 32 bits choose the shard, the
+/// high 32 (the *prefix*) the page, and the five lowest bits of the prefix the bucket in the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(u64);
 
 impl Hash {
-    /// The hash of a key under a seed. Whoever can guess the seed can choose keys that share a bucket until it is full:
-    /// a store's own is [`Store::hash`](super::Store::hash).
+    /// Hashes a key with a seed. An attacker who can guess the seed can choose keys that overfill one bucket;
+    /// a store hashes with its own secret seed ([`Store::hash`](super::Store::hash)).
     #[inline]
     pub fn seeded(key: &[u8], seed: u64) -> Self {
         Self::from_word(xxhash_rust::xxh3::xxh3_64_with_seed(key, seed))
     }
 
-    /// A hash from its value; zero becomes one.
+    /// Creates a hash from its value; zero becomes one.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         Self(if word == 0 { 1 } else { word })
     }
 
-    /// Its value.
+    /// Returns the hash as a word.
     #[inline]
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// The high half: what an expiry entry remembers.
+    /// Returns the high half, which expiry entries remember.
     #[inline]
     pub const fn prefix(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The shard, of so many.
+    /// Returns the shard, out of `cores` shards.
     #[inline]
     pub const fn owner(self, cores: usize) -> usize {
         (((self.0 & 0xffff_ffff) * cores as u64) >> 32) as usize

@@ -1,12 +1,13 @@
-//! A stored object gets a younger head, and its body stays (RFC 9111 §4.3.4: what a 304 is for; §4.3.5 after HEAD).
+//! Replacing the head of a stored object while its body stays (RFC 9111 §4.3.4 after a 304, §4.3.5 after
+//! HEAD).
 //!
 //! ```text
 //! whole    | header, key, head,  extra | body |  ─▶  | header, key, head', extra' | body |    the body is copied, at most 256 KiB
 //! chained  | header, key, head,  extra | table ─┬─▶ extents
 //!          | header, key, head', extra' | table ┘   the extents are the same, the old record dies
 //! ```
-//! What readers hold of the old record stays as it was. The object keeps its sequence, because variants and parts go by
-//! it. On the file: `tier/heads.rs`.
+//! Readers that hold the old record see it unchanged. The object keeps its sequence number, because variants
+//! and parts refer to it. The counterpart for objects on the file is `tier/heads.rs`.
 
 use super::{
     filling::InsertRefusal,
@@ -16,26 +17,27 @@ use super::{
     shard::Shard,
 };
 
-/// What an object is to have in the place of what it has.
+/// New head, words and expiry for a stored object.
 #[derive(Debug, Clone, Copy)]
 pub struct NewHead<'a> {
     /// The caller's bytes before the body.
     pub head: &'a [u8],
-    /// More of them.
+    /// More of the caller's bytes before the body.
     pub extra: &'a [u8],
-    /// Words of the caller's.
+    /// The caller's words in the header.
     pub meta: [u64; META_WORDS],
-    /// When it expires, in seconds of the store's time; `u32::MAX`: never.
+    /// Expiry in seconds of the store's time; `u32::MAX`: never.
     pub expires_s: u32,
 }
 
 impl Shard {
-    /// Gives an object another head, words and expiry; says whether it was there. One that is on the file alone is to
-    /// be brought back first.
+    /// Replaces the head, words and expiry of an object; returns whether the object was found. An object that
+    /// is only on the file must be restored to memory first.
     ///
     /// # Errors
-    /// [`InsertRefusal::TooLarge`] if the names do not fit, or the body not any more beside them; [`InsertRefusal::NoRoom`]. The
-    /// object is as it was then, and what it says may not be true any more: the caller drops it.
+    /// [`InsertRefusal::TooLarge`] if the names do not fit, or the body no longer fits beside them;
+    /// [`InsertRefusal::NoRoom`] if no space can be freed. The object is then unchanged and its head may be
+    /// outdated: the caller drops the object.
     pub fn replace_head(&mut self, hash: Hash, key: &[u8], new: NewHead<'_>) -> Result<bool, InsertRefusal> {
         let Some((old, _)) = self.find(hash, key) else { return Ok(false) };
         let lengths = self.lengths_with(old, &new);
@@ -46,7 +48,7 @@ impl Shard {
         let log = self.space.log(self.local.store.geometry.segment_of(old.location()));
         let place = self.room(log, units)?;
         self.local.store.record(place.location).write_dead(units);
-        // Making room may have moved the object, and may have been at its expense.
+        // Making room may have moved or evicted the object.
         let Some((old, _)) = self.find(hash, key) else { return Ok(false) };
         let from = self.local.store.record(old.location());
         let to = self.local.store.record(place.location);

@@ -7,12 +7,12 @@
 //! | seq 32, overflow 8 | hash ×5 |  ..  ‖  place ×5 | life ×5 |
 //!        line 0: all that a miss needs      line 1: what a hit needs besides
 //! ```
-//! *Where:* anonymous memory. *Who writes:* the owner, through [`super::directory::IndexOwner`]. *Who reads:* every
-//! core within its turn. *Who waits:* nobody: a reader that keeps meeting the writer answers *contended*.
+//! *Memory:* anonymous. *Writer:* the owner, through [`super::directory::IndexOwner`]. *Readers:* every core
+//! within an epoch. *Waiting:* never; a reader that keeps meeting the writer answers *contended*.
 //!
-//! `spread` bends the hash space as log2 does, so that pages at one end hold up to twice as many objects as at the
-//! other and split at different times: the pages' filling stays at its mean (0.62) instead of swinging between its
-//! bounds all at once. At the worst moment that is 12 bytes an object less.
+//! `spread` bends the hash space like log2, so that pages at one end hold up to twice as many objects as at
+//! the other and split at different times. The fill level of the pages then stays at its mean (0.62) instead
+//! of swinging between its bounds all at once. At the worst moment that saves 12 bytes an object.
 
 use std::io;
 
@@ -30,29 +30,29 @@ use crate::sys::{
 pub const SLOTS: usize = if cfg!(feature = "loom") { 2 } else { 5 };
 /// Buckets of a page; a power of two.
 pub const BUCKETS: usize = if cfg!(feature = "loom") { 2 } else { 32 };
-/// Buckets that an object may lie in, its home included.
+/// Buckets in which an object may be stored, its home bucket included.
 pub const PROBES: usize = if cfg!(feature = "loom") { 2 } else { 8 };
 /// Words of a bucket.
 pub const BUCKET_WORDS: usize = 1 + 3 * SLOTS;
 /// Words of a page.
 pub const PAGE_WORDS: usize = BUCKETS * BUCKET_WORDS;
-/// Reads of a bucket that meets its writer before a lookup answers *contended*.
+/// Number of times a lookup reads a bucket that is being written before it answers *contended*.
 pub const READS_MAX: usize = if cfg!(feature = "loom") { 2 } else { 32 };
-/// Bits of a slot's visits, for each core.
+/// Bits of a slot's visit counter, for each core.
 const VISITS_BITS: usize = 2;
-/// Visits of an object that count, for each core and in all.
+/// Maximum visits counted for an object, for each core and in total.
 pub const VISITS_MAX: u64 = (1 << VISITS_BITS) - 1;
-/// Words of visits for a page and a core.
+/// Words of visit counters for one page and one core.
 pub(super) const VISITED_WORDS: usize = (BUCKETS * SLOTS * VISITS_BITS).div_ceil(64);
 
-/// Words from which huge pages waste little of a region that is filled from its start.
+/// Number of words from which huge pages waste little of a region that is filled from its start.
 const HUGE_FROM_WORDS: usize = 1 << 20;
 
 const HASHES: usize = 1;
 const PLACES: usize = HASHES + SLOTS;
 const LIVES: usize = PLACES + SLOTS;
 
-/// What the index knows of an object.
+/// Index entry of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slot {
     /// [`struct@Hash`] as a word; 0: empty.
@@ -68,7 +68,7 @@ impl Slot {
     const CHAINED: u64 = 1 << 56;
     const SIFTING: u64 = 1 << 57;
 
-    /// A slot for a record at `location` of `units` (both in units of 16 bytes).
+    /// Creates a slot for a record at `location` of `units` (both in units of 16 bytes).
     pub fn new(hash: Hash, location: u64, units: u32, expires_s: u32, chained: bool) -> Self {
         assert!(
             location < 1 << Self::LOCATION_BITS && units < 1 << 24,
@@ -81,61 +81,62 @@ impl Slot {
         }
     }
 
-    /// Location of the record in units of 16 bytes.
+    /// Returns the location of the record in units of 16 bytes.
     #[inline]
     pub fn location(&self) -> u64 {
         self.place & ((1 << Self::LOCATION_BITS) - 1)
     }
 
-    /// Length of the record in units of 16 bytes.
+    /// Returns the length of the record in units of 16 bytes.
     #[inline]
     pub fn units(&self) -> u32 {
         (self.place >> Self::LOCATION_BITS) as u32
     }
 
-    /// When it expires, in seconds of the store's time.
+    /// Returns the expiry in seconds of the store's time.
     #[inline]
     pub fn expires_s(&self) -> u32 {
         self.life as u32
     }
 
-    /// Whether the body is in extents of its own.
+    /// Returns whether the body is in extents of its own.
     #[inline]
     pub fn is_chained(&self) -> bool {
         self.life & Self::CHAINED != 0
     }
 
-    /// In which of two turns of sifting its expiry was last entered into the queue.
+    /// Returns the sifting (one of two, alternating) in which the slot's expiry was last entered into the
+    /// queue.
     #[inline]
     pub fn sifting(&self) -> bool {
         self.life & Self::SIFTING != 0
     }
 
-    /// The same with that note.
+    /// Returns this slot with another sifting note.
     #[inline]
     pub fn with_sifting(self, sifting: bool) -> Self {
         Self { life: self.life & !Self::SIFTING | if sifting { Self::SIFTING } else { 0 }, ..self }
     }
 
-    /// The same for a record elsewhere.
+    /// Returns this slot with another record location.
     pub fn with_place(self, location: u64, units: u32) -> Self {
         let place = Self::new(self.hash(), location, units, 0, false).place;
         Self { place, ..self }
     }
 
-    /// The same with another expiry.
+    /// Returns this slot with another expiry.
     pub fn with_expires_s(self, expires_s: u32) -> Self {
         Self { life: self.life & !0xffff_ffff | u64::from(expires_s), ..self }
     }
 
-    /// The hash.
+    /// Returns the hash of the object.
     #[inline]
     pub fn hash(&self) -> Hash {
         Hash::from_word(self.hash)
     }
 }
 
-/// Where a slot is.
+/// Address of a slot in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotAddress {
     /// Number of the page.
@@ -146,23 +147,24 @@ pub struct SlotAddress {
     pub slot: u8,
 }
 
-/// What a lookup by hash found.
+/// Result of a lookup by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotLookup {
-    /// The slot as it was at one moment (I4).
+    /// The slot, as it was at one moment (I4).
     Slot(Slot, SlotAddress),
-    /// No such hash.
+    /// The hash is not in the index.
     Absent,
-    /// The writer was in the way each time.
+    /// The writer changed the bucket during every read.
     Contended,
 }
 
-/// Shared part of a shard's index.
+/// Part of a shard's index that all cores share.
 #[derive(Debug)]
 pub struct Index {
     pub(super) pages: Words,
-    /// The directory of depth `d` is the words from `1 << d` to `2 << d`: growth fills fresh memory, and an old
-    /// directory is never written over, so a turn that still reads it needs no protection beyond that of its pages.
+    /// The directory of depth `d` is the words from `1 << d` to `2 << d`. Growth fills fresh memory, and an
+    /// old directory is never overwritten, so a reader that still uses it needs no protection beyond that of
+    /// its pages.
     pub(super) directories: Words,
     pub(super) depth: AtomicU64,
     pub(super) visited: Words,
@@ -172,13 +174,14 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reserves address space for `pages_max` pages, read by `cores`.
+    /// Reserves address space for `pages_max` pages that `cores` cores read.
     ///
     /// # Errors
-    /// If the kernel refuses the mapping.
+    /// Returns the kernel's error if it refuses the mapping.
     pub fn reserve(pages_max: usize, cores: usize) -> io::Result<Self> {
-        // Three bits more than even filling needs: the densest pages are one split ahead (`spread`), chance does
-        // the rest. A page that would need more holds a crafted or an impossible crowd of hashes.
+        // Three bits more than even filling needs: the densest pages are one split ahead (`spread`), and
+        // random variation takes the rest. A page that would need more holds a crafted or practically
+        // impossible set of hashes.
         let depth_max = (pages_max.next_power_of_two().trailing_zeros() + 3).min(31);
         let visited_stride =
             (pages_max * VISITED_WORDS).next_multiple_of(if cfg!(feature = "loom") { 1 } else { 512 });
@@ -193,12 +196,12 @@ impl Index {
         })
     }
 
-    /// The slot of a hash. Within a turn, or by the owner.
+    /// Returns the slot of a hash. Called within an epoch, or by the owner.
     #[inline]
     pub fn lookup(&self, hash: Hash) -> SlotLookup {
         let page = self.page_of(hash.prefix());
         let home = home(hash.prefix());
-        // Both lines at once, for most lookups hit.
+        // Prefetches both lines at once, because most lookups hit.
         prefetch(&self.bucket(page, home)[BUCKET_WORDS - 1]);
         for probe in 0..PROBES {
             let bucket = (home + probe) % BUCKETS;
@@ -217,7 +220,7 @@ impl Index {
         SlotLookup::Absent
     }
 
-    /// Brings near what a lookup of a hash with this prefix will read first.
+    /// Prefetches the words that a lookup of a hash with this prefix reads first.
     #[inline]
     pub fn prefetch(&self, prefix: u32) {
         let page = self.page_of(prefix);
@@ -226,7 +229,7 @@ impl Index {
         prefetch(&bucket[BUCKET_WORDS - 1]);
     }
 
-    /// Brings near what [`Index::visit`] will look at.
+    /// Prefetches the word that [`Index::visit`] reads.
     #[inline]
     pub fn prefetch_visited(&self, core: usize, at: SlotAddress) {
         prefetch(self.visited_word(core, at).0);
@@ -236,13 +239,13 @@ impl Index {
     #[inline]
     pub fn visit(&self, core: usize, at: SlotAddress) {
         let (word, shift) = self.visited_word(core, at);
-        // Nobody else adds to this core's count, and the owner never takes more from it than it has.
+        // Only this core adds to this count, and the owner never subtracts more than it holds.
         if word.load(Relaxed) >> shift & VISITS_MAX < VISITS_MAX {
             word.fetch_add(1 << shift, Relaxed);
         }
     }
 
-    /// The word of a core that counts the visits of a slot, and from which bit.
+    /// Returns a core's word that counts the visits of a slot, and the bit at which the counter begins.
     #[inline]
     pub(super) fn visited_word(&self, core: usize, at: SlotAddress) -> (&AtomicU64, usize) {
         let bit = (usize::from(at.bucket) * SLOTS + usize::from(at.slot)) * VISITS_BITS;
@@ -294,8 +297,8 @@ impl Index {
         BucketLookup::Contended
     }
 
-    /// Changes one bucket under its sequence lock; owner only. `slot` is written at its number, the overflow count
-    /// changes by `overflow_change`.
+    /// Changes one bucket under its sequence lock; owner only. Writes `slot` at its number and changes the
+    /// overflow count by `overflow_change`.
     pub(super) fn write_bucket(
         &self,
         page: u32,
@@ -313,7 +316,7 @@ impl Index {
             write_slot(words, number, slot);
         }
         let overflow = overflow(before).checked_add_signed(overflow_change);
-        let Some(overflow @ 0..=255) = overflow else { panic!("overflow count of a bucket left its bounds") };
+        let Some(overflow @ 0..=255) = overflow else { panic!("overflow count of a bucket out of range") };
         words[0].store(overflow << 32 | u64::from(sequence.wrapping_add(2)), Release);
     }
 }
@@ -324,20 +327,21 @@ enum BucketLookup {
     Contended,
 }
 
-/// The home bucket of a prefix. Its lowest bits are the last that the choice of a page looks at.
+/// Returns the home bucket of a prefix. The bucket comes from the lowest bits, which the choice of a page
+/// uses last.
 #[inline]
 pub(super) fn home(prefix: u32) -> usize {
     prefix as usize % BUCKETS
 }
 
-/// Where a prefix lies in the space that pages divide: x + x(1-x)/3 on [0, 1), whose slope halves from end to end.
+/// Maps a prefix to the space that pages divide: x + x(1-x)/3 on [0, 1), whose slope halves from end to end.
 #[inline]
 pub(super) fn spread(prefix: u32) -> u64 {
     let x = u64::from(prefix);
     x + ((x * ((1 << 32) - x)) >> 32) / 3
 }
 
-/// The entry of a prefix in the directory of a depth.
+/// Returns the entry of a prefix in the directory of a depth.
 #[inline]
 pub(super) fn directory_place(prefix: u32, depth: u32) -> usize {
     (spread(prefix) >> (32 - depth)) as usize
@@ -348,7 +352,7 @@ pub(super) fn overflow(header: u64) -> u64 {
     header >> 32 & 0xff
 }
 
-/// Number of the slot with that hash; 0 finds an empty one.
+/// Returns the number of the slot with that hash; 0 finds an empty slot.
 #[inline]
 pub(super) fn number_of(words: &[AtomicU64; BUCKET_WORDS], hash: u64) -> Option<usize> {
     (0..SLOTS).find(|number| words[HASHES + number].load(Relaxed) == hash)
@@ -370,7 +374,7 @@ pub(super) fn write_slot(words: &[AtomicU64; BUCKET_WORDS], number: usize, slot:
     words[LIVES + number].store(slot.life, Relaxed);
 }
 
-/// The words of a bucket for a page that nobody sees yet.
+/// Writes the words of a bucket in a page that no reader sees yet.
 #[inline]
 pub(super) fn write_fresh(words: &[AtomicU64; BUCKET_WORDS], slots: &[Slot; SLOTS], overflow: u64) {
     words[0].store(overflow << 32, Relaxed);

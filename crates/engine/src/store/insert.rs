@@ -1,4 +1,5 @@
-//! Storing an object whose body is at hand: what is asked before it gets space, and which log it is appended to.
+//! Storing an object whose body is complete: the size checks before it gets space, and the log to which it is
+//! appended.
 //!
 //! ```text
 //! insert ─▶ sizes ─▶ log ─▶ room (paid for by evicting) ─▶ record ─▶ link
@@ -16,10 +17,11 @@ use super::{
 };
 
 impl Shard {
-    /// Stores an object whose body is at hand; `object.body` is not looked at.
+    /// Stores an object whose body is complete; `object.body` is ignored.
     ///
     /// # Errors
-    /// [`InsertRefusal::TooLarge`], [`InsertRefusal::NoRoom`].
+    /// [`InsertRefusal::TooLarge`] if the object exceeds the store's bounds; [`InsertRefusal::NoRoom`] if no
+    /// space can be freed.
     pub fn insert(&mut self, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> Result<(), InsertRefusal> {
         self.insert_as(object, body, tail, None)
     }
@@ -36,7 +38,8 @@ impl Shard {
         let in_parts = restored.is_some_and(|restored| restored.in_parts);
         let Some(units) = self.units_of_record(lengths) else {
             if in_parts {
-                // It was written by a process with more memory. Cut into extents it would not be a list any more.
+                // A process with more memory wrote this list of parts. Split into extents, the record could
+                // not be read as a list any more.
                 return Err(self.refuse(InsertRefusal::TooLarge));
             }
             let mut filling =
@@ -80,7 +83,8 @@ impl Shard {
         self.check_names(object.names())
     }
 
-    /// Whether key, head and extra take half a record at most, so that the other half can have the table of extents.
+    /// Checks that key, head and extra take half a record at most, so that the table of extents fits into the
+    /// other half.
     pub(super) fn check_names(&self, lengths: Lengths) -> Result<(), InsertRefusal> {
         let names = Lengths { rest: 0, tail: 0, ..lengths };
         let most = self.local.store.geometry.record_bytes_max;
@@ -93,7 +97,8 @@ impl Shard {
         lengths.units().filter(|units| *units as usize * UNIT <= most)
     }
 
-    /// Main for what was evicted not long ago or replaces what is there, else probation by lifetime.
+    /// Chooses the log for an object: main if it was evicted recently or replaces an object in main, else
+    /// probation by lifetime.
     pub(super) fn log_for(&mut self, object: &NewObject<'_>) -> Log {
         self.space.tell(object.now_s);
         let probation = Log::for_lifetime(object.expires_s.saturating_sub(object.now_s));
@@ -106,7 +111,7 @@ impl Shard {
         let Some(from) = self.ghosts.recall(object.hash) else { return probation };
         let Self { local, space, .. } = self;
         let tally = &local.store.shards[local.core].tally;
-        // Its own length may not be known.
+        // The mean object size is used, because this object's own length may not be known yet.
         space.came_back(from, tally.object_bytes());
         tally.ghost_hits.add(1);
         tally.probation_bytes.set(space.probation_bytes());

@@ -1,4 +1,4 @@
-//! The moment at which an object is found, and that at which it is not any more.
+//! Linking and unlinking of objects: from link to unlink, lookups find an object.
 //!
 //! ```text
 //! link ─▶ index (in place of the older one) ─▶ expiry queue ─▶ file
@@ -17,7 +17,8 @@ use super::{
     usage::Tally,
 };
 
-/// What an object has that is on the file already: its number, where it is there, and whether it is a list of parts.
+/// Properties of an object that is already on the file: its sequence number, its location there, and whether
+/// the record is a list of parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileCopy {
     pub(super) sequence: u64,
@@ -26,7 +27,7 @@ pub(super) struct FileCopy {
 }
 
 impl Shard {
-    /// Points the index to a whole object, and keeps it on the file unless it came from there.
+    /// Points the index to a whole object, and writes it to the file unless it was restored from there.
     pub(super) fn link(&mut self, slot: Slot, restored: Option<FileCopy>) -> Result<(), InsertRefusal> {
         if let Some(restored) = restored {
             let record = self.local.store.record(slot.location());
@@ -88,7 +89,7 @@ impl Shard {
     }
 }
 
-/// Places of all records of an object.
+/// Returns the places of all records of an object.
 pub(super) fn records(object: &Object<'_>) -> impl Iterator<Item = Place> {
     let own = Place { location: object.slot.location(), units: object.slot.units() };
     object.extents().map(|(place, _)| place).chain(std::iter::once(own))
@@ -99,6 +100,6 @@ fn link_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object
 }
 
 fn unlink_records(space: &mut Space, store: &Store, tally: &Tally, object: &Object<'_>) {
-    // The table is read while its own segment is still live: its record comes last.
+    // The table is read while its own segment is still live, so its record is unlinked last.
     records(object).for_each(|place| space.unlink(store, tally, place));
 }

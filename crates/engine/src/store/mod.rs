@@ -1,14 +1,14 @@
-//! The object store: segments in one anonymous mapping, an index that all cores read without locks, expiry and
-//! eviction by each share's owner. How it is shared is `docs/decisions/003-store-concurrency.md`.
+//! The object store: segments in one anonymous mapping, an index that all cores read without locks, expiry
+//! and eviction by each share's owner. How cores share the store: `docs/decisions/003-store-concurrency.md`.
 //!
 //! ```text
 //!              core 0                        core 1
 //!   ┌ Shard 0 (writes) ─ Reader ┐  ┌ Shard 1 (writes) ─ Reader ┐
 //!   │  index  segments  expiry  │  │  index  segments  expiry  │
 //!   └────▲──────────▲───────────┘  └────▲──────────▲───────────┘
-//!        └── lookups, copies, sends: every core, within its turn, or under a pin
+//!        └── lookups, copies, sends: every core, within an epoch, or under a pin
 //! ```
-//! *Which memory:* anonymous, huge pages where there are any. *Who writes:* a shard's owner. *Who waits:* nobody.
+//! *Memory:* anonymous, huge pages where the kernel has them. *Writer:* a shard's owner. *Waiting:* never.
 
 mod config;
 pub mod directory;

@@ -1,4 +1,4 @@
-//! What a lookup hands out: an object for the length of a turn, or pinned for longer.
+//! Results of a lookup: an object that is valid for one epoch, or an object pinned for longer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::sys::{arena::prefetch, span::Span};
 
-/// A stored object, as it was when it was looked up; good for the turn.
+/// A stored object, as it was when it was looked up; valid until the epoch guard is dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'t> {
     pub(super) local: &'t Arc<Local>,
@@ -25,60 +25,62 @@ impl<'t> Object<'t> {
         self.local.store.record(self.slot.location())
     }
 
-    /// When it expires, in seconds of the store's time.
+    /// Returns the expiry in seconds of the store's time.
     #[inline]
     pub fn expires_s(&self) -> u32 {
         self.slot.expires_s()
     }
 
-    /// Which of its shard's objects it is, counted by when they were linked.
+    /// Returns the object's sequence number: its shard counts objects in the order of linking.
     #[inline]
     pub fn sequence(&self) -> u64 {
         self.record().sequence()
     }
 
-    /// Where its record is: what is stored in its place meanwhile is elsewhere, and has another place.
+    /// Returns the location of the object's record. An object stored later under the same key has another
+    /// location.
     #[inline]
     pub fn place(&self) -> u64 {
         self.slot.location()
     }
 
-    /// The caller's words.
+    /// Returns the caller's words.
     #[inline]
     pub fn meta(&self) -> [u64; META_WORDS] {
         self.record().meta()
     }
 
-    /// The caller's head bytes.
+    /// Returns the caller's head bytes.
     #[inline]
     pub fn head(&self) -> Span<'t> {
         self.record().head()
     }
 
-    /// The caller's extra bytes.
+    /// Returns the caller's extra bytes.
     pub fn extra(&self) -> Span<'t> {
         self.record().extra()
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> Span<'t> {
         self.record().key()
     }
 
-    /// Bytes of the body; of one that is on the file in parts ([`Object::parts`]), those of the list of them.
+    /// Returns the length of the body in bytes; if the body is on the file in parts ([`Object::parts`]), the
+    /// length of the list of parts.
     #[inline]
     pub fn body_bytes(&self) -> u64 {
         self.record().body_bytes()
     }
 
-    /// Whether the body is on the file in parts, and only the list of them is here.
+    /// Returns whether the body is on the file in parts, with only the list of them in memory.
     #[inline]
     pub fn is_in_parts(&self) -> bool {
         !self.slot.is_chained() && self.record().is_in_parts()
     }
 
-    /// Where the parts of the body are, if that is on the file in parts.
+    /// Returns where the parts of the body are, if the body is on the file in parts.
     #[cfg(not(feature = "loom"))]
     pub fn parts(&self) -> Option<super::tier::PartsList> {
         if !self.is_in_parts() {
@@ -89,7 +91,7 @@ impl<'t> Object<'t> {
         super::tier::PartsList::parse(&list, self.slot.hash)
     }
 
-    /// The longest contiguous run of body bytes from `at`; empty at the end.
+    /// Returns the longest contiguous run of body bytes from `at`; empty at the end.
     #[inline]
     pub fn body(&self, at: u64) -> Span<'t> {
         if self.slot.is_chained() { self.chained_body(at) } else { whole_body(&self.record(), at) }
@@ -107,21 +109,21 @@ impl<'t> Object<'t> {
         extent.extent_body((end - start) as usize).slice((at - start) as usize..(end - start) as usize)
     }
 
-    /// The tail bytes (trailers).
+    /// Returns the tail bytes (trailers).
     #[inline]
     pub fn tail(&self) -> Span<'t> {
         self.record().tail()
     }
 
-    /// Places of the extents with the end of each in the body.
+    /// Returns the place of each extent and the offset in the body at which it ends.
     pub(super) fn extents(&self) -> impl Iterator<Item = (Place, u64)> + use<'t> {
         let record = self.record();
         let extents = if self.slot.is_chained() { record.extents() } else { 0 };
         (0..extents).map(move |number| record.extent(number))
     }
 
-    /// Keeps the object's bytes beyond the turn. `None` if a segment of it is being freed already: look it up again.
-    /// Allocates nothing unless it lies in more than eight segments.
+    /// Pins the object's bytes beyond the epoch. `None` if one of its segments is already being freed: look
+    /// the object up again. Allocates nothing unless the object lies in more than eight segments.
     pub fn pin(&self) -> Option<PinnedObject> {
         let store = &self.local.store;
         let geometry = &store.geometry;
@@ -129,13 +131,15 @@ impl<'t> Object<'t> {
         segments.push(PinnedSegment { segment: geometry.segment_of(self.slot.location()), until: u64::MAX });
         for (place, end) in self.extents() {
             let segment = geometry.segment_of(place.location);
-            // Extents lie in few segments one after the other; an older one comes up again only after moves.
+            // Consecutive extents share few segments; an earlier segment occurs again only after extents were
+            // moved.
             match segments.iter_mut().rev().find(|pinned| pinned.segment == segment) {
                 Some(pinned) => pinned.until = pinned.until.max(end),
                 None => segments.push(PinnedSegment { segment, until: end }),
             }
         }
-        // Not for safety (the turn holds everything): so that what is being freed does not stay for newcomers.
+        // Safety does not require this check (the epoch protects all segments); without it, new pins would
+        // delay a segment that is being freed.
         if segments.iter().any(|pinned| store.segments.state(pinned.segment) == SegmentState::Draining) {
             return None;
         }
@@ -145,11 +149,11 @@ impl<'t> Object<'t> {
         Some(PinnedObject { local: Arc::clone(self.local), slot: self.slot, segments, released: 0 })
     }
 
-    /// Brings near what the reading functions will read first.
+    /// Prefetches the words that the accessors read first.
     #[inline]
     pub(super) fn prefetch(local: &Local, slot: &Slot) {
         let words = &local.store.arena[slot.location() as usize * 2..];
-        // The header, and where the key and the head begin.
+        // The header, and the words at which the key and the head begin.
         for word in [0, 8, 17] {
             if let Some(word) = words.get(word) {
                 prefetch(word);
@@ -165,22 +169,23 @@ fn whole_body<'a>(record: &Record<'a>, at: u64) -> Span<'a> {
     body.slice(at..body.len())
 }
 
-/// An object whose bytes stay as they are until this is dropped, on any core. It may have been replaced or unlinked
-/// in the meantime: what is sent from it is the answer to a request that came before.
+/// A pinned object: its bytes stay unchanged until this is dropped, on any core. The object may have been
+/// replaced or unlinked in the meantime; a response sent from it answers a request that came before that.
 #[derive(Debug)]
 pub struct PinnedObject {
     local: Arc<Local>,
     slot: Slot,
-    /// Each pinned once for `local.core`.
+    /// Segments of the object, each pinned once for `local.core`.
     segments: SmallVec<[PinnedSegment; 8]>,
-    /// Body bytes before this may be in segments that are not pinned any more.
+    /// Offset before which body bytes may be in segments that are no longer pinned.
     released: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct PinnedSegment {
     segment: usize,
-    /// Where in the body the last extent in this segment ends; no end for the one with the record and the table.
+    /// Offset in the body at which the last extent in this segment ends; `u64::MAX` for the segment with the
+    /// record and the table.
     until: u64,
 }
 
@@ -189,69 +194,71 @@ impl PinnedObject {
         Object { local: &self.local, slot: self.slot }
     }
 
-    /// When it expires (as of the lookup), in seconds of the store's time.
+    /// Returns the expiry (as of the lookup) in seconds of the store's time.
     pub fn expires_s(&self) -> u32 {
         self.object().expires_s()
     }
 
-    /// Which of its shard's objects it is.
+    /// Returns the object's sequence number in its shard.
     pub fn sequence(&self) -> u64 {
         self.object().sequence()
     }
 
-    /// The caller's words.
+    /// Returns the caller's words.
     pub fn meta(&self) -> [u64; META_WORDS] {
         self.object().meta()
     }
 
-    /// The caller's head bytes.
+    /// Returns the caller's head bytes.
     pub fn head(&self) -> Span<'_> {
         self.object().head()
     }
 
-    /// The caller's extra bytes.
+    /// Returns the caller's extra bytes.
     pub fn extra(&self) -> Span<'_> {
         self.object().extra()
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> Span<'_> {
         self.object().key()
     }
 
-    /// Bytes of the body.
+    /// Returns the length of the body in bytes.
     pub fn body_bytes(&self) -> u64 {
         self.object().body_bytes()
     }
 
-    /// The longest contiguous run of body bytes from `at`; empty at the end.
+    /// Returns the longest contiguous run of body bytes from `at`; empty at the end.
     ///
     /// # Panics
-    /// If that was released.
+    /// Panics if the bytes at `at` were released.
     pub fn body(&self, at: u64) -> Span<'_> {
         assert!(at >= self.released, "body byte {at} was released (all before {})", self.released);
         self.object().body(at)
     }
 
-    /// As [`PinnedObject::body`], to be sent from its pages without a copy: the kernel keeps the pages that it refers
-    /// to, even when this is dropped and the store uses the place again.
+    /// Returns body bytes like [`PinnedObject::body`], to be sent from their pages without a copy: the kernel
+    /// keeps the pages that it refers to, even after this is dropped and the store reuses the space.
     ///
     /// # Panics
-    /// If that was released; if the store does not lend ([`Store::lends`](super::Store::lends)).
+    /// Panics if the bytes at `at` were released, or if the store does not lend pages
+    /// ([`Store::lends`](super::Store::lends)).
     pub fn lend(&self, at: u64) -> Span<'_> {
         let store = &self.local.store;
-        assert!(store.lends(), "a store lends only what it can renew");
-        // All that it lies in, where one would do: most lie in one.
+        assert!(store.lends(), "only a store that can renew segments may lend memory");
+        // Marks all segments of the object although one would be enough, because most objects lie in one
+        // segment.
         self.segments.iter().for_each(|pinned| store.segments.lend(pinned.segment));
         self.body(at)
     }
 
-    /// The tail bytes (trailers).
+    /// Returns the tail bytes (trailers).
     pub fn tail(&self) -> Span<'_> {
         self.object().tail()
     }
 
-    /// Lets go of segments that hold only body bytes before `at`.
+    /// Releases segments that hold only body bytes before `at`.
     pub fn release_before(&mut self, at: u64) {
         self.released = self.released.max(at);
         let Self { local, segments, .. } = self;
@@ -264,8 +271,8 @@ impl PinnedObject {
         });
     }
 
-    /// Whether the store has run out of room and this is part of why. The holder must then copy what it still needs
-    /// (at most 64 KiB), or end its response within its grace time.
+    /// Returns whether the store has run out of room and waits for one of these segments. The holder must
+    /// then copy the bytes it still needs (at most 64 KiB), or end its response within its grace time.
     pub fn wanted(&self) -> bool {
         let store = &self.local.store;
         self.segments.iter().any(|pinned| store.is_wanted(pinned.segment))

@@ -1,8 +1,8 @@
-//! Pins: what outlives a turn keeps its segments (I3).
+//! Pins: they keep segments alive beyond an epoch (I3).
 //!
-//! One counter for each core and segment; a row is written by its core, except that a pin may be dropped on another.
-//! A pin is taken within a turn (or by the owner) from an index slot, so the owner, who waits for such turns before
-//! it looks at the counters, cannot miss one.
+//! Each core and segment has a counter. A core writes its own row, except that a pin may be dropped on
+//! another core. A pin is taken within an epoch (or by the owner) from an index slot. The owner waits for
+//! earlier epochs to end before it reads the counters, so it cannot miss a pin.
 
 use crate::sys::atomics::{
     AtomicU32,
@@ -12,31 +12,32 @@ use crate::sys::atomics::{
 /// The pin counters of all cores and segments.
 #[derive(Debug)]
 pub struct Pins {
-    /// One allocation a core, so that no two share a cache line but at its ends.
+    /// Counters in one allocation for each core, so that rows of two cores share cache lines at most at their
+    /// ends.
     rows: Box<[Box<[AtomicU32]>]>,
 }
 
 impl Pins {
-    /// Nothing pinned.
+    /// Creates the counters with no segment pinned.
     pub fn new(cores: usize, segments: usize) -> Self {
         Self { rows: (0..cores).map(|_| (0..segments).map(|_| AtomicU32::new(0)).collect()).collect() }
     }
 
-    /// Takes a pin for `core`, in whose turn this is (or which owns the segment).
+    /// Takes a pin for `core`, which is within an epoch or owns the segment.
     #[inline]
     pub fn take(&self, core: usize, segment: usize) {
-        // Relaxed: the end of the turn (Release) shows it to the owner.
+        // Relaxed: the end of the epoch (Release) makes the count visible to the owner.
         self.rows[core][segment].fetch_add(1, Relaxed);
     }
 
-    /// Drops a pin that was taken for `core`, from whichever core.
+    /// Drops a pin that was taken for `core`; may be called on any core.
     #[inline]
     pub fn release(&self, core: usize, segment: usize) {
         let before = self.rows[core][segment].fetch_sub(1, Release);
-        assert!(before > 0, "a pin of segment {segment} was dropped twice");
+        assert!(before > 0, "pin of segment {segment} dropped twice");
     }
 
-    /// Whether nobody pins the segment.
+    /// Returns whether no core pins the segment.
     pub fn is_free(&self, segment: usize) -> bool {
         self.rows.iter().all(|row| row[segment].load(Acquire) == 0)
     }

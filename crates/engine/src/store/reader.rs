@@ -1,4 +1,4 @@
-//! Looking things up: a core's reader, its turns, what a lookup answers.
+//! Lookups: a core's reader, its epochs, and the results of a lookup.
 
 use std::{cell::Cell, marker::PhantomData, sync::Arc};
 
@@ -10,11 +10,11 @@ use super::{
 };
 use crate::sys::atomics::Ordering::Relaxed;
 
-/// A core's way into the store. Moves with its thread, is not shared.
+/// A core's read access to the store. It may move with its thread but is not shared.
 #[derive(Debug)]
 pub struct Reader {
     local: Arc<Local>,
-    /// Turns are counted by core: two threads must not use one reader.
+    /// Epochs are counted per core, so two threads must not use one reader.
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -23,21 +23,22 @@ impl Reader {
         Self { local, not_sync: PhantomData }
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<Store> {
         &self.local.store
     }
 
-    /// The core whose reader this is.
+    /// Returns the core to which this reader belongs.
     pub fn core(&self) -> usize {
         self.local.core
     }
 
-    /// Begins a turn: what is looked up in it stays readable until it is dropped. One memory fence; take one turn
-    /// for a batch of requests, and never hold it while waiting or storing: segments are not freed meanwhile.
+    /// Begins an epoch: objects looked up in it stay readable until the guard is dropped. Costs one memory
+    /// fence. Use one guard for a batch of requests, and never hold it while waiting or storing, because
+    /// segments are not freed meanwhile.
     ///
     /// # Panics
-    /// If this core is in a turn already.
+    /// Panics if this core is already in an epoch.
     #[inline]
     pub fn turn(&self) -> EpochGuard<'_> {
         self.local.store.turns.begin(self.local.core);
@@ -45,32 +46,34 @@ impl Reader {
     }
 }
 
-/// A turn. Not `Send`, so that it cannot be held across an `.await` of a task that moves.
+/// Guard of an epoch. Not `Send`, so that it cannot be held across an `.await` of a task that moves.
 #[derive(Debug)]
 pub struct EpochGuard<'r> {
     local: &'r Arc<Local>,
     not_send: PhantomData<*const ()>,
 }
 
-/// What a lookup answers.
+/// Result of a lookup.
 #[derive(Debug, Clone, Copy)]
 pub enum Lookup<'t> {
-    /// It is there, whole. Whether it is still fresh is the caller's business.
+    /// The whole object is stored. The caller checks whether it is still fresh.
     Hit(Object<'t>),
-    /// It is not there.
+    /// The object is not stored.
     Miss,
-    /// The owner was writing just there each time; it knows for certain. To be treated as a miss at the owner.
+    /// The owner was writing the bucket at each attempt; only the owner knows the answer. The owner treats
+    /// this as a miss.
     Contended,
 }
 
 impl EpochGuard<'_> {
-    /// As [`Store::hash`].
+    /// Hashes a key like [`Store::hash`].
     #[inline]
     pub fn hash(&self, key: &[u8]) -> Hash {
         self.local.store.hash(key)
     }
 
-    /// Looks up a key whose hash is known, and notes the visit. Allocates nothing, takes no lock, waits for nobody.
+    /// Looks up a key whose hash is known, and counts the visit. Allocates nothing, takes no lock and never
+    /// waits.
     #[inline]
     pub fn lookup(&self, hash: Hash, key: &[u8]) -> Lookup<'_> {
         let store = &self.local.store;
@@ -95,15 +98,15 @@ impl EpochGuard<'_> {
         }
     }
 
-    /// A hint that `hash` will be looked up soon: brings its bucket near. Worth it for a batch: hint all, then
-    /// [`EpochGuard::prefetch_record`] for all, then look them up.
+    /// Prefetches the bucket of a `hash` that will be looked up soon. Pays off for a batch: call this for all
+    /// hashes, then [`EpochGuard::prefetch_record`] for all, then look them up.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         let store = &self.local.store;
         store.shards[store.owner(hash)].index.prefetch(hash.prefix());
     }
 
-    /// The second hint: reads the bucket (which should be near by now) and brings the record near.
+    /// Reads the bucket (which [`EpochGuard::prefetch`] should have loaded by now) and prefetches the record.
     #[inline]
     pub fn prefetch_record(&self, hash: Hash) {
         let store = &self.local.store;

@@ -1,21 +1,21 @@
-//! How an object lies in a segment.
+//! The layout of an object in a segment.
 //!
 //! ```text
 //! every record   word 0: kind 8 | key length 24 | units of 16 bytes 32      word 1: hash      word 2: sequence
 //! whole          3: head 21 | tail 21 | extra 21  4: body length  5: on file  6..14: meta
 //!                key, head, extra, 0..7 unused, body, tail
-//!                bit 63 of word 4: the body is on the file in parts, and what lies here is the list of them
+//!                bit 63 of word 4: the body is on the file in parts, and this record holds the list of them
 //! chained        as whole, but 5: extents; key, head, extra, 0..7 unused, table, tail
 //! extent         3: number of the extent  4: body bytes in it  5: 0                 body bytes
-//! dead           word 0 only: what was reserved and given up, or is still being filled
+//! dead           word 0 only: space that was reserved and abandoned, or is still being filled
 //!
 //! table: for each extent its place (location 40 | units 24) and where in the body it ends
 //! ```
-//! Records are 16-byte aligned. They frame themselves, so that a segment can be walked by eviction. A record is
-//! written before the index points to it and never after (I1).
+//! Records are 16-byte aligned. Each record states its own length, so that eviction can walk a segment. A
+//! record is written before the index points to it and never changed after that (I1).
 //!
-//! A record begins anywhere in a line: the words that every hit reads (hash, lengths, the first of meta) are its first
-//! 64 bytes, so that at most two lines have them.
+//! A record may begin anywhere in a cache line. The words that every hit reads (hash, lengths, the first of
+//! meta) are its first 64 bytes, so that they lie in at most two lines.
 
 use super::hash::Hash;
 use crate::sys::{
@@ -23,28 +23,28 @@ use crate::sys::{
     span::Span,
 };
 
-/// Bytes of a unit: records are aligned to it and counted in it.
+/// Bytes of a unit: records are aligned to units and counted in them.
 pub(super) const UNIT: usize = 16;
-/// Words of the caller's own in a record's header.
+/// Number of caller's words in a record's header.
 pub const META_WORDS: usize = 8;
 const WORD: usize = 8;
 const META: usize = 6;
 const HEADER_WORDS: usize = META + META_WORDS;
 const EXTENT_HEADER_WORDS: usize = 6;
-/// Where an extent's bytes start in its record.
+/// Offset of an extent's bytes in its record.
 pub(super) const EXTENT_HEADER_BYTES: usize = EXTENT_HEADER_WORDS * WORD;
 const ENTRY_WORDS: usize = 2;
 const LOCATION_BITS: u32 = 40;
-/// Bits of each length that word 3 has: more than a record has bytes.
+/// Bits of each length in word 3; enough for the largest record.
 const LENGTH_BITS: u32 = 21;
 const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
-/// In the word of the body's length: what lies here is a list of parts.
+/// Flag in the word of the body's length: the record holds a list of parts.
 const IN_PARTS: u64 = 1 << 63;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Given up, or not whole yet.
+    /// Abandoned, or not complete yet.
     Dead = 1,
     /// An object with its body.
     Whole = 2,
@@ -54,13 +54,13 @@ pub(super) enum Kind {
     Extent = 4,
 }
 
-/// A record where it lies.
+/// View of a record in the arena.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record<'a> {
     words: &'a [AtomicU64],
 }
 
-/// Where a record is: location in units (40 bits) and length in units (24 bits), as the index has it too.
+/// Place of a record: location in units (40 bits) and length in units (24 bits), as in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) location: u64,
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// Lengths in bytes that decide how much room an object's record needs. `rest` is the body or the table.
+/// Lengths in bytes that determine the size of an object's record. `rest` is the body or the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths {
     pub(super) key: usize,
@@ -92,7 +92,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Units of the record; `None` if no record can be so long.
+    /// Returns the units of the record; `None` if that exceeds the maximum length of a record.
     pub(super) fn units(self) -> Option<u32> {
         let before =
             self.key.checked_add(self.head)?.checked_add(self.extra)?.checked_next_multiple_of(WORD)?;
@@ -102,22 +102,22 @@ impl Lengths {
     }
 }
 
-/// Bytes that the table of so many extents takes.
+/// Returns the bytes that the table of `extents` extents takes.
 pub(super) const fn table_bytes(extents: usize) -> usize {
     extents * ENTRY_WORDS * WORD
 }
 
-/// Units of an extent's record for so many body bytes.
+/// Returns the units of an extent's record for a number of body bytes.
 pub(super) fn extent_units(body_bytes: usize) -> u32 {
     (EXTENT_HEADER_BYTES + body_bytes).div_ceil(UNIT) as u32
 }
 
-/// Body bytes that an extent's record of so many units has room for.
+/// Returns the body bytes that fit into an extent's record of `units` units.
 pub(super) fn extent_room(units: u32) -> usize {
     (units as usize * UNIT).saturating_sub(EXTENT_HEADER_BYTES)
 }
 
-/// An object's header as it is written.
+/// Header of an object, before it is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Header {
     pub(super) hash: Hash,
@@ -125,13 +125,13 @@ pub(super) struct Header {
     pub(super) lengths: Lengths,
     pub(super) body_bytes: u64,
     pub(super) extents: u32,
-    /// The body is the list of the parts that are on the file.
+    /// True if the body is a list of parts on the file.
     pub(super) in_parts: bool,
     pub(super) meta: [u64; META_WORDS],
 }
 
 impl<'a> Record<'a> {
-    /// The record at a location of the arena.
+    /// Returns the record at a location of the arena.
     #[inline]
     pub(super) fn at(arena: &'a [AtomicU64], location: u64) -> Self {
         Self { words: &arena[location as usize * (UNIT / WORD)..] }
@@ -148,7 +148,9 @@ impl<'a> Record<'a> {
             2 => Kind::Whole,
             3 => Kind::Chained,
             4 => Kind::Extent,
-            other => panic!("a record of kind {other} in the arena: a segment was read that is not written"),
+            other => {
+                panic!("record of kind {other} in the arena: the segment was read before it was written")
+            }
         }
     }
 
@@ -186,7 +188,7 @@ impl<'a> Record<'a> {
         self.word(4) & !IN_PARTS
     }
 
-    /// Whether the body is a list of parts.
+    /// Returns whether the body is a list of parts.
     pub(super) fn is_in_parts(&self) -> bool {
         self.word(4) & IN_PARTS != 0
     }
@@ -204,34 +206,34 @@ impl<'a> Record<'a> {
         Span::new(self.words, start..start + len)
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub(super) fn key(&self) -> Span<'a> {
         self.span(HEADER_WORDS * WORD, self.key_bytes())
     }
 
-    /// The caller's head bytes.
+    /// Returns the caller's head bytes.
     pub(super) fn head(&self) -> Span<'a> {
         self.span(HEADER_WORDS * WORD + self.key_bytes(), self.head_bytes())
     }
 
-    /// The caller's extra bytes.
+    /// Returns the caller's extra bytes.
     pub(super) fn extra(&self) -> Span<'a> {
         self.span(HEADER_WORDS * WORD + self.key_bytes() + self.head_bytes(), self.extra_bytes())
     }
 
-    /// Where the body (or the table) starts.
+    /// Returns the offset at which the body (or the table) starts.
     pub(super) fn rest_start(&self) -> usize {
         let names = self.key_bytes() + self.head_bytes() + self.extra_bytes();
         (HEADER_WORDS * WORD + names).next_multiple_of(WORD)
     }
 
-    /// The body of a whole record.
+    /// Returns the body of a whole record.
     pub(super) fn body(&self) -> Span<'a> {
         self.span(self.rest_start(), self.body_bytes() as usize)
     }
 
-    /// The body of a whole record, the table of a chained one.
+    /// Returns the body of a whole record, or the table of a chained one.
     pub(super) fn rest(&self) -> Span<'a> {
         let rest = if self.kind() == Kind::Chained {
             table_bytes(self.extents())
@@ -241,35 +243,36 @@ impl<'a> Record<'a> {
         self.span(self.rest_start(), rest)
     }
 
-    /// The tail bytes.
+    /// Returns the tail bytes.
     pub(super) fn tail(&self) -> Span<'a> {
         self.span(self.rest_start() + self.rest().len(), self.tail_bytes())
     }
 
-    /// Where a whole record's copy on the file is; 0: nowhere.
+    /// Returns the location of a whole record's copy on the file; 0: no copy.
     #[cfg(not(feature = "loom"))]
     pub(super) fn file(&self) -> u64 {
         self.word(5)
     }
 
-    /// Notes where a whole record's copy on the file is. The one word that changes while readers may look: whoever
-    /// reads the old value does without the file.
+    /// Stores the location of a whole record's copy on the file. Only this word changes while readers may
+    /// look at it; a reader that sees the old value does not use the file.
     pub(super) fn write_file(&self, location: u64) {
         self.words[5].store(location, Relaxed);
     }
 
-    /// Gives an object that was stored before the number that it had.
+    /// Restores the sequence number that an object had before.
     pub(super) fn write_sequence(&self, sequence: u64) {
         self.words[2].store(sequence, Relaxed);
     }
 
-    /// Entry `number` of a chained record's table: the extent's place, and where in the body it ends.
+    /// Returns entry `number` of a chained record's table: the extent's place, and the offset in the body at
+    /// which it ends.
     pub(super) fn extent(&self, number: usize) -> (Place, u64) {
         let at = self.rest_start() / WORD + number * ENTRY_WORDS;
         (Place::of(self.word(at)), self.word(at + 1))
     }
 
-    /// Number of the extent that holds byte `at` of a chained body.
+    /// Returns the number of the extent that holds byte `at` of a chained body.
     pub(super) fn extent_of(&self, at: u64) -> usize {
         let (mut low, mut high) = (0, self.extents());
         while low < high {
@@ -279,27 +282,27 @@ impl<'a> Record<'a> {
         low
     }
 
-    /// Number of this extent in its object.
+    /// Returns the number of this extent in its object.
     pub(super) fn extent_number(&self) -> usize {
         self.word(3) as usize
     }
 
-    /// The first `len` body bytes of an extent's record.
+    /// Returns the first `len` body bytes of an extent's record.
     pub(super) fn extent_body(&self, len: usize) -> Span<'a> {
         self.span(EXTENT_HEADER_BYTES, len)
     }
 
-    /// All bytes of the record.
+    /// Returns all bytes of the record.
     pub(super) fn whole(&self) -> Span<'a> {
         self.span(0, self.units() as usize * UNIT)
     }
 
-    /// All bytes of a record of so many units that is yet to be written.
+    /// Returns all bytes of a record of `units` units that is not written yet.
     pub(super) fn whole_at(&self, units: u32) -> Span<'a> {
         self.span(0, units as usize * UNIT)
     }
 
-    /// Frames reserved space, so that a walk passes over it.
+    /// Writes a dead record's header over reserved space, so that a walk skips it.
     pub(super) fn write_dead(&self, units: u32) {
         self.words[0].store(Kind::Dead as u64 | u64::from(units) << 32, Relaxed);
     }
@@ -307,7 +310,7 @@ impl<'a> Record<'a> {
     /// Writes an object's header; `units` is the length of its space.
     pub(super) fn write_header(&self, kind: Kind, units: u32, header: &Header) {
         let Lengths { key, head, extra, tail, .. } = header.lengths;
-        assert!(head.max(tail).max(extra) as u64 <= LENGTH_MASK, "a record has fewer bytes than its parts");
+        assert!(head.max(tail).max(extra) as u64 <= LENGTH_MASK, "record shorter than its parts");
         self.words[0].store(kind as u64 | (key as u64) << 8 | u64::from(units) << 32, Relaxed);
         self.words[1].store(header.hash.word(), Relaxed);
         self.words[2].store(header.sequence, Relaxed);
@@ -320,8 +323,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The header of an object that has all of this one but its head and the caller's words. Nowhere on the file, as one
-    /// record.
+    /// Returns a header with the hash, sequence and body of this record and other lengths and caller's words.
+    /// The new record has no copy on the file.
     pub(super) fn header_with(&self, lengths: Lengths, meta: [u64; META_WORDS]) -> Header {
         Header {
             hash: self.hash(),
@@ -350,7 +353,7 @@ impl<'a> Record<'a> {
         self.words[at + 1].store(end, Relaxed);
     }
 
-    /// Writes key, head and extra behind a header that says their lengths.
+    /// Writes key, head and extra; the header with their lengths must be written already.
     pub(super) fn write_names(&self, key: &[u8], head: &[u8], extra: &[u8]) {
         self.key().write_from(key);
         self.head().write_from(head);

@@ -3,8 +3,9 @@
 //! ```text
 //! Free ──claim──▶ Open ──seal──▶ Sealed ──retire──▶ Draining ──reclaim──▶ Free
 //! ```
-//! Written by the owner of the shard. For safety the owner needs none of it; readers look to be polite (no new pin
-//! on what drains), pin holders to know that their segment is wanted back, and the counters are summed from it.
+//! The owner of the shard writes the states, and its safety does not depend on them. Readers check them to
+//! avoid new pins on a draining segment, pin holders check whether their segment is wanted back, and metrics
+//! are summed from them.
 
 use super::{
     pins::Pins,
@@ -15,17 +16,17 @@ use crate::sys::atomics::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Where a segment is in its life.
+/// State of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SegmentState {
-    /// Nothing in it, nobody sees it.
+    /// Empty, and no reader sees it.
     Free = 0,
-    /// Records are appended.
+    /// Records are being appended.
     Open = 1,
     /// Full; its records are found through the index.
     Sealed = 2,
-    /// No slot of the index points into it; turns and pins may still.
+    /// No slot of the index points into it; epochs and pins may still hold it.
     Draining = 3,
 }
 
@@ -41,20 +42,20 @@ impl SegmentState {
     }
 }
 
-/// State, number of unfinished fillings and pins of every segment of a store.
+/// State, number of unfinished objects and pins of every segment of a store.
 #[derive(Debug)]
 pub struct Segments {
     states: Box<[AtomicU32]>,
-    /// Objects being filled that have space here: these keep a segment from being emptied by eviction.
+    /// Number of unfinished objects with space in each segment; these prevent eviction from emptying it.
     fillings: Box<[AtomicU32]>,
-    /// Not zero: pages of the segment were lent to sockets in this life of it.
+    /// Not zero if pages of the segment were lent to sockets since it was last freed.
     lent: Box<[AtomicU32]>,
-    /// Which cores hold which segments beyond a turn.
+    /// Pins of the segments, by core.
     pub pins: Pins,
 }
 
 impl Segments {
-    /// All free.
+    /// Creates the states with all segments free.
     pub fn new(cores: usize, segments: usize) -> Self {
         Self {
             states: (0..segments).map(|_| AtomicU32::new(0)).collect(),
@@ -64,15 +65,15 @@ impl Segments {
         }
     }
 
-    /// The state now; only the owner can rely on it staying so.
+    /// Returns the current state. Only the owner can rely on it, because only the owner changes it.
     pub fn state(&self, segment: usize) -> SegmentState {
         SegmentState::of(self.states[segment].load(Relaxed))
     }
 
-    /// Moves a segment on; owner only.
+    /// Advances a segment to its next state; owner only.
     ///
     /// # Panics
-    /// If it was not in the state before.
+    /// Panics if the segment is not in the state that precedes `to`.
     pub fn advance(&self, segment: usize, to: SegmentState) {
         let from = self.state(segment);
         let allowed = match to {
@@ -91,9 +92,9 @@ impl Segments {
         turns.retire()
     }
 
-    /// Frees a retired segment if no turn and no pin can reach it (I2); says whether it did.
+    /// Frees a retired segment if no epoch and no pin can reach it (I2); returns whether it was freed.
     pub fn reclaim(&self, segment: usize, epoch: Epoch, turns: &Epochs) -> bool {
-        // Epochs first, then pins: the pins that a turn took are counted by the time the turn is over.
+        // Epochs first, then pins: the pins taken in an epoch are counted by the time that epoch is over.
         let reclaimed = turns.is_over(epoch) && self.pins.is_free(segment);
         if reclaimed {
             self.advance(segment, SegmentState::Free);
@@ -101,19 +102,20 @@ impl Segments {
         reclaimed
     }
 
-    /// Notes that pages of the segment are lent to a socket. The core that holds the pin calls it, before it lends
-    /// them.
+    /// Records that pages of the segment are lent to a socket. The core that holds the pin calls this before
+    /// it lends them.
     #[inline]
     pub fn lend(&self, segment: usize) {
-        // Relaxed: dropping the pin (Release) shows it to the owner, who looks once nobody pins the segment. Read
-        // first, because all cores may lend from a segment and one store is enough.
+        // Relaxed: dropping the pin (Release) makes the flag visible to the owner, who checks it once the
+        // segment has no pins. The flag is read first, because all cores may lend from a segment and one
+        // store is enough.
         let lent = &self.lent[segment];
         if lent.load(Relaxed) == 0 {
             lent.store(1, Relaxed);
         }
     }
 
-    /// Whether pages of a segment that has been freed were lent since the last time; owner only.
+    /// Returns and clears whether pages of a freed segment were lent; owner only.
     pub fn take_lent(&self, segment: usize) -> bool {
         let lent = &self.lent[segment];
         let was_lent = lent.load(Relaxed) != 0;
@@ -123,18 +125,18 @@ impl Segments {
         was_lent
     }
 
-    /// A filling has space in the segment; owner only.
+    /// Counts an unfinished object that takes space in the segment; owner only.
     pub fn filling_begins(&self, segment: usize) {
         self.fillings[segment].fetch_add(1, Relaxed);
     }
 
-    /// A filling ended (linked or abandoned), on whichever core.
+    /// Ends the count of an unfinished object (linked or abandoned); may be called on any core.
     pub fn filling_ends(&self, segment: usize) {
         let before = self.fillings[segment].fetch_sub(1, Release);
-        assert!(before > 0, "a filling in segment {segment} ended twice");
+        assert!(before > 0, "filling in segment {segment} ended twice");
     }
 
-    /// Whether an unfinished filling has space in the segment.
+    /// Returns whether an unfinished object has space in the segment.
     pub fn is_filling(&self, segment: usize) -> bool {
         self.fillings[segment].load(Acquire) > 0
     }

@@ -1,11 +1,11 @@
-//! The owner's handle: a shard, of which the other files say what changes it.
+//! The owner's handle of a shard; the other files of this module implement its changes.
 //!
 //! ```text
-//! begin ─▶ Filling ─extend, written─▶ ... ─▶ finish (fill.rs) ─┐
-//! insert (insert.rs) ──────────────────────────────────────────┴▶ link (link.rs) ─▶ index, expiry queue
+//! begin ─▶ ObjectWriter ─extend, written─▶ ... ─▶ finish (fill.rs) ─┐
+//! insert (insert.rs) ───────────────────────────────────────────────┴▶ link (link.rs) ─▶ index, expiry queue
 //! unlink, expire (expiry.rs), evict (evict.rs) ─▶ index slot cleared ─▶ segment's live count ─▶ retired at zero
 //! ```
-//! *Which core:* the shard's own. *Who waits:* nobody. *Bounds:* each step does a bounded number of records.
+//! *Core:* the shard's own. *Waiting:* never. *Bounds:* each step handles a bounded number of records.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,7 +25,7 @@ use super::{
     usage::Tally,
 };
 
-/// A core's share of the store, in the hands of its owner.
+/// A core's share of the store, held by its owner.
 #[derive(Debug)]
 pub struct Shard {
     pub(super) local: Arc<Local>,
@@ -34,10 +34,10 @@ pub struct Shard {
     pub(super) ghosts: Ghosts,
     pub(super) expiry: ExpiryQueue,
     pub(super) sequence: u64,
-    /// What of it is on a file, if there is one.
+    /// File tier of this shard, if the store has a file.
     #[cfg(not(feature = "loom"))]
     pub(super) file: Option<Box<super::tier::FileTier>>,
-    /// What happened since the start, while the file is still being read.
+    /// Changes since the start, while the file is still being read.
     #[cfg(not(feature = "loom"))]
     pub(super) warming: Option<Box<super::tier::WarmupChanges>>,
     pub(super) emptying: Option<super::evict::EvictionProgress>,
@@ -69,17 +69,17 @@ impl Shard {
         }
     }
 
-    /// The store that this is a share of.
+    /// Returns the store to which this shard belongs.
     pub fn store(&self) -> &Arc<Store> {
         &self.local.store
     }
 
-    /// The core that owns it.
+    /// Returns the core that owns this shard.
     pub fn core(&self) -> usize {
         self.local.core
     }
 
-    /// A reader for the owner's core.
+    /// Returns a reader for the owner's core.
     pub fn reader(&self) -> Reader {
         Reader::new(Arc::clone(&self.local))
     }
@@ -92,14 +92,14 @@ impl Shard {
         &self.local.store.shards[self.local.core].tally
     }
 
-    /// Looks a key up for certain, and notes the visit.
+    /// Looks a key up with a definite answer (never contended), and counts the visit.
     pub fn lookup_owned(&self, hash: Hash, key: &[u8]) -> Option<Object<'_>> {
         let (slot, at) = self.find(hash, key)?;
         self.shared().visit(self.local.core, at);
         Some(Object { local: &self.local, slot })
     }
 
-    /// As [`lookup_owned`](Self::lookup_owned), for who only looks: it is no visit.
+    /// Looks a key up like [`lookup_owned`](Self::lookup_owned), without counting a visit.
     pub fn peek(&self, hash: Hash, key: &[u8]) -> Option<Object<'_>> {
         let (slot, _) = self.find(hash, key)?;
         Some(Object { local: &self.local, slot })
@@ -113,12 +113,17 @@ impl Shard {
 
     pub(super) fn assert_owned(&self, hash: Hash) {
         let owner = self.local.store.owner(hash);
-        assert!(owner == self.local.core, "core {} was asked for what core {owner} owns", self.local.core);
+        assert!(
+            owner == self.local.core,
+            "core {} received a request for core {owner}'s key",
+            self.local.core
+        );
     }
 
-    /// Unlinks an object; says whether it was there.
+    /// Unlinks an object; returns whether it was found.
     pub fn unlink(&mut self, hash: Hash, key: &[u8]) -> bool {
-        // On the file by its hash alone, because its key is there: of two with one hash there is only one anyway.
+        // The file's copy is found by its hash alone, because reading its key would require the disk; of two
+        // objects with one hash only one is kept anyway.
         #[cfg(not(feature = "loom"))]
         let was_on_file = self.end_on_file(hash);
         #[cfg(feature = "loom")]
@@ -129,7 +134,7 @@ impl Shard {
         true
     }
 
-    /// Gives an object another expiry; says whether it was there.
+    /// Gives an object another expiry; returns whether it was found.
     pub fn refresh(&mut self, hash: Hash, key: &[u8], expires_s: u32) -> bool {
         let Some((slot, at)) = self.find(hash, key) else { return false };
         if slot.expires_s() != expires_s {
@@ -156,10 +161,10 @@ impl Shard {
         refused
     }
 
-    /// Checks the shard as a whole; for tests, and slow.
+    /// Checks the whole shard. Slow; for tests.
     ///
     /// # Panics
-    /// If an invariant does not hold, with its words.
+    /// Panics with a description of the first invariant that does not hold.
     pub fn invariants(&self) {
         let store = &*self.local.store;
         let objects = self.index.invariants(self.shared());

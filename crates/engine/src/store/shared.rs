@@ -1,4 +1,4 @@
-//! What all cores share of a store.
+//! The part of a store that all cores share.
 
 use std::{fmt, io, sync::Arc};
 
@@ -20,24 +20,24 @@ use crate::sys::{
     },
 };
 
-/// A store: segments, indexes and the turns of the cores. Read through a [`Reader`], written through a
+/// A store: segments, indexes and the epochs of the cores. Read through a [`Reader`], written through a
 /// [`Shard`](super::Shard).
 pub struct Store {
     pub(super) geometry: Geometry,
-    /// What every hash begins with. Nobody outside may learn it: see [`Hash::seeded`].
+    /// Seed of every hash. It must stay secret: see [`Hash::seeded`].
     hash_seed: u64,
-    /// All segments of all shards. Locations count units of 16 bytes from its start.
+    /// All segments of all shards. Locations count units of 16 bytes from the start of the arena.
     pub(super) arena: Words,
     pub(super) segments: Segments,
     pub(super) turns: Epochs,
     pub(super) shards: Box<[ShardShared]>,
-    /// For each reading core: lookups that were contended.
+    /// Contended lookups, for each reading core.
     pub(super) contended: Box<[CacheLinePair<AtomicU64>]>,
-    /// Whether segments can be given new memory, so that the pages of the old may be lent.
+    /// True if segments can be given new memory, so that the old pages may be lent.
     lends: bool,
 }
 
-/// What readers see of one shard.
+/// Part of one shard that readers see.
 #[derive(Debug)]
 pub(super) struct ShardShared {
     pub(super) index: Index,
@@ -66,7 +66,7 @@ impl Store {
         let arena = Words::reserve(arena_words, true).map_err(refused("segments", arena_words))?;
         let segment_words = geometry.segment_bytes / size_of::<u64>();
         Ok(Self {
-            // Tried on memory that nobody has touched: a segment may be no whole number of pages.
+            // Tried on memory that is still untouched; fails if a segment is not a whole number of pages.
             lends: cfg!(not(feature = "loom")) && arena.renew(segment_words..2 * segment_words).is_ok(),
             arena,
             segments: Segments::new(geometry.cores, geometry.segments()),
@@ -78,34 +78,34 @@ impl Store {
         })
     }
 
-    /// The hash of a key in this store.
+    /// Returns the hash of a key in this store.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> Hash {
         Hash::seeded(key, self.hash_seed)
     }
 
-    /// The core that owns a hash: its shard alone links, replaces and unlinks it.
+    /// Returns the core that owns a hash: only its shard links, replaces and unlinks the object.
     #[inline]
     pub fn owner(&self, hash: Hash) -> usize {
         hash.owner(self.geometry.cores)
     }
 
-    /// Number of cores, and so of shards.
+    /// Returns the number of cores, and so of shards.
     pub fn cores(&self) -> usize {
         self.geometry.cores
     }
 
-    /// Most body bytes of an object that is stored.
+    /// Returns the maximum body bytes of a stored object.
     pub fn object_bytes_max(&self) -> u64 {
         self.geometry.object_bytes_max
     }
 
-    /// Bytes of a segment.
+    /// Returns the bytes of a segment.
     pub fn segment_bytes(&self) -> usize {
         self.geometry.segment_bytes
     }
 
-    /// Whether [`PinnedObject::lend`](super::PinnedObject::lend) may be used here.
+    /// Returns whether [`PinnedObject::lend`](super::PinnedObject::lend) may be used with this store.
     pub fn lends(&self) -> bool {
         self.lends
     }
@@ -114,19 +114,21 @@ impl Store {
     pub(super) fn renew(&self, segment: usize) {
         let words = self.geometry.segment_bytes / size_of::<u64>();
         let renewed = self.arena.renew(segment * words..(segment + 1) * words);
-        assert!(renewed.is_ok(), "what sockets may still send is not written over: {renewed:?}");
+        assert!(renewed.is_ok(), "cannot renew a freed segment: {renewed:?}");
     }
 
-    /// The reader of a core, for that core's thread. A core has one turn at a time, over all its readers.
+    /// Returns the reader of a core, for that core's thread. A core has one epoch at a time, over all its
+    /// readers.
     ///
     /// # Panics
-    /// If there is no such core.
+    /// Panics if there is no such core.
     pub fn reader(self: &Arc<Self>, core: usize) -> Reader {
         assert!(core < self.geometry.cores, "core {core} of {}", self.geometry.cores);
         Reader::new(Arc::new(Local { store: Arc::clone(self), core }))
     }
 
-    /// What is stored and what was done, summed over the shards now. Reads counters only; for any thread.
+    /// Returns current amounts and counters, summed over the shards. Reads counters only; may be called on
+    /// any thread.
     pub fn usage(&self) -> Usage {
         Usage::of(self)
     }
@@ -145,7 +147,8 @@ impl Store {
         self.shards[shard].starved.load(Acquire) != 0
     }
 
-    /// Whether a segment drains while its shard has run out of room: a core that pins it should let go.
+    /// Returns whether a segment is draining while its shard has run out of room: a core that pins it should
+    /// release it.
     pub(super) fn is_wanted(&self, segment: usize) -> bool {
         self.is_starved(segment) && self.segments.state(segment) == SegmentState::Draining
     }
@@ -164,15 +167,15 @@ impl fmt::Debug for Store {
     }
 }
 
-/// A core's own handle on the store. What outlives a turn holds this `Arc` and not the store's, so that the
-/// reference count is on a cache line that other cores touch only when they drop something of this core's.
+/// A core's own handle on the store. Objects that outlive an epoch hold this `Arc` and not the store's. The
+/// reference count is then on a cache line that other cores touch only when they drop an object of this core.
 #[derive(Debug)]
 pub(super) struct Local {
     pub(super) store: Arc<Store>,
     pub(super) core: usize,
 }
 
-/// A segment held beyond a turn.
+/// A segment pinned beyond an epoch.
 #[derive(Debug)]
 pub(super) struct Pin {
     pub(super) local: Arc<Local>,
@@ -180,13 +183,13 @@ pub(super) struct Pin {
 }
 
 impl Pin {
-    /// Takes a pin; within a turn of that core, or as the owner.
+    /// Takes a pin; called within an epoch of that core, or by the owner.
     pub(super) fn take(local: &Arc<Local>, segment: usize) -> Self {
         local.store.segments.pins.take(local.core, segment);
         Self { local: Arc::clone(local), segment }
     }
 
-    /// Whether its shard has run out of room, and waits for this segment among others.
+    /// Returns whether the shard has run out of room and waits for this segment, among others.
     pub(super) fn is_wanted(&self) -> bool {
         self.local.store.is_wanted(self.segment)
     }

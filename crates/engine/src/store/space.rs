@@ -1,11 +1,12 @@
-//! A shard's segments as their owner knows them: what is open, how much is live, what may be had next.
+//! A shard's segments as their owner knows them: which are open, how much is live, and which can be claimed
+//! next.
 //!
 //! ```text
 //! free ──▶ open (one for each log) ──▶ nearly full ──▶ sealed, in its log, oldest first ──▶ draining ──▶ free
 //! ```
-//! A record that does not fit at the end of the open segment begins another; what is left of the one before is for
-//! shorter records. Without that a twentieth of the share was ends of segments.
-//! *Where:* plain memory of the owner. The states that others see are in [`super::segments`].
+//! A record that does not fit at the end of the open segment begins another; the rest of the previous segment
+//! takes shorter records. Without that, unused ends of segments were a twentieth of the share. *Memory:*
+//! plain memory of the owner. The states that other cores see are in [`super::segments`].
 
 use std::collections::VecDeque;
 
@@ -18,11 +19,11 @@ use super::{
     usage::Tally,
 };
 
-/// Lifetimes in seconds up to which an object belongs to the short and to the medium class.
+/// Maximum lifetimes in seconds of the short and of the medium class.
 const SHORT_S: u32 = 60;
 const MEDIUM_S: u32 = 3600;
 
-/// Which log a record is appended to: probation by lifetime, so that segments die as a whole, or main.
+/// Log to which a record is appended: probation by lifetime, so that segments expire as a whole, or main.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Log {
     Short = 0,
@@ -45,41 +46,44 @@ impl Log {
     }
 }
 
-/// What new space is for: eviction may take the last free segment, because it gives back more.
+/// Purpose of new space: eviction may take the last free segment, because it gives back more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     New,
     Move,
 }
 
-/// Pinned segments that are passed over in search of one to empty. If so many of the oldest are pinned, somebody holds
-/// most of the share, and has to learn that it is wanted back.
+/// Maximum number of pinned segments that the search for a victim skips. If as many of the oldest are pinned,
+/// pins hold most of the share, and their holders must learn that it is wanted back.
 const PASSED_OVER_MAX: usize = 64;
-/// Of a share, the part that is probation at first (and main at least), and the part that it is at least.
+/// Divisors of the share: probation begins with a 10th of it (main keeps at least that), and never has less
+/// than a 64th.
 const PROBATION_FIRST: u64 = 10;
 const PROBATION_LEAST: u64 = 64;
-/// Who comes back moves the bound between the two by so many times its bytes.
+/// Multiple of a returning object's size by which the boundary between probation and main moves.
 const PROBATION_STEP: u64 = 3;
-/// Shares of fewer segments have none that is nearly full besides the open ones.
+/// Minimum number of segments of a share from which each log keeps a nearly full segment besides the open
+/// one.
 const NEARLY_FULL_FROM: usize = 64;
-/// Bytes at the end of a segment that are worth keeping it open: the shortest record has about as many.
+/// Minimum bytes at the end of a segment that are worth keeping it open: about the size of the shortest
+/// record.
 const REST_MIN: usize = 192;
-/// Segments that only eviction may claim.
+/// Number of free segments that only eviction may claim.
 const FREE_FOR_MOVES: usize = 1;
 
 #[derive(Debug, Clone, Copy)]
 struct SegmentUsage {
-    /// Bytes from the start of the segment that have records.
+    /// Bytes from the start of the segment that records occupy.
     used: usize,
-    /// Records that linked objects use, and their bytes.
+    /// Records used by linked objects, and their bytes.
     live_records: u32,
     live_bytes: usize,
-    /// Number of the claim since which it is not free: tells its lives apart.
+    /// Number of the last claim of this segment; distinguishes its successive uses.
     claim: u64,
     log: Log,
 }
 
-/// A segment in one of its lives.
+/// A segment together with the claim that identifies its current use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClaimedSegment {
     pub(super) segment: usize,
@@ -89,32 +93,32 @@ pub(super) struct ClaimedSegment {
 /// The segments of a shard.
 #[derive(Debug)]
 pub(super) struct Space {
-    /// Number of the first in the store.
+    /// Number of the shard's first segment in the store.
     first: usize,
     owned: Box<[SegmentUsage]>,
     free: Vec<usize>,
     open: [Option<usize>; LOGS.len()],
-    /// The one before, open still: what is short finds room at its end.
+    /// The previous open segment of each log: short records still find room at its end.
     nearly_full: [Option<usize>; LOGS.len()],
-    /// Sealed segments in order of sealing; those that are gone meanwhile are passed over.
+    /// Sealed segments in the order of sealing; entries of segments that were retired meanwhile are skipped.
     sealed: [VecDeque<ClaimedSegment>; LOGS.len()],
     sealed_count: [usize; LOGS.len()],
     draining: VecDeque<DrainingSegment>,
-    /// Of these, those that were emptied in the second that it is now: they may be free soon.
+    /// Number of draining segments that were emptied in the current second; they may be free soon.
     emptied_now: usize,
     now_s: u32,
     claims: u64,
     segment_bytes: u64,
-    /// Bytes that probation is to have.
+    /// Target size of probation in bytes.
     probation_bytes: u64,
 }
 
-/// A segment that waits for the last turn or pin.
+/// A segment that waits for the last epoch or pin.
 #[derive(Debug, Clone, Copy)]
 struct DrainingSegment {
     segment: usize,
     epoch: Epoch,
-    /// When it was emptied to make room, if it did not die of itself.
+    /// Second at which eviction emptied the segment; `None` if its objects ended without eviction.
     emptied_s: Option<u32>,
 }
 
@@ -167,21 +171,21 @@ impl Space {
         self.draining.len()
     }
 
-    /// Segments that drain and were emptied in the second that it is now.
+    /// Returns the number of draining segments that were emptied in the current second.
     pub(super) fn emptied_now(&self) -> usize {
         self.emptied_now
     }
 
-    /// The segment was emptied to make room; if it drains by now.
+    /// Records that the segment was emptied by eviction, if it is draining by now.
     pub(super) fn emptied(&mut self, segment: usize) {
-        // What began to drain last is at the end.
+        // The segment that began to drain last is at the end.
         if let Some(one) = self.draining.iter_mut().rev().find(|one| one.segment == segment) {
             one.emptied_s = Some(self.now_s);
             self.emptied_now += 1;
         }
     }
 
-    /// It is this late now.
+    /// Sets the current time.
     pub(super) fn tell(&mut self, now_s: u32) {
         if now_s > self.now_s {
             (self.now_s, self.emptied_now) = (now_s, 0);
@@ -192,7 +196,7 @@ impl Space {
         self.sealed_count[..Log::Main as usize].iter().sum()
     }
 
-    /// Space for a record at the end of a log; `None` if its segment is full and none may be claimed.
+    /// Returns space for a record at the end of a log; `None` if its segment is full and none may be claimed.
     pub(super) fn append(
         &mut self,
         store: &Store,
@@ -232,7 +236,7 @@ impl Space {
         Some(segment)
     }
 
-    /// Makes way for another open segment of the log.
+    /// Sets the open segment of the log aside as nearly full, or seals it, before another is opened.
     fn set_aside(&mut self, store: &Store, log: Log) {
         if let Some(full) = self.nearly_full[log as usize].take() {
             self.seal(store, log, full);
@@ -252,7 +256,8 @@ impl Space {
         self.sealed_count[log as usize] += 1;
         let queue = &mut self.sealed[log as usize];
         queue.push_back(ClaimedSegment { segment, claim });
-        // Segments that died of themselves leave their entries behind: bound them by the segments there are.
+        // Segments that were retired without eviction leave their entries behind; the queue is bounded by the
+        // number of segments.
         if queue.len() > 2 * self.owned.len() {
             let (owned, first) = (&self.owned, self.first);
             queue.retain(|entry| {
@@ -263,7 +268,7 @@ impl Space {
         self.try_retire(store, segment);
     }
 
-    /// A linked object uses the record from now on.
+    /// Counts a record as live, because a linked object uses it.
     pub(super) fn link(&mut self, store: &Store, tally: &Tally, place: Place) {
         let owned = self.of(store.geometry.segment_of(place.location));
         owned.live_records += 1;
@@ -271,18 +276,19 @@ impl Space {
         tally.live_bytes.add(place.bytes() as u64);
     }
 
-    /// No linked object uses the record any more. The last one out retires its segment.
+    /// Counts a record as dead, because no linked object uses it any more. The last live record of a segment
+    /// retires it.
     pub(super) fn unlink(&mut self, store: &Store, tally: &Tally, place: Place) {
         let segment = store.geometry.segment_of(place.location);
         let owned = self.of(segment);
-        assert!(owned.live_records > 0, "more records unlinked than were linked in segment {segment}");
+        assert!(owned.live_records > 0, "more records unlinked than linked in segment {segment}");
         owned.live_records -= 1;
         owned.live_bytes -= place.bytes();
         tally.live_bytes.subtract(place.bytes() as u64);
         self.try_retire(store, segment);
     }
 
-    /// Retires a sealed segment in which nothing is live or being filled.
+    /// Retires a sealed segment in which no record is live or being filled.
     pub(super) fn try_retire(&mut self, store: &Store, segment: usize) {
         let owned = *self.of(segment);
         if owned.live_records > 0
@@ -296,7 +302,8 @@ impl Space {
         self.draining.push_back(DrainingSegment { segment, epoch, emptied_s: None });
     }
 
-    /// Frees what drains and is held by nobody; looks at up to `limit` segments. Says how many it freed.
+    /// Frees draining segments that no epoch or pin holds; checks up to `limit` segments. Returns how many
+    /// were freed.
     pub(super) fn reclaim(&mut self, store: &Store, tally: &Tally, limit: usize) -> usize {
         let mut freed = 0;
         for _ in 0..limit.min(self.draining.len()) {
@@ -319,8 +326,8 @@ impl Space {
         freed
     }
 
-    /// Cuts a record's space to `units`. What is cut off goes back if nothing was appended since; else the caller
-    /// frames it as dead. Says which.
+    /// Shortens a record's space to `units`. The rest is returned to the segment if nothing was appended
+    /// since; otherwise the caller writes a dead record over it. Returns whether the rest was returned.
     pub(super) fn cut(&mut self, store: &Store, tally: &Tally, place: Place, units: u32) -> bool {
         assert!(units <= place.units, "a record is not cut to more than it has");
         let segment = store.geometry.segment_of(place.location);
@@ -334,12 +341,13 @@ impl Space {
         is_last
     }
 
-    /// Bytes that probation is to have.
+    /// Returns the target size of probation in bytes.
     pub(super) fn probation_bytes(&self) -> u64 {
         self.probation_bytes
     }
 
-    /// An object of about so many bytes came back soon after it was evicted: with more space there it would have stayed.
+    /// Adjusts the target size of probation: an object of about `bytes` bytes was requested soon after its
+    /// eviction, and with more space in that log it would have stayed.
     pub(super) fn came_back(&mut self, from: EvictedFrom, bytes: u64) {
         let share_bytes = self.owned.len() as u64 * self.segment_bytes;
         let bytes = PROBATION_STEP * bytes;
@@ -351,8 +359,9 @@ impl Space {
             wanted.clamp(share_bytes / PROBATION_LEAST, share_bytes - share_bytes / PROBATION_FIRST);
     }
 
-    /// The next segment to empty: the oldest of probation while probation has more than its share, else of main. What
-    /// somebody pins is passed over, as long as that is little: emptied, it would give nothing back.
+    /// Returns the next segment to empty: the oldest of probation while probation exceeds its share, else the
+    /// oldest of main. Pinned segments are skipped as long as they are few, because emptying them would free
+    /// nothing.
     pub(super) fn victim(&mut self, store: &Store) -> Option<ClaimedSegment> {
         let probation = self.sealed_in_probation();
         let from_probation = probation as u64 * self.segment_bytes > self.probation_bytes
@@ -363,7 +372,8 @@ impl Space {
 
     fn oldest(&mut self, store: &Store, probation: bool) -> Option<ClaimedSegment> {
         let logs = if probation { &LOGS[..Log::Main as usize] } else { &LOGS[Log::Main as usize..] };
-        // Each pass takes an entry that is gone or puts a busy one behind: bounded by the entries there are.
+        // Each pass removes a stale entry or moves a busy one to the back, so the loop is bounded by the
+        // number of entries.
         let entries: usize = logs.iter().map(|log| self.sealed[*log as usize].len()).sum();
         let (mut pinned, mut passed_over) = (None, 0);
         for _ in 0..entries {
@@ -375,7 +385,7 @@ impl Space {
             if !self.is_sealed(store, entry) {
                 continue;
             }
-            // Back again in any case: it stays in its log until it is retired.
+            // The entry is put back in any case: a segment stays in its log until it is retired.
             self.sealed[log as usize].push_back(entry);
             if store.segments.is_filling(entry.segment) {
                 continue;
@@ -392,16 +402,16 @@ impl Space {
         pinned
     }
 
-    /// Whether the segment still is in that life, and sealed.
+    /// Returns whether the segment still has that claim and is sealed.
     pub(super) fn is_sealed(&self, store: &Store, claimed: ClaimedSegment) -> bool {
         self.owned[claimed.segment - self.first].claim == claimed.claim
             && store.segments.state(claimed.segment) == SegmentState::Sealed
     }
 
-    /// Checks the books against what the walk of all linked records found.
+    /// Checks the counters against a walk of all linked records.
     ///
     /// # Panics
-    /// If they differ.
+    /// Panics if they differ.
     pub(super) fn invariants(
         &self,
         store: &Store,
@@ -415,14 +425,19 @@ impl Space {
             let state = store.segments.state(segment);
             let found = live.get(&segment).copied().unwrap_or((0, 0));
             match state {
-                SegmentState::Free => assert!(self.free.contains(&segment), "free segment {segment} is lost"),
+                SegmentState::Free => {
+                    assert!(self.free.contains(&segment), "free segment {segment} is not in its list")
+                }
                 SegmentState::Draining => {
                     assert_eq!(self.draining.iter().filter(|one| one.segment == segment).count(), 1);
                     assert_eq!(found, (0, 0), "a linked record in draining segment {segment}");
                 }
                 SegmentState::Open => {
                     let open = [self.open, self.nearly_full].map(|open| open[owned.log as usize]);
-                    assert!(open.contains(&Some(segment)), "open segment {segment} is lost");
+                    assert!(
+                        open.contains(&Some(segment)),
+                        "open segment {segment} is missing from the open list"
+                    );
                 }
                 SegmentState::Sealed => {
                     sealed[owned.log as usize] += 1;

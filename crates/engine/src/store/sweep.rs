@@ -1,11 +1,13 @@
-//! A walk through all objects in a shard's memory, some at a time, for whoever drops those of a sort.
+//! A walk through all objects in a shard's memory, in bounded steps, that drops the objects matching a
+//! condition.
 //!
 //! ```text
 //!  the space of hashes, as pages divide it     0 ├─page─┼──page──┼page┼page┼──── … ────┤ end
 //!                                                                ▲ how far the walk has come
 //! ```
-//! A page is looked through in one go, and pages split but are never joined. So where one ends another begins, now and
-//! later, and what was there all the time is met exactly once, however much the index grows between two steps.
+//! A step looks through whole pages, and pages split but are never joined. So where one page ends another
+//! begins, now and later, and an object that is stored during the whole walk is visited exactly once, however
+//! much the index grows between two steps.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,26 +20,26 @@ use super::{
     shard::Shard,
 };
 
-/// The end of the space that pages divide.
+/// End of the space that pages divide.
 const END: u64 = 1 << 32;
 
-/// How far a walk has come.
+/// Position of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sweep(u64);
 
-/// What a step of a walk did.
+/// Result of one step of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepStep {
-    /// Objects that were looked at.
+    /// Number of objects that were examined.
     pub seen: usize,
-    /// … and dropped.
+    /// Number of objects that were dropped.
     pub dropped: usize,
-    /// Where the walk goes on; `None`: it has seen all.
+    /// Position at which the walk continues; `None` once it is complete.
     pub next: Option<Sweep>,
 }
 
 impl IndexOwner {
-    /// The slots of the page where a walk is, and where the next one begins.
+    /// Returns the slots of the page at a walk's position, and the position at which the next page begins.
     fn page_at(index: &Index, at: u64) -> (SmallVec<[(Slot, SlotAddress); 64]>, u64) {
         let depth = index.depth.load(Relaxed) as u32;
         let place = (at >> (32 - depth)) as usize;
@@ -58,8 +60,9 @@ impl IndexOwner {
 }
 
 impl Shard {
-    /// Goes on with a walk through what is in memory, and drops what `is_to_go`, on the file, too. Stops after the page
-    /// of the index (160 objects at most) with which it has looked at `objects` of them.
+    /// Continues a walk through the objects in memory, and drops those for which `is_to_go` returns true,
+    /// also from the file. Stops after the index page (160 objects at most) with which it has examined
+    /// `objects` objects.
     pub fn sweep(
         &mut self,
         from: Sweep,

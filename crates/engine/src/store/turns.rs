@@ -1,10 +1,10 @@
-//! Epochs: which core may still see what was unlinked (`docs/decisions/003-store-concurrency.md`, I2 and I7).
+//! Epochs: which core may still see unlinked records (`docs/decisions/003-store-concurrency.md`, I2 and I7).
 //!
 //! ```text
 //! core c:   local[c] = global; FENCE; look into index and arena ...; local[c] = IDLE
 //! owner:    unlink; epoch = global++;  ...  FENCE; every local[c] > epoch?  then reuse
 //! ```
-//! If the reader's fence comes first, the owner sees its `local` (or what came after it). If the owner's comes
+//! If the reader's fence comes first, the owner sees its `local` (or a later value). If the owner's comes
 //! first, the reader sees the unlinking. There is no third case.
 
 use crate::sys::atomics::{
@@ -16,19 +16,19 @@ use crate::sys::atomics::{
 /// Greater than every epoch, so that "idle or later than" is one comparison.
 const IDLE: u64 = u64::MAX;
 
-/// The turns of all cores. Each `local` is written by its core only, on a line of its own.
+/// The epochs of all cores. Each `local` is written by its core only, on a cache line of its own.
 #[derive(Debug)]
 pub struct Epochs {
     global: CacheLinePair<AtomicU64>,
     local: Box<[CacheLinePair<AtomicU64>]>,
 }
 
-/// When something was retired: what [`Epochs::is_over`] asks about.
+/// Time at which a page or segment was retired, for [`Epochs::is_over`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
 impl Epochs {
-    /// No core in a turn.
+    /// Creates the epochs with no core inside one.
     pub fn new(cores: usize) -> Self {
         Self {
             global: CacheLinePair(AtomicU64::new(0)),
@@ -36,35 +36,37 @@ impl Epochs {
         }
     }
 
-    /// Begins a turn of `core`, on whose thread this is called.
+    /// Begins an epoch of `core`, on whose thread this is called.
     ///
     /// # Panics
-    /// If that core is in a turn: the end of the inner one would end the outer.
+    /// Panics if that core is already in an epoch: the end of the inner one would end the outer.
     #[inline]
     pub fn begin(&self, core: usize) {
         let local = &self.local[core].0;
         assert!(local.load(Relaxed) == IDLE, "turns of core {core} do not nest");
-        // Release: an owner that finds this value, not the IDLE before it, must see all of the turn before too.
+        // Release: an owner that reads this value, not the IDLE before it, must also see everything of the
+        // previous epoch.
         local.store(self.global.0.load(Relaxed), Release);
         fence(SeqCst);
     }
 
-    /// Ends the turn of `core`.
+    /// Ends the epoch of `core`.
     #[inline]
     pub fn end(&self, core: usize) {
         self.local[core].0.store(IDLE, Release);
     }
 
-    /// Says that something was unlinked; turns that begin from now on do not see it.
+    /// Records that a page or segment was unlinked; readers that begin from now on do not see it.
     ///
-    /// The epoch is what the addition returned and nothing read earlier: several owners retire at once, and a
-    /// reader may have begun its turn after another owner's addition and before this one.
+    /// The epoch is what the addition returned, and nothing read earlier: several owners retire at once, and
+    /// a reader may have begun after another owner's addition and before this one.
     pub fn retire(&self) -> Epoch {
-        // No fence: that of `is_over` comes after the unlinking too, and the addition releases it to later turns.
+        // No fence is needed: that of `is_over` comes after the unlinking too, and the addition releases it
+        // to later readers.
         Epoch(self.global.0.fetch_add(1, AcqRel))
     }
 
-    /// Whether every turn is over that could see what was retired at `epoch`.
+    /// Returns whether every reader is done that could see what was retired at `epoch`.
     pub fn is_over(&self, epoch: Epoch) -> bool {
         fence(SeqCst);
         self.local.iter().all(|local| local.0.load(Acquire) > epoch.0)

@@ -5,27 +5,28 @@ use crate::sys::atomics::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! tally {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// One shard's counters. Written by its owner (but for `abandoned`), read by anyone.
+        /// Counters of one shard. Written by its owner (except for `abandoned`), read by any thread.
         #[derive(Debug, Default)]
         pub(super) struct Tally {
             $(pub(super) $name: Count,)*
         }
 
-        /// What a store holds and has done, over all shards. Gauges are as of now, counters since it was opened.
+        /// Amounts and counters of a store, over all shards. Gauges are current values; counters run since
+        /// the store was opened.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Usage {
             $($(#[$doc])* pub $name: u64,)*
-            /// Segments with nothing in them.
+            /// Empty segments.
             pub segments_free: u64,
             /// Segments being filled.
             pub segments_open: u64,
             /// Full segments.
             pub segments_sealed: u64,
-            /// Segments that wait for the last turn or pin.
+            /// Segments that wait for the last epoch or pin.
             pub segments_draining: u64,
-            /// Bytes of segments that wait for the last turn or pin.
+            /// Bytes of segments that wait for the last epoch or pin.
             pub draining_bytes: u64,
-            /// Bytes of segments that somebody pins, draining or not.
+            /// Bytes of pinned segments, draining or not.
             pub pinned_bytes: u64,
             /// Bytes of all segments.
             pub capacity_bytes: u64,
@@ -42,7 +43,7 @@ macro_rules! tally {
 }
 
 tally! {
-    /// Objects linked.
+    /// Linked objects.
     objects,
     /// Bytes of records that linked objects use, headers and padding included.
     live_bytes,
@@ -50,71 +51,72 @@ tally! {
     stored_bytes,
     /// Bytes that the index has touched: pages, directory, visits.
     index_bytes,
-    /// Entries in the expiry queue, those of objects that are gone included.
+    /// Entries in the expiry queue, including those of objects that are gone.
     expiry_entries,
     /// Bytes of the ghost list.
     ghost_bytes,
-    /// Bytes that probation is to have, as those who came back have made it.
+    /// Target size of probation in bytes, as adjusted by objects that returned after eviction.
     probation_bytes,
-    /// Objects linked that were not there.
+    /// Objects linked under a hash that had none.
     inserts,
     /// Objects linked in place of one with the same key (or hash).
     replacements,
-    /// Objects unlinked because they were due.
+    /// Objects unlinked because they expired.
     expiries,
     /// Objects unlinked on request.
     unlinks,
-    /// Objects unlinked for room.
+    /// Objects evicted to make room.
     evictions,
-    /// Of these, objects that had been visited but found no room in the main log.
+    /// Evicted objects that had been visited but found no room in the main log.
     evictions_of_visited,
-    /// Objects that came back soon after their eviction and went to the main log.
+    /// Objects stored again soon after their eviction, which went to the main log.
     ghost_hits,
     /// Objects (or extents of them) copied to the head of the main log because they had been visited.
     promotions,
-    /// Bytes so copied.
+    /// Bytes copied to the head of the main log for visited objects.
     promoted_bytes,
-    /// Objects refused: no segment could be freed.
+    /// Objects refused because no segment could be freed.
     refused_no_room,
-    /// Objects refused: larger than allowed.
+    /// Objects refused because they are larger than allowed.
     refused_too_large,
-    /// Objects refused: the body ended early.
+    /// Objects refused because the body ended early.
     refused_short,
-    /// Objects refused: no place in the index (counted besides in `refused_no_room`).
+    /// Objects refused because the index had no slot (also counted in `refused_no_room`).
     refused_crowded,
-    /// Objects given up before they were whole.
+    /// Objects abandoned before they were complete.
     abandoned,
-    /// Segments freed.
+    /// Segments that were freed.
     reclaims,
-    /// Of these, segments that got new memory, because sockets may still send from the old.
+    /// Freed segments that got new memory, because sockets may still send from the old.
     renewals,
-    /// Objects that are on the file, some of which may have gone with its oldest segments.
+    /// Objects on the file, some of which may be gone with its oldest segments.
     file_objects,
-    /// Bytes of the directories of what is on the file.
+    /// Bytes of the directories of the objects on the file.
     file_directory_bytes,
-    /// Objects not copied to the file when they were stored, because nobody had asked for them before.
+    /// Objects not copied to the file when they were stored, because they had not been requested before.
     file_not_admitted,
     /// Large objects that are being copied to the file.
     file_copying,
     /// Objects copied to the file.
     file_kept,
-    /// Of these, objects evicted from memory whose first copy had been given up.
+    /// Objects evicted from memory that were copied to the file again, because the segment of their first
+    /// copy had been given up.
     file_written_back,
-    /// Objects not copied to the file because too much waited to be written, or no segment was free.
+    /// Objects not copied to the file because too much was waiting to be written, or no segment was free.
     file_refused,
-    /// Objects on the file that were given up because not all of their parts were there.
+    /// Objects on the file that were dropped because parts of them were missing.
     file_incomplete,
-    /// Objects on the file that were given up for new ones, because there is no memory to know of more.
+    /// Objects on the file that were dropped for new ones, because the directory's memory was full.
     file_crowded_out,
     /// Parts of large objects written to the file.
     file_parts,
-    /// Heads written to the file alone, because the body of their object is there already.
+    /// Heads written to the file alone, because the body of their object was already there.
     file_heads,
-    /// Objects not copied to the file because they are larger than a file of this size takes.
+    /// Objects not copied to the file because they are too large for a file of this size.
     file_too_large,
     /// Objects read back from the file.
     file_hits,
-    /// Bytes so read.
+    /// Bytes read back from the file.
     file_hit_bytes,
     /// Objects on the file that could not be read, or were damaged.
     file_damaged,
@@ -150,13 +152,13 @@ impl Usage {
 }
 
 impl Tally {
-    /// Bytes that an object uses, on average.
+    /// Returns the average bytes of an object.
     pub(super) fn object_bytes(&self) -> u64 {
         self.live_bytes.value() / self.objects.value().max(1)
     }
 }
 
-/// A count with one writer (but for [`Count::add_shared`]).
+/// A counter with one writer (except for [`Count::add_shared`]).
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! Words ──▶ | anonymous mapping, 2 MiB aligned, zero, resident only where touched |
-//!             seen as &[AtomicU64]: whoever races reads wrong values, never undefined behaviour
+//!             seen as &[AtomicU64]: a race reads wrong values, never undefined behaviour
 //! ```
-//! Everything above (arena of segments, index pages, directories, visited bits) is safe code over such a slice.
+//! All users of this (arena of segments, index pages, directories, visit counters) are safe code over such a
+//! slice.
 
 use std::{
     io,
@@ -16,30 +17,32 @@ use super::atomics::AtomicU64;
 /// Bytes of a huge page on x86-64 and on AArch64 with 4 KiB pages; mappings are aligned to it.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A fixed slice of words, zero at first. Untouched parts cost address space only.
+/// A fixed slice of words, initially zero. Untouched parts cost address space only.
 #[derive(Debug)]
 pub struct Words {
     memory: memory::Memory,
 }
 
 impl Words {
-    /// Reserves `len` words. `huge` asks the kernel for huge pages (`MADV_HUGEPAGE`; a kernel without them is no
+    /// Reserves `len` words. `huge` requests huge pages (`MADV_HUGEPAGE`; a kernel without them is not an
     /// error, because only speed depends on it).
     ///
     /// # Errors
-    /// What `mmap` says: `ENOMEM` if the address space, its limit or the overcommit policy is exceeded.
+    /// Returns the error of `mmap`: `ENOMEM` if the address space, its limit or the overcommit policy is
+    /// exceeded.
     pub fn reserve(len: usize, huge: bool) -> io::Result<Self> {
         Ok(Self { memory: memory::Memory::reserve(len, huge)? })
     }
 
-    /// Puts new memory in the place of the words `range`, which are zero then and resident only where they are touched
-    /// again. What the kernel still sends from the old pages ([`lend`](super::lend)) stays as it is.
+    /// Replaces the memory of the words in `range`: they are zero then, and resident only once they are
+    /// touched again. Data that the kernel is still sending from the old pages ([`lend`](super::lend)) is
+    /// unchanged.
     ///
     /// # Errors
-    /// What `madvise(2)` says: `EINVAL` where the range is not one of whole pages, or is locked.
+    /// Returns the error of `madvise(2)`: `EINVAL` if the range is not whole pages, or is locked.
     ///
     /// # Panics
-    /// If the range is not within the words.
+    /// Panics if the range is not within the words.
     pub fn renew(&self, range: Range<usize>) -> io::Result<()> {
         self.memory.renew(&self[range])
     }
@@ -54,7 +57,7 @@ impl Deref for Words {
     }
 }
 
-/// Asks the processor to bring the (first) cache line of `word` near. A hint: no effect on what the program means.
+/// Prefetches the (first) cache line of `word`. A hint that does not change the program's results.
 #[inline]
 pub fn prefetch<T>(word: &T) {
     #[cfg(all(target_arch = "x86_64", not(feature = "loom")))]
@@ -86,7 +89,7 @@ mod memory {
     // SAFETY: the mapping belongs to this value alone and is only handed out as a slice of atomics, which any
     // thread may use; unmapping (Drop) needs the value itself and works from any thread.
     unsafe impl Send for Memory {}
-    // SAFETY: as above: shared access is access to atomics.
+    // SAFETY: as for `Send`: all shared access is through atomics.
     unsafe impl Sync for Memory {}
 
     impl Memory {
@@ -96,7 +99,8 @@ mod memory {
                 .and_then(|bytes| bytes.checked_add(HUGE_PAGE_BYTES))
                 .filter(|bytes| isize::try_from(*bytes).is_ok())
                 .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-            // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
+            // SAFETY: a new anonymous mapping at an address that the kernel chooses does not affect existing
+            // memory.
             let mapping = unsafe {
                 mmap_anonymous(
                     std::ptr::null_mut(),
@@ -110,9 +114,9 @@ mod memory {
             // SAFETY: the mapping is longer than `len` words by a huge page, and `skip` is less than one.
             let first = unsafe { mapping.byte_add(skip) };
             if huge {
-                // SAFETY: the range lies in our mapping; the advice changes the size of its pages only.
+                // SAFETY: the range lies in this mapping; the advice only changes the size of its pages.
                 let refused = unsafe { madvise(first.as_ptr(), bytes - skip, Advice::LinuxHugepage) };
-                // A kernel built without huge pages says EINVAL: slower, not wrong.
+                // A kernel built without huge pages returns EINVAL, which is slower but not wrong.
                 let _ = refused;
             }
             Ok(Self { mapping, mapping_bytes: bytes, first: first.cast(), len })
@@ -120,9 +124,10 @@ mod memory {
 
         #[inline]
         pub(super) fn words(&self) -> &[AtomicU64] {
-            // SAFETY: `first` is aligned, `len` words from it lie in the mapping (`reserve`), anonymous memory is
-            // zero and so initialised, and it stays mapped as long as `self` lives, which the borrow guarantees.
-            // Nothing ever makes a plain reference to it, so all access is atomic or the kernel's.
+            // SAFETY: `first` is aligned, `len` words from it lie in the mapping (`reserve`), anonymous
+            // memory is zero and so initialised, and it stays mapped as long as `self` exists, which the
+            // borrow guarantees. No plain reference to it is ever created, so all access is atomic or the
+            // kernel's.
             unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
         }
     }
@@ -130,9 +135,9 @@ mod memory {
     impl Memory {
         pub(super) fn renew(&self, words: &[AtomicU64]) -> io::Result<()> {
             debug_assert!(self.words().as_ptr_range().contains(&words.as_ptr()) || words.is_empty());
-            // SAFETY: the range lies in our mapping, which is private and anonymous: it reads zero afterwards, as if
-            // each word had been stored to. They are atomics, so whoever reads them meanwhile finds the one or the
-            // other.
+            // SAFETY: the range lies in this mapping, which is private and anonymous: it reads zero
+            // afterwards, as if each word had been stored to. The words are atomics, so a concurrent reader
+            // sees the old or the new value.
             unsafe { madvise(words.as_ptr().cast_mut().cast(), size_of_val(words), Advice::LinuxDontNeed)? };
             Ok(())
         }
@@ -140,9 +145,9 @@ mod memory {
 
     impl Drop for Memory {
         fn drop(&mut self) {
-            // SAFETY: exactly what `reserve` mapped; no slice of it outlives `self`.
+            // SAFETY: this is exactly the range that `reserve` mapped; no slice of it outlives `self`.
             let failed = unsafe { munmap(self.mapping.as_ptr(), self.mapping_bytes) };
-            debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+            debug_assert!(failed.is_ok(), "munmap failed: {failed:?}");
         }
     }
 }
@@ -165,7 +170,7 @@ mod memory {
             &self.0
         }
 
-        /// Nothing is lent in a model.
+        /// Only zeroes the words, because a loom model lends no pages.
         pub(super) fn renew(&self, words: &[AtomicU64]) -> io::Result<()> {
             words.iter().for_each(|word| word.store(0, super::super::atomics::Ordering::Relaxed));
             Ok(())

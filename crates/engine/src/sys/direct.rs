@@ -1,4 +1,4 @@
-//! Words of memory written to a file as they lie, also past the page cache.
+//! Writing words of memory to a file without a copy, optionally past the page cache.
 
 use std::{
     fs::File,
@@ -9,24 +9,26 @@ use std::{
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 
-/// Writes all of `words` at byte `offset` of `file`. If another thread stores to the words meanwhile, some of its
-/// stores are in the file and some are not, as after any race.
+/// Writes all of `words` at byte `offset` of `file`. If another thread stores to the words meanwhile, some of
+/// its stores are in the file and some are not, as after any race.
 ///
-/// With a file that was opened with `O_DIRECT` words, length and offset must be aligned to its blocks.
+/// If the file was opened with `O_DIRECT`, words, length and offset must be aligned to its blocks.
 ///
 /// # Errors
-/// What `pwrite(2)` says; `WriteZero` if it takes nothing (a file size limit). A part may have been written.
+/// Returns the error of `pwrite(2)`; `WriteZero` if it writes nothing (a file size limit). A part may have
+/// been written.
 pub fn write_words(file: &File, words: &[AtomicU64], offset: u64) -> io::Result<()> {
     let bytes = size_of_val(words);
     let mut done = 0;
     while done < bytes {
         let at = i64::try_from(offset + done as u64)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "beyond what a file offset can say"))?;
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "beyond the range of a file offset"))?;
         // SAFETY: `done` is less than the bytes of the slice, so the address is within it (or the slice is empty and
         // the loop is not entered).
         let from = unsafe { words.as_ptr().byte_add(done) };
-        // SAFETY: the range lies in `words`, which lives through the call; the kernel only reads it. Others may store
-        // to it in the meantime (they are atomics): what is written then is undecided, not undefined.
+        // SAFETY: the range lies in `words`, which outlives the call; the kernel only reads it. Other threads
+        // may store to it in the meantime (the words are atomics): the written bytes are then undetermined,
+        // but the behaviour is not undefined.
         let wrote = unsafe { libc::pwrite(file.as_raw_fd(), from.cast(), bytes - done, at) };
         match usize::try_from(wrote) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -42,10 +44,10 @@ pub fn write_words(file: &File, words: &[AtomicU64], offset: u64) -> io::Result<
     Ok(())
 }
 
-/// Takes the lock of the whole file for as long as it is open; `false` if somebody else holds it.
+/// Locks the whole file for as long as it is open; `false` if another process holds the lock.
 ///
 /// # Errors
-/// What `flock(2)` says otherwise.
+/// Returns any other error of `flock(2)`.
 pub fn lock(file: &File) -> io::Result<bool> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -54,24 +56,25 @@ pub fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Gives the file `bytes` of length, with their room on the disk.
+/// Sets the length of the file to at least `bytes`, and allocates their space on the disk.
 ///
 /// # Errors
-/// What `fallocate(2)` says: `ENOSPC`; `EOPNOTSUPP` where the file system cannot.
+/// Returns the error of `fallocate(2)`: `ENOSPC`; `EOPNOTSUPP` if the file system does not support it.
 pub fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes)?)
 }
 
-/// Gives back the room of a range; it reads as zeros then. Pages that the kernel is still sending stay as they are.
+/// Frees the space of a range, which reads as zeros then. Pages that the kernel is still sending are
+/// unchanged.
 ///
 /// # Errors
-/// What `fallocate(2)` says.
+/// Returns the error of `fallocate(2)`.
 pub fn punch(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(file, flags, offset, bytes)?)
 }
 
-/// The same file again, past the page cache; `None` where the file system does not do that.
+/// Opens the same file again with `O_DIRECT`; `None` if the file system does not support that.
 pub fn open_direct(file: &File) -> Option<File> {
     let again = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
@@ -81,12 +84,12 @@ pub fn open_direct(file: &File) -> Option<File> {
 /// Begins to write a range of the page cache to the disk, without waiting.
 ///
 /// # Errors
-/// What `sync_file_range(2)` says.
+/// Returns the error of `sync_file_range(2)`.
 pub fn begin_write_back(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond what a file offset can say"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond the range of a file offset"));
     };
-    // SAFETY: the call takes numbers and a descriptor that is open as long as `file` lives.
+    // SAFETY: the call takes numbers and a descriptor that is open as long as `file` exists.
     let failed =
         unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WRITE) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -1,4 +1,4 @@
-//! Reading a file into shared words, and seeing a file as shared words without being stalled by it.
+//! Reading a file into shared words, and mapping a file as shared words without page faults that stall.
 //!
 //! ```text
 //!   file ──pread──▶ Span                        a helper thread: it may wait for the disk
@@ -7,10 +7,10 @@
 //!            │ span:        the bytes           a loop may read what was resident a moment ago
 //!            └ populate:    MADV_POPULATE_READ  a helper: it may wait for the disk
 //! ```
-//! The mapping is private: nothing ever reaches the file through it. It is mapped writable although nobody writes,
-//! because a [`Span`] is safe to write to: a write by mistake would change a copy of the page and nothing else.
-//! `mincore` tells the truth only to a process that owns the file or may write it (`mincore(2)`); to others it says
-//! "all resident", so the file is opened for writing too.
+//! The mapping is private, so no write reaches the file through it. It is mapped writable although it is
+//! never written, because a [`Span`] is safe to write to: a write by mistake would only change a copy of the
+//! page. `mincore` is reliable only in a process that owns the file or may write it (`mincore(2)`); to others
+//! it reports all pages as resident, so the file is opened for writing too.
 
 use std::{
     ffi::c_void,
@@ -25,25 +25,25 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::{atomics::AtomicU64, mapping::Pattern, span::Span};
 
-/// Bytes of a page, as `mincore` counts them. A system with larger pages refuses the mapping at the start.
+/// Bytes of a page, as `mincore` counts them. Mapping fails at the start on a system with larger pages.
 pub const PAGE_BYTES: usize = 4096;
-/// Pages that one `mincore` asks for; its answer lies on the stack.
+/// Pages per call of `mincore`; its result is on the stack.
 const PAGES_ASKED: usize = 256;
 
-/// Reads from byte `at` of the file into the span until it is full or the file ends, and says how many bytes came.
-/// For a file opened with `O_DIRECT`, the caller aligns `at`, the span and its length to the blocks of the disk.
-/// Waits for the disk.
+/// Reads from byte `at` of the file into the span until it is full or the file ends, and returns the number
+/// of bytes read. For a file opened with `O_DIRECT`, the caller aligns `at`, the span and its length to the
+/// blocks of the disk. Waits for the disk.
 ///
 /// # Errors
-/// What `pread(2)` says: `EIO` of a failing disk, `EINVAL` of what is not aligned.
+/// Returns the error of `pread(2)`: `EIO` if the disk fails, `EINVAL` if something is not aligned.
 pub fn read_at(file: BorrowedFd<'_>, at: u64, into: Span<'_>) -> io::Result<usize> {
     let mut done = 0;
     while done < into.len() {
         let rest = into.slice(done..into.len()).iovec();
         let offset = i64::try_from(at.saturating_add(done as u64))
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "an offset beyond 2^63"))?;
-        // SAFETY: the vector covers shared words that live as long as `into`. They are atomics, made to be written by
-        // others; the callers of this module decide who may read them meanwhile.
+        // SAFETY: the vector covers shared words that live as long as `into`. They are atomics, which may be
+        // written at any time; the callers of this module decide which threads read them meanwhile.
         let read = unsafe { libc::pread(file.as_raw_fd(), rest.iov_base, rest.iov_len, offset) };
         match usize::try_from(read) {
             Ok(0) => break,
@@ -62,28 +62,28 @@ pub fn read_at(file: BorrowedFd<'_>, at: u64, into: Span<'_>) -> io::Result<usiz
 /// A file, mapped for reading: its pages are those of the page cache.
 #[derive(Debug)]
 pub struct ReadMapping {
-    /// Invariant: a live private mapping of `bytes` bytes, page-aligned, readable and writable.
+    /// Invariant: a valid private mapping of `bytes` bytes, page-aligned, readable and writable.
     base: NonNull<c_void>,
-    /// A multiple of [`PAGE_BYTES`].
+    /// Length in bytes, a multiple of [`PAGE_BYTES`].
     bytes: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and is only handed out as atomics, which any thread may load;
 // unmapping (Drop) needs the value itself and works from any thread.
 unsafe impl Send for ReadMapping {}
-// SAFETY: as above: shared access is loads of atomics.
+// SAFETY: as for `Send`: all shared access is loads of atomics.
 unsafe impl Sync for ReadMapping {}
 
 impl ReadMapping {
-    /// Maps the first `bytes` bytes of `file`, with `MADV_RANDOM`: a fault brings its page and no readahead window
-    /// (7 MiB for one object where the disk is configured so).
+    /// Maps the first `bytes` bytes of `file`, with `MADV_RANDOM`: a fault loads its page and no readahead
+    /// window (7 MiB for one object where the disk is configured so).
     ///
-    /// A file that is cut shorter later makes an access beyond its end a `SIGBUS`, as a failing disk does: both end
-    /// the process; neither is undefined behaviour.
+    /// If the file is truncated later, an access beyond its end raises `SIGBUS`, as a failing disk does: both
+    /// end the process; neither is undefined behaviour.
     ///
     /// # Errors
-    /// `InvalidInput` if `bytes` is zero, no multiple of [`PAGE_BYTES`] or more than the file has, or if this
-    /// system's pages are larger; else what `mmap` and `madvise` say.
+    /// `InvalidInput` if `bytes` is zero, not a multiple of [`PAGE_BYTES`] or more than the file has, or if
+    /// this system's pages are larger; else the error of `mmap` or `madvise`.
     pub fn map(file: &File, bytes: u64) -> io::Result<Self> {
         let invalid = |words| io::Error::new(io::ErrorKind::InvalidInput, words);
         if rustix::param::page_size() > PAGE_BYTES {
@@ -96,8 +96,8 @@ impl ReadMapping {
         if file.metadata()?.len() < bytes {
             return Err(invalid("the file is shorter than its mapping"));
         }
-        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing of ours.
-        // NORESERVE: private and writable, it would count in full as memory that may be needed, and it never is.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no existing memory. NORESERVE:
+        // a private writable mapping would count in full as memory that may be needed, although it never is.
         let base = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -114,50 +114,51 @@ impl ReadMapping {
         Ok(mapping)
     }
 
-    /// Tells the kernel that the mapping will be read otherwise.
+    /// Tells the kernel how the mapping will be read.
     ///
     /// # Errors
-    /// What `madvise` says.
+    /// Returns the error of `madvise`.
     pub fn expect(&self, pattern: Pattern) -> io::Result<()> {
         let advice = match pattern {
             Pattern::Normal => Advice::Normal,
             Pattern::Random => Advice::Random,
         };
-        // SAFETY: the range is our mapping; the advice changes readahead only.
+        // SAFETY: the range is this mapping; the advice changes readahead only.
         unsafe { madvise(self.base.as_ptr(), self.bytes, advice)? };
         Ok(())
     }
 
-    /// Bytes that are mapped.
+    /// Returns the length of the mapping in bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// The bytes of a range of the file. Reading what is not resident waits for the disk: ask
-    /// [`Self::is_resident`] before, each time (`facts`: no filter is safe).
+    /// Returns the bytes of a range of the file. Reading pages that are not resident waits for the disk: call
+    /// [`Self::is_resident`] before each read (`facts`: no filter is safe).
     ///
     /// # Panics
-    /// If the range is not within the mapping.
+    /// Panics if the range is not within the mapping.
     #[must_use]
     pub fn span(&self, range: Range<usize>) -> Span<'_> {
         assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} beyond the mapping");
         let words = self.bytes / size_of::<u64>();
-        // SAFETY: the mapping is `bytes` long, aligned to a page, readable and writable (struct invariant) and lives
-        // as long as `self`; any eight bytes are an atomic integer. What changes under it (a write to the file) is
-        // seen as another process's relaxed store.
+        // SAFETY: the mapping is `bytes` long, aligned to a page, readable and writable (struct invariant)
+        // and exists as long as `self`; any eight bytes are a valid atomic integer. A write to the file
+        // appears as another process's relaxed store.
         let words = unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<AtomicU64>(), words) };
         Span::new(words, range)
     }
 
-    /// Whether all pages of a range are in the page cache at this moment. Never waits for the disk; some 0.7 µs.
+    /// Returns whether all pages of a range are in the page cache at this moment. Never waits for the disk;
+    /// takes about 0.7 µs.
     ///
     /// # Errors
-    /// What `mincore(2)` says: `EAGAIN` when the kernel is out of resources.
+    /// Returns the error of `mincore(2)`: `EAGAIN` if the kernel is out of resources.
     ///
     /// # Panics
-    /// If the range is not within the mapping.
+    /// Panics if the range is not within the mapping.
     pub fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
         let mut all = true;
         self.ask(range, |page| {
@@ -167,13 +168,14 @@ impl ReadMapping {
         Ok(all)
     }
 
-    /// How many pages of a range are in the page cache: for the residency map, on a thread that may take a while.
+    /// Counts the pages of a range that are in the page cache: for the residency map, on a thread that may
+    /// take a while.
     ///
     /// # Errors
-    /// As [`Self::is_resident`].
+    /// Returns the same errors as [`Self::is_resident`].
     ///
     /// # Panics
-    /// If the range is not within the mapping.
+    /// Panics if the range is not within the mapping.
     pub fn resident_pages(&self, range: Range<usize>) -> io::Result<usize> {
         let mut count = 0;
         self.ask(range, |page| {
@@ -183,15 +185,15 @@ impl ReadMapping {
         Ok(count)
     }
 
-    /// Tells `seen` of each page whether it is resident, in order, until it answers false.
+    /// Calls `seen` with each page's residency, in order, until it returns false.
     fn ask(&self, range: Range<usize>, mut seen: impl FnMut(bool) -> bool) -> io::Result<()> {
         let (mut at, end) = self.pages(range);
         while at < end {
             let len = (end - at).min(PAGES_ASKED * PAGE_BYTES);
             let mut answer = [0_u8; PAGES_ASKED];
             let start = self.base.as_ptr().cast::<u8>().wrapping_add(at);
-            // SAFETY: the range is within our mapping and starts at a page (`pages`); `answer` has a byte for each
-            // of its pages.
+            // SAFETY: the range is within this mapping and starts at a page (`pages`); `answer` has a byte
+            // for each of its pages.
             if unsafe { libc::mincore(start.cast(), len, answer.as_mut_ptr()) } != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -203,39 +205,40 @@ impl ReadMapping {
         Ok(())
     }
 
-    /// Brings a range into the page cache and maps its pages, so that a loop's read of it faults not even lightly.
-    /// Waits for the disk.
+    /// Loads a range into the page cache and maps its pages, so that a loop's read of it causes not even a
+    /// minor fault. Waits for the disk.
     ///
     /// # Errors
-    /// What `madvise(2)` says: `EFAULT` where the disk failed or the file has become shorter, `EINVAL` where the
-    /// kernel is older than 5.14 and has no `MADV_POPULATE_READ`.
+    /// Returns the error of `madvise(2)`: `EFAULT` if the disk failed or the file was truncated, `EINVAL` if
+    /// the kernel is older than 5.14 and has no `MADV_POPULATE_READ`.
     ///
     /// # Panics
-    /// If the range is not within the mapping.
+    /// Panics if the range is not within the mapping.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         let (start, end) = self.pages(range);
         let from = self.base.as_ptr().cast::<u8>().wrapping_add(start);
-        // SAFETY: the range is within our mapping and starts at a page (`pages`); reading pages in changes no byte.
+        // SAFETY: the range is within this mapping and starts at a page (`pages`); loading pages changes no
+        // byte.
         unsafe { madvise(from.cast(), end - start, Advice::LinuxPopulateRead)? };
         Ok(())
     }
 
-    /// The pages that a range touches, as bytes from the start of the mapping.
+    /// Returns the pages that a range touches, as byte offsets in the mapping.
     fn pages(&self, range: Range<usize>) -> (usize, usize) {
         assert!(range.start <= range.end && range.end <= self.bytes, "{range:?} beyond the mapping");
         let start = range.start / PAGE_BYTES * PAGE_BYTES;
         if range.is_empty() {
             return (start, start);
         }
-        // `bytes` is whole pages, so this stays within.
+        // The mapping is whole pages, so the end is within it.
         (start, range.end.next_multiple_of(PAGE_BYTES))
     }
 }
 
 impl Drop for ReadMapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; no slice of it outlives `self`.
+        // SAFETY: this is exactly the range that `map` mapped; no slice of it outlives `self`.
         let failed = unsafe { munmap(self.base.as_ptr(), self.bytes) };
-        debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+        debug_assert!(failed.is_ok(), "munmap failed: {failed:?}");
     }
 }

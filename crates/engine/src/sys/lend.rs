@@ -1,15 +1,16 @@
-//! Large bodies sent from where they lie: the kernel takes references to pages, and copies nothing.
+//! Sending large bodies without a copy: the kernel takes references to pages.
 //!
 //! ```text
 //!  words of the store ──vmsplice──▶ pipe of the core (references) ──splice──▶ socket (the same references)
 //! ```
-//! A copy of 64 KiB into a socket costs more than all else of such a hit, and most where the pages that it is copied to
-//! were last used by another core. What is lent is not copied, and so it is the *pages* that must stay as they are
-//! until the last reader has them, long after the call: whatever reuses the words puts new pages there first
-//! ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it needs them.
+//! Copying 64 KiB into a socket costs more than the rest of such a hit, especially if another core last used
+//! the target pages. Lent data is not copied, so the *pages* must stay unchanged until the last reader has
+//! them, long after the call. Code that reuses the words therefore puts new pages there first
+//! ([`Words::renew`](super::arena::Words::renew)), and the kernel keeps the old ones as long as it needs
+//! them.
 //!
-//! *Bound:* 256 KiB go at once. *Who waits:* nobody; what the socket does not take is dropped from the pipe, so
-//! that the pipe is empty between two calls.
+//! *Bound:* 256 KiB are sent at once. *Waiting:* never. Data that the socket does not take is dropped from
+//! the pipe, so that the pipe is empty between two calls.
 
 use std::{
     fs::{File, OpenOptions},
@@ -24,19 +25,19 @@ use rustix::{
 
 use super::span::{PARTS_MAX, Part, Span, send_more, send_parts};
 
-/// What the pipe is to take at once; the kernel may allow less (`fs.pipe-user-pages-soft`).
+/// Requested size of the pipe; the kernel may allow less (`fs.pipe-user-pages-soft`).
 const PIPE_BYTES: usize = 256 << 10;
 
-/// A core's way to send pages without copying them.
+/// A core's pipe for sending pages without copying them.
 #[derive(Debug)]
 pub struct Lender {
-    /// Where pages go in.
+    /// Writing end of the pipe.
     into: OwnedFd,
-    /// Where they come out.
+    /// Reading end of the pipe.
     out_of: OwnedFd,
-    /// Where goes what a socket did not take.
+    /// `/dev/null`, to drop data that a socket did not take.
     nowhere: File,
-    /// References that the pipe has room for, one a page.
+    /// Maximum references in the pipe, one per page.
     pages_max: usize,
     page_bytes: usize,
 }
@@ -45,10 +46,11 @@ impl Lender {
     /// Opens the pipe and tries it.
     ///
     /// # Errors
-    /// What `pipe2(2)`, `vmsplice(2)`, `splice(2)` or the opening of `/dev/null` say: a sandbox may refuse any of them.
+    /// Returns the error of `pipe2(2)`, `vmsplice(2)`, `splice(2)` or of opening `/dev/null`: a sandbox may
+    /// refuse any of them.
     pub fn open() -> io::Result<Self> {
         let (out_of, into) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Refused to whom has many pipes: less goes at once then.
+        // Refused for a user with many pipes; less is then sent at once.
         let _ = fcntl_setpipe_size(&into, PIPE_BYTES);
         let page_bytes = rustix::param::page_size();
         let pages_max = fcntl_getpipe_size(&into)? / page_bytes;
@@ -61,14 +63,16 @@ impl Lender {
         Ok(lender)
     }
 
-    /// Sends as [`send_parts`] does, and lends the first run of [`Part::Lent`] parts instead of copying it. Two calls
-    /// more, none of which copies; allocates nothing.
+    /// Sends like [`send_parts`], and lends the first run of [`Part::Lent`] parts instead of copying it.
+    /// Makes two more system calls, neither of which copies; allocates nothing.
     ///
     /// # Errors
-    /// As [`send_parts`]. (`splice` knows no `MSG_NOSIGNAL`: the process must ignore `SIGPIPE`, as Rust's do.)
+    /// Returns the same errors as [`send_parts`]. (`splice` has no `MSG_NOSIGNAL`: the process must ignore
+    /// `SIGPIPE`, as Rust programs do.)
     ///
     /// # Panics
-    /// If what a socket did not take cannot be dropped: it would be sent to another.
+    /// Panics if data that a socket did not take cannot be dropped, because it would be sent to another
+    /// client.
     pub fn send_parts(&mut self, fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
         let (before, lent) = parts
             .split_at(parts.iter().position(|part| matches!(part, Part::Lent(_))).unwrap_or(parts.len()));
@@ -82,7 +86,7 @@ impl Lender {
             return Ok(sent);
         }
         let Ok(put) = self.put(&vectors[..used]) else {
-            // Out of memory for references, say: as if nothing could be lent.
+            // On failure, such as out of memory for references, the parts are copied.
             return send_parts(fd, lent).map(|more| sent + more).or_else(|error| some_or(sent, error));
         };
         let moved = retry(|| splice(&self.out_of, None, fd, None, put, SpliceFlags::NONBLOCK));
@@ -94,7 +98,8 @@ impl Lender {
         moved.map(|moved| sent + moved).or_else(|error| some_or(sent, error))
     }
 
-    /// The first lent parts, as many bytes as the pipe has room for: vectors, how many, and the bytes in them.
+    /// Collects the first lent parts, up to the bytes that the pipe has room for; returns the vectors, their
+    /// number, and their total bytes.
     fn vectors(&self, parts: &[Part<'_>]) -> ([libc::iovec; PARTS_MAX], usize, usize) {
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
         let (mut used, mut bytes, mut pages_left) = (0, 0, self.pages_max);
@@ -114,7 +119,7 @@ impl Lender {
         (vectors, used, bytes)
     }
 
-    /// The span, or as much of it as lies in `pages_left` pages, which are taken.
+    /// Returns the span, or the part of it that lies in `pages_left` pages, and subtracts those pages.
     fn fitting(&self, span: Span<'_>, pages_left: &mut usize) -> libc::iovec {
         let mut vector = span.iovec();
         let skip = vector.iov_base.addr() % self.page_bytes;
@@ -123,13 +128,13 @@ impl Lender {
         vector
     }
 
-    /// Puts references to the pages of `vectors` into the empty pipe; says how many bytes they are.
+    /// Puts references to the pages of `vectors` into the empty pipe; returns the number of bytes.
     fn put(&self, vectors: &[libc::iovec]) -> io::Result<usize> {
         retry(|| {
-            // SAFETY: the vectors are those of spans (or of a static), which live through the call; the kernel refers
-            // to their pages and reads them later. A write to them meanwhile would send wrong bytes and nothing
-            // worse (they are atomics); the store makes sure that there is none. An unmapped page lives on as
-            // long as the kernel refers to it. No `SPLICE_F_GIFT`: they stay ours.
+            // SAFETY: the vectors are those of spans (or of a static), which outlive the call; the kernel
+            // refers to their pages and reads them later. A concurrent write would only send wrong bytes
+            // (they are atomics); the store prevents such writes. An unmapped page stays as long as the
+            // kernel refers to it. Without `SPLICE_F_GIFT` the pages still belong to this process.
             let put = unsafe {
                 libc::vmsplice(
                     self.into.as_raw_fd(),
@@ -143,7 +148,7 @@ impl Lender {
         })
     }
 
-    /// Empties the pipe of `bytes`.
+    /// Drops the `bytes` left in the pipe.
     fn drop_rest(&self, bytes: usize) -> io::Result<()> {
         let mut left = bytes;
         while left > 0 {
@@ -157,7 +162,7 @@ impl Lender {
     }
 }
 
-/// What was sent already counts more than the error that came after: the next call meets it again.
+/// Returns the bytes already sent rather than a later error, which the next call meets again.
 fn some_or(sent: usize, error: io::Error) -> io::Result<usize> {
     if sent > 0 { Ok(sent) } else { Err(error) }
 }
@@ -209,7 +214,7 @@ mod tests {
             assert_eq!(received, [b"head ", &bytes[from..to]].concat());
         }
         assert_eq!(lender.send_parts(near.as_fd(), &[]).unwrap(), 0);
-        // Plain parts behind lent ones are for the next call.
+        // Plain parts after lent ones are left for the next call.
         let parts = [Part::Lent(buffer.span().slice(0..9)), Part::Plain(b"tail")];
         assert_eq!(lender.send_parts(near.as_fd(), &parts).unwrap(), 9);
     }

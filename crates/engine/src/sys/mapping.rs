@@ -1,11 +1,12 @@
-//! A file seen as words: a shared mapping, for code that wants the kernel to page for it.
+//! A file as words: a shared mapping that the kernel pages.
 //!
 //! ```text
 //! file ──mmap(MAP_SHARED)──▶ | word 0 | word 1 | … |   seen as &[AtomicU64]
 //! ```
-//! No event loop stores into a mapped file that is on a disk (`facts`: it stalls): with those the instruments measure
-//! paging. What loops say in the journal (`journal`) is in memory without a disk behind it (`memfd_create`). Other processes may write to the same file at any time, so that a word is an
-//! atomic and not a plain integer: whoever races reads values from another time, never undefined behaviour.
+//! No event loop stores into a mapped file on a disk (`facts`: it stalls); benchmarks use these to measure
+//! paging. The loops' journal (`journal`) is in memory without a disk behind it (`memfd_create`). Other
+//! processes may write to the same file at any time, so a word is an atomic and not a plain integer: a race
+//! reads old or new values, never undefined behaviour.
 
 use std::{
     ffi::c_void,
@@ -23,19 +24,19 @@ use super::file_words::{PAGE_BYTES, ReadMapping};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// How a mapping will be read, as far as the kernel cares.
+/// Access pattern of a mapping, as told to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// `MADV_NORMAL`: a fault brings the readahead window.
+    /// `MADV_NORMAL`: a fault loads the readahead window.
     Normal,
-    /// `MADV_RANDOM`: a fault brings its page only.
+    /// `MADV_RANDOM`: a fault loads only its page.
     Random,
 }
 
-/// The first words of a file, mapped for reading and writing and shared with everybody who maps it.
+/// The first words of a file, mapped for reading and writing and shared with all processes that map it.
 #[derive(Debug)]
 pub struct MappedWords {
-    /// Invariant: a live mapping of `bytes` bytes, page-aligned, readable and writable.
+    /// Invariant: a valid mapping of `bytes` bytes, page-aligned, readable and writable.
     base: NonNull<c_void>,
     bytes: usize,
 }
@@ -43,28 +44,29 @@ pub struct MappedWords {
 // SAFETY: the mapping belongs to this value alone and is only handed out as a slice of atomics, which any thread
 // may use; unmapping (Drop) needs the value itself and works from any thread.
 unsafe impl Send for MappedWords {}
-// SAFETY: as above: shared access is access to atomics.
+// SAFETY: as for `Send`: all shared access is through atomics.
 unsafe impl Sync for MappedWords {}
 
 impl MappedWords {
-    /// Maps the first `len` words of `file`, which is open for reading and writing and at least so long.
+    /// Maps the first `len` words of `file`, which must be open for reading and writing and at least that
+    /// long.
     ///
-    /// A file that is cut shorter later makes an access beyond its end a `SIGBUS`, as a failing disk does: both
+    /// If the file is truncated later, an access beyond its end raises `SIGBUS`, as a failing disk does: both
     /// end the process; neither is undefined behaviour.
     ///
     /// # Errors
-    /// `InvalidInput` if `len` is zero or the file is shorter; else what `mmap` says (`EACCES` if the file is not
-    /// open for both).
+    /// `InvalidInput` if `len` is zero or the file is shorter; else the error of `mmap` (`EACCES` if the file
+    /// is not open for both).
     pub fn map(file: &File, len: usize) -> io::Result<Self> {
         Self::mapped(file, len, MapFlags::SHARED)
     }
 
-    /// Maps the first `len` words of a file that is open for reading, to see what others store there. A store through this
-    /// mapping would change a copy of the page and nothing else, so that the words can be handed out as those of
-    /// [`MappedWords::map`].
+    /// Maps the first `len` words of a file that is open for reading, to read what other processes store
+    /// there. A store through this mapping would only change a copy of the page, so the words can be handed
+    /// out like those of [`MappedWords::map`].
     ///
     /// # Errors
-    /// As [`MappedWords::map`].
+    /// Returns the same errors as [`MappedWords::map`].
     pub fn map_seen(file: &File, len: usize) -> io::Result<Self> {
         Self::mapped(file, len, MapFlags::PRIVATE)
     }
@@ -79,7 +81,7 @@ impl MappedWords {
         if file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than its mapping"));
         }
-        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no existing memory.
         let base = unsafe {
             mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, shared, file, 0)?
         };
@@ -90,25 +92,25 @@ impl MappedWords {
     /// Tells the kernel how the mapping will be read.
     ///
     /// # Errors
-    /// What `madvise` says.
+    /// Returns the error of `madvise`.
     pub fn expect(&self, pattern: Pattern) -> io::Result<()> {
         let advice = match pattern {
             Pattern::Normal => Advice::Normal,
             Pattern::Random => Advice::Random,
         };
-        // SAFETY: the range is our mapping; the advice changes readahead only.
+        // SAFETY: the range is this mapping; the advice changes readahead only.
         unsafe { madvise(self.base.as_ptr(), self.bytes, advice)? };
         Ok(())
     }
 
-    /// Takes the pages out of this mapping, not out of the page cache: the next access to each faults. No word is
-    /// lost, because the mapping is shared.
+    /// Removes the pages from this mapping, but not from the page cache: the next access to each causes a
+    /// fault. No word is lost, because the mapping is shared.
     ///
     /// # Errors
-    /// What `madvise` says.
+    /// Returns the error of `madvise`.
     pub fn detach_pages(&self) -> io::Result<()> {
-        // SAFETY: the range is our mapping. `MADV_DONTNEED` of a shared file mapping drops page-table entries;
-        // what was stored is in the page cache and is read again from there, so no word changes.
+        // SAFETY: the range is this mapping. `MADV_DONTNEED` of a shared file mapping drops page-table
+        // entries; stored data is in the page cache and is read again from there, so no word changes.
         unsafe { madvise(self.base.as_ptr(), self.bytes, Advice::LinuxDontNeed)? };
         Ok(())
     }
@@ -119,8 +121,9 @@ impl Deref for MappedWords {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is `bytes` long, aligned to a page and readable and writable (struct invariant), lives
-        // as long as `self`, and any eight bytes are an atomic integer: nobody's store is a data race.
+        // SAFETY: the mapping is `bytes` long, aligned to a page and readable and writable (struct
+        // invariant), exists as long as `self`, and any eight bytes are a valid atomic integer: no store is a
+        // data race.
         unsafe {
             std::slice::from_raw_parts(
                 self.base.as_ptr().cast::<AtomicU64>(),
@@ -132,35 +135,35 @@ impl Deref for MappedWords {
 
 impl Drop for MappedWords {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; no slice of it outlives `self`.
+        // SAFETY: this is exactly the range that `map` mapped; no slice of it outlives `self`.
         let failed = unsafe { munmap(self.base.as_ptr(), self.bytes) };
-        debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+        debug_assert!(failed.is_ok(), "munmap failed: {failed:?}");
     }
 }
 
-/// Memory of our own that pages to the disk: words in a file without a name, which nobody else can open.
+/// Memory that is paged to the disk: words in a file without a name, which no other process can open.
 ///
-/// For a mapped file that has a name, see [`MappedWords`]: there another process may write at any time, here nobody
-/// can, so that the words are plain integers.
+/// For a mapped file that has a name, see [`MappedWords`]: there another process may write at any time. Here
+/// none can, so the words are plain integers.
 #[derive(Debug)]
 pub struct PagedMemory {
-    /// Invariant: maps all of a file without a name, to which nothing writes but through this mapping: its
+    /// Invariant: maps all of a file without a name, which is written only through this mapping: its
     /// descriptors are `file` and those in [`WriteOut`]s.
     words: MappedWords,
     file: File,
 }
 
 impl PagedMemory {
-    /// `len` words, zero, with their room on the disk reserved, in a file below `directory` that goes when this
-    /// value is dropped or the process ends.
+    /// Creates `len` zero words, with their space on the disk reserved, in a file below `directory` that is
+    /// removed when this value is dropped or the process ends.
     ///
     /// # Errors
-    /// A full disk, a file system without unnamed files (`O_TMPFILE`) or without `fallocate`; else as
-    /// [`MappedWords::map`].
+    /// Returns an error if the disk is full or the file system has no unnamed files (`O_TMPFILE`) or no
+    /// `fallocate`; else the errors of [`MappedWords::map`].
     pub fn create(directory: &Path, len: usize) -> io::Result<Self> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL;
         let file = File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?);
-        // A length beyond all disks is refused as one.
+        // A length beyond all disks is refused like a full disk.
         let bytes = (len as u64).saturating_mul(size_of::<AtomicU64>() as u64);
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
         Ok(Self { words: MappedWords::map(&file, len)?, file })
@@ -169,53 +172,53 @@ impl PagedMemory {
     /// Tells the kernel how the memory will be read.
     ///
     /// # Errors
-    /// What `madvise` says.
+    /// Returns the error of `madvise`.
     pub fn expect(&self, pattern: Pattern) -> io::Result<()> {
         self.words.expect(pattern)
     }
 
-    /// A way to write out what has changed, for whoever no longer holds the memory when that is wanted.
+    /// Returns a handle that writes changes out, for code that does not hold the memory itself.
     ///
     /// # Errors
-    /// If there are too many open files.
+    /// Returns the system's error if there are too many open files.
     pub fn write_out(&self) -> io::Result<WriteOut> {
         Ok(WriteOut(self.file.try_clone()?))
     }
 }
 
-/// Writes out what has changed in a [`PagedMemory`], and can do nothing else with it.
+/// Handle that can only write out the changes in a [`PagedMemory`].
 #[derive(Debug)]
 pub struct WriteOut(File);
 
 impl WriteOut {
-    /// Waits until all that was stored is on the disk: pages are then clean, and the kernel may take them back at
+    /// Waits until everything stored is on the disk: pages are then clean, and the kernel may reclaim them at
     /// no cost.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Returns the disk's error.
     pub fn now(&self) -> io::Result<()> {
         self.0.sync_data()
     }
 
-    /// A way to see how many of the memory's whole pages the kernel keeps.
+    /// Returns a handle for counting how many of the memory's whole pages the kernel keeps.
     ///
     /// # Errors
-    /// As [`ReadMapping::map`]: less than one page, above all.
+    /// Returns the errors of [`ReadMapping::map`], in particular if the memory is smaller than one page.
     pub fn residency(&self) -> io::Result<Residency> {
         let bytes = self.0.metadata()?.len();
         Ok(Residency(ReadMapping::map(&self.0, bytes - bytes % PAGE_BYTES as u64)?))
     }
 }
 
-/// How much of a [`PagedMemory`] is in the page cache. Counts pages and cannot look into them.
+/// Counter of a [`PagedMemory`]'s pages in the page cache. It cannot read their contents.
 #[derive(Debug)]
 pub struct Residency(ReadMapping);
 
 impl Residency {
-    /// Pages in the page cache now, mapped or not; some 3 µs a thousand.
+    /// Returns the number of pages in the page cache now, mapped or not; takes about 3 µs per thousand.
     ///
     /// # Errors
-    /// What `mincore` says.
+    /// Returns the error of `mincore`.
     pub fn pages(&self) -> io::Result<usize> {
         self.0.resident_pages(0..self.0.len())
     }
@@ -226,11 +229,11 @@ impl Deref for PagedMemory {
 
     #[inline]
     fn deref(&self) -> &[u64] {
-        // SAFETY: the mapping is valid, aligned and lives as long as `self` (invariant of `MappedWords`); any eight
-        // bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: none can be given to it), its descriptor is
-        // only ever synced and asked for residency (`WriteOut`, `Residency`: nothing is read or written by them), and
-        // the mapping is not handed out otherwise: nobody stores to the words but through `deref_mut`, which needs the
-        // exclusive borrow.
+        // SAFETY: the mapping is valid, aligned and exists as long as `self` (invariant of `MappedWords`);
+        // any eight bytes are an integer. The file has no name (`O_TMPFILE | O_EXCL`: it cannot get one), its
+        // descriptor is only ever synced and asked for residency (`WriteOut`, `Residency`: neither reads or
+        // writes the bytes), and the mapping is not handed out otherwise: the words are only stored to
+        // through `deref_mut`, which needs the exclusive borrow.
         unsafe { std::slice::from_raw_parts(self.words.base.as_ptr().cast::<u64>(), self.words.len()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The only unsafe code of the engine. Each wrapper states what must hold and who makes it hold.
+//! The only unsafe code of the engine. Each wrapper states its conditions and which code ensures them.
 #![allow(unsafe_code)]
 
 pub mod arena;

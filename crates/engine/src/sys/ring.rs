@@ -1,4 +1,4 @@
-//! The ring itself: slots that two threads share, and the two indices that say whose a slot is.
+//! The ring itself: slots that two threads share, and the two indices that decide which side owns a slot.
 //!
 //! ```text
 //!            head (consumer writes)        tail (producer writes)
@@ -8,14 +8,15 @@
 //!          └───────┴───────┴───────┴───────┴───────┴───────┘
 //! ```
 //!
-//! Both indices only grow (they wrap after 2^64 messages); slot `i & mask` belongs to the consumer while
-//! `head <= i < tail` and to the producer otherwise. Each side keeps a copy of the other's index and looks at the
-//! shared one only when its copy says full (or empty), so that in steady flow the two cache lines travel once per
-//! lap or per batch and not once per message.
+//! Both indices only increase (they wrap after 2^64 messages); slot `i & mask` belongs to the consumer while
+//! `head <= i < tail` and to the producer otherwise. Each side keeps a copy of the other's index and reads
+//! the shared one only when its copy says full (or empty). In steady flow the two cache lines therefore
+//! travel once per lap or per batch and not once per message.
 //!
-//! A consumer that goes drops what is left in the ring, and what is pushed after that is dropped by the producer when it
-//! next calls [`Producer::drop_if_abandoned`]: a message that carries a reply channel closes it, so that whoever waits
-//! for the reply hears that there is none. The word `end` says which of the two has to empty the ring:
+//! A dropped consumer drops the messages left in the ring, and the producer drops later messages when it next
+//! calls [`Producer::drop_if_abandoned`]: dropping a message that carries a reply channel closes it, so a
+//! task that waits for the reply learns that there is none. The word `end` decides which side must empty the
+//! ring:
 //!
 //! ```text
 //!   OPEN ──consumer goes──▶ GONE ──ring emptied──▶ GONE | LEFT     from LEFT on the producer empties it
@@ -23,43 +24,44 @@
 //!                            └─┘
 //! ```
 //!
-//! Safe code cannot break the ring: a half is `Send` but neither `Clone` nor `Sync`, so each index has one writer.
-//! The public face with its documentation is [`crate::cores::ring`].
+//! Safe code cannot break the ring: a half is `Send` but neither `Clone` nor `Sync`, so each index has one
+//! writer. The public interface with its documentation is [`crate::cores::ring`].
 
 use std::{cell::Cell, mem::MaybeUninit};
 
 use shim::{Arc, AtomicU8, AtomicUsize, Ordering, UnsafeCell, fence};
 
-/// Bits of [`RingBuffer::end`]: the consumer goes.
+/// Bit of [`RingBuffer::end`]: the consumer is being dropped.
 const GONE: u8 = 1;
-/// The producer has pushed while the consumer emptied the ring for the last time.
+/// Bit of [`RingBuffer::end`]: the producer has pushed while the consumer emptied the ring for the last time.
 const AGAIN: u8 = 2;
-/// The consumer is done with the ring: it is the producer's alone.
+/// Bit of [`RingBuffer::end`]: the consumer is done with the ring, which belongs to the producer alone.
 const LEFT: u8 = 4;
 
-/// Two adjacent cache lines: what one core writes and another reads must not share either (the hardware fetches
-/// lines in pairs).
+/// A value on two adjacent cache lines: an index that one core writes and another reads must not share either
+/// (the hardware fetches lines in pairs).
 #[repr(align(128))]
 #[derive(Debug)]
 struct Line<T>(T);
 
 struct RingBuffer<T> {
-    /// The next slot to be emptied. Written by the consumer only.
+    /// Next slot to be emptied. Written by the consumer only.
     head: Line<AtomicUsize>,
-    /// The next slot to be filled. Written by the producer only.
+    /// Next slot to be filled. Written by the producer only.
     tail: Line<AtomicUsize>,
-    /// A power of two in number, at least `capacity`. Initialised exactly where `head <= i < tail`.
+    /// Slots; their number is a power of two, at least `capacity`. A slot is initialised exactly if `head <=
+    /// i < tail`.
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
     capacity: usize,
-    /// Beside what never changes: it is written at the end of a half's life only.
+    /// Bits that are written only when a half is dropped; next to the fields that never change.
     end: AtomicU8,
 }
 
-// SAFETY: a value of T moves from the producer's thread to the consumer's, which `T: Send` allows; no reference to a
-// T is ever shared. The slots are reached through the halves only, whose protocol (above) gives each slot one owner
-// at a time, with Release on handing over and Acquire on taking.
+// SAFETY: a value of T moves from the producer's thread to the consumer's, which `T: Send` allows; no
+// reference to a T is ever shared. The slots are accessed through the halves only, whose protocol (above)
+// gives each slot one owner at a time, with Release on handing over and Acquire on taking.
 unsafe impl<T: Send> Send for RingBuffer<T> {}
-// SAFETY: as above.
+// SAFETY: the same argument as for `Send` applies.
 unsafe impl<T: Send> Sync for RingBuffer<T> {}
 
 impl<T> RingBuffer<T> {
@@ -69,14 +71,15 @@ impl<T> RingBuffer<T> {
 }
 
 impl<T> RingBuffer<T> {
-    /// Drops all values before `tail`. The caller is the only one left that takes values out, or has taken over from the
-    /// consumer ([`LEFT`], seen with Acquire).
+    /// Drops all values before `tail`. The caller is the only one that still takes values out, or has taken
+    /// over from the consumer ([`LEFT`], seen with Acquire).
     fn drop_all(&self, tail: usize) {
         let mut head = self.head.0.load(Ordering::Relaxed);
         while head != tail {
             let value = self.slot(head).with_mut(|slot| {
-                // SAFETY: `head <= i < tail` holds a value, and nobody else is left to take it. It is dropped after the
-                // index has passed it, so that a drop that panics or comes back here finds it gone.
+                // SAFETY: a slot with `head <= i < tail` holds a value, and only this caller can take it. The
+                // value is dropped after the index has passed it, so that a drop that panics or re-enters
+                // here finds it gone.
                 unsafe { slot.cast::<T>().read() }
             });
             head = head.wrapping_add(1);
@@ -88,7 +91,7 @@ impl<T> RingBuffer<T> {
 
 impl<T> Drop for RingBuffer<T> {
     fn drop(&mut self) {
-        // The last half is gone, and dropping an Arc orders what both did before this.
+        // The last half is dropped, and dropping an Arc orders the operations of both before this.
         let tail = self.tail.0.load(Ordering::Relaxed);
         self.drop_all(tail);
     }
@@ -98,12 +101,12 @@ impl<T> Drop for Consumer<T> {
     fn drop(&mut self) {
         let end = &self.shared.end;
         end.fetch_or(GONE, Ordering::AcqRel);
-        // Pairs with the producer's between its push and its look at `end`.
+        // Pairs with the producer's fence between its push and its load of `end`.
         fence(Ordering::SeqCst);
         loop {
             let tail = self.shared.tail.0.load(Ordering::Acquire);
             self.shared.drop_all(tail);
-            // Release: the producer that takes over sees where we have stopped.
+            // Release: the producer that takes over sees where the consumer has stopped.
             if end.compare_exchange(GONE, GONE | LEFT, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 return;
             }
@@ -112,28 +115,28 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-/// The end that fills. One thread at a time holds it.
+/// Sending end of a ring. One thread at a time holds it.
 pub struct Producer<T> {
     shared: Arc<RingBuffer<T>>,
-    /// What `shared.tail` is: this half is its only writer.
+    /// Value of `shared.tail`; this half is its only writer.
     tail: Cell<usize>,
-    /// What `shared.head` was when last looked at; never ahead of it.
+    /// Value of `shared.head` at the last read; never ahead of it.
     head_seen: Cell<usize>,
 }
 
-/// The end that empties. One thread at a time holds it.
+/// Receiving end of a ring. One thread at a time holds it.
 pub struct Consumer<T> {
     shared: Arc<RingBuffer<T>>,
-    /// What `shared.head` is: this half is its only writer.
+    /// Value of `shared.head`; this half is its only writer.
     head: Cell<usize>,
-    /// What `shared.tail` was when last looked at; never ahead of it.
+    /// Value of `shared.tail` at the last read; never ahead of it.
     tail_seen: Cell<usize>,
 }
 
-/// A ring that holds up to `capacity` messages: all memory is reserved now.
+/// Creates a ring for up to `capacity` messages; all memory is reserved now.
 ///
 /// # Panics
-/// If `capacity` is 0, or more than half of the address space.
+/// Panics if `capacity` is 0, or more than half of the address space.
 #[must_use]
 pub fn channel<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     assert!(capacity > 0, "a ring that holds nothing passes nothing on");
@@ -152,53 +155,55 @@ pub fn channel<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 impl<T: Send> Producer<T> {
-    /// Whether the next push finds room. Only pushes take room away, so that a yes holds until then.
+    /// Returns whether the next push has room. Only pushes use up room, so a true result holds until then.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.head_seen.set(self.shared.head.0.load(Ordering::Acquire));
         self.tail.get().wrapping_sub(self.head_seen.get()) < self.shared.capacity
     }
 
-    /// Puts `value` behind all others.
+    /// Appends `value`.
     ///
     /// # Errors
-    /// Gives `value` back when the ring is full.
+    /// Returns `value` if the ring is full.
     pub fn push(&self, value: T) -> Result<(), T> {
         let tail = self.tail.get();
         if tail.wrapping_sub(self.head_seen.get()) >= self.shared.capacity {
-            // Acquire: the consumer's read of the slot comes before our write to it.
+            // Acquire: the consumer's read of the slot comes before this side's write to it.
             self.head_seen.set(self.shared.head.0.load(Ordering::Acquire));
             if tail.wrapping_sub(self.head_seen.get()) >= self.shared.capacity {
                 return Err(value);
             }
         }
         self.shared.slot(tail).with_mut(|slot| {
-            // SAFETY: `tail - head < capacity <= slots`, so the consumer is done with this slot, and it is ours
-            // until `tail` is stored. We are the only producer: the half is not Sync, and nothing in here calls
-            // back into it. The slot holds no value, so none is overwritten undropped.
+            // SAFETY: `tail - head < capacity <= slots`, so the consumer is done with this slot, and it
+            // belongs to the producer until `tail` is stored. There is only one producer: the half is not
+            // Sync, and nothing in here calls back into it. The slot holds no value, so none is overwritten
+            // undropped.
             unsafe { slot.cast::<T>().write(value) };
         });
         let next = tail.wrapping_add(1);
         self.tail.set(next);
-        // Release: whoever sees the index sees the value.
+        // Release: a consumer that sees the index sees the value.
         self.shared.tail.0.store(next, Ordering::Release);
         Ok(())
     }
 
-    /// Drops what the ring holds if its consumer is gone, and says whether it is. The caller has a full fence (SeqCst)
-    /// between its last push and this: then either the consumer has seen that push, or we see that the consumer goes.
+    /// Drops the ring's messages if its consumer is gone, and returns whether it is. The caller must have a
+    /// full fence (SeqCst) between its last push and this call: then either the consumer has seen that push,
+    /// or this call sees that the consumer is gone.
     pub fn drop_if_abandoned(&self) -> bool {
         if self.shared.end.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // Release: a consumer that empties the ring again sees what we have pushed.
+        // Release: a consumer that empties the ring again sees the pushed messages.
         if self.shared.end.fetch_or(AGAIN, Ordering::AcqRel) & LEFT != 0 {
             self.shared.drop_all(self.tail.get());
         }
         true
     }
 
-    /// How many messages fit.
+    /// Returns how many messages fit.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity
@@ -217,15 +222,16 @@ impl<T: Send> Consumer<T> {
         Some(value)
     }
 
-    /// Appends to `into` all messages that are in the ring now, and says how many. One look at the producer's index
-    /// and one store of ours, however many they are.
+    /// Appends to `into` all messages that are in the ring now, and returns their number. Reads the
+    /// producer's index once and stores the own index once, whatever the number.
     pub fn pop_all(&self, into: &mut Vec<T>) -> usize {
         if self.is_empty() {
             return 0;
         }
         let (head, tail) = (self.head.get(), self.tail_seen.get());
         let count = tail.wrapping_sub(head);
-        // Before the first value is taken: from here on nothing can unwind and leave a value taken but still counted.
+        // Reserved before the first value is taken: from here on no panic can leave a value taken but still
+        // counted.
         into.reserve(count);
         for index in 0..count {
             into.push(self.take(head.wrapping_add(index)));
@@ -234,29 +240,30 @@ impl<T: Send> Consumer<T> {
         count
     }
 
-    /// Whether there was nothing at this moment. Looks at the producer's index (a cache line that it writes).
+    /// Returns whether the ring is empty at this moment. Reads the producer's index (a cache line that the
+    /// producer writes).
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        // Acquire: the producer's write of the slots comes before our reads.
+        // Acquire: the producer's write of the slots comes before the consumer's reads.
         self.tail_seen.set(self.shared.tail.0.load(Ordering::Acquire));
         self.tail_seen.get() == self.head.get()
     }
 
-    /// Moves the value out of slot `index`. The caller: `head <= index < tail_seen`, and then [`Self::release`]
-    /// past it, once, before anything else.
+    /// Moves the value out of slot `index`. The caller guarantees `head <= index < tail_seen`, and calls
+    /// [`Self::release`] past it, once, before anything else.
     fn take(&self, index: usize) -> T {
         debug_assert!(self.tail_seen.get().wrapping_sub(index) as isize > 0, "taken past the tail");
         self.shared.slot(index).with_mut(|slot| {
-            // SAFETY: `head <= index < tail`, so the producer has filled the slot and handed it over (Acquire of
-            // its index), and we are the only consumer: the half is not Sync. `release` follows in both callers
-            // with nothing between that could unwind, so the value is read once.
+            // SAFETY: `head <= index < tail`, so the producer has filled the slot and handed it over (Acquire
+            // of its index), and there is only one consumer: the half is not Sync. Both callers call
+            // `release` next, with nothing in between that could unwind, so the value is read once.
             unsafe { slot.cast::<T>().read() }
         })
     }
 
     fn release(&self, head: usize) {
         self.head.set(head);
-        // Release: our reads of the slots come before the producer's next writes.
+        // Release: the consumer's reads of the slots come before the producer's next writes.
         self.shared.head.0.store(head, Ordering::Release);
     }
 }

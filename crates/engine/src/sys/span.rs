@@ -1,12 +1,12 @@
-//! Byte ranges over shared atomic words: how bytes of the store are read, written, sent and received.
+//! Byte ranges over shared atomic words: reading, writing, sending and receiving bytes of the store.
 //!
 //! ```text
 //! words   | w0 . . . . . . . | w1 . . . . . . . | w2 . . . . . . . |      &[AtomicU64], relaxed
 //! span           skip ^──────────── len ───────────────^
 //! ```
-//! A [`Span`] reads and writes whole words with relaxed atomics (a byte at the edge by reading its word), so a race
-//! gives wrong bytes, never undefined behaviour. `engine::store` decides who may write when; one
-//! span has one writer at a time, because the edge words are read, changed and written back.
+//! A [`Span`] reads and writes whole words with relaxed atomics (a byte at the edge by reading its word), so
+//! a race gives wrong bytes, never undefined behaviour. `engine::store` decides which thread may write when.
+//! One span has one writer at a time, because the edge words are read, changed and written back.
 
 use std::{fmt, ops::Range};
 
@@ -17,21 +17,21 @@ use super::{
 
 const WORD: usize = size_of::<u64>();
 
-/// A range of bytes in shared words. Cheap to copy; the words stay where they are.
+/// A range of bytes in shared words. Cheap to copy; the words are not copied.
 #[derive(Clone, Copy)]
 pub struct Span<'a> {
-    /// Exactly the words that the range touches.
+    /// The words that the range touches, and no others.
     words: &'a [AtomicU64],
-    /// Bytes of the first word before the range; below 8.
+    /// Bytes of the first word before the range; less than 8.
     skip: usize,
     len: usize,
 }
 
 impl<'a> Span<'a> {
-    /// Bytes `range` of `words`, counted from the first byte of the first word.
+    /// Creates a span of bytes `range` of `words`, counted from the first byte of the first word.
     ///
     /// # Panics
-    /// If the range is not within the words.
+    /// Panics if the range is not within the words.
     #[inline]
     pub fn new(words: &'a [AtomicU64], range: Range<usize>) -> Self {
         assert!(range.start <= range.end, "span {range:?} runs backwards");
@@ -43,22 +43,22 @@ impl<'a> Span<'a> {
         Self { words, skip: range.start % WORD, len: range.end - range.start }
     }
 
-    /// Bytes in the range.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the span is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The part `range`, counted from the start of this span.
+    /// Returns the part `range`, counted from the start of this span.
     ///
     /// # Panics
-    /// If the range is not within the span.
+    /// Panics if the range is not within the span.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.end <= self.len, "slice {range:?} beyond a span of {} bytes", self.len);
@@ -71,7 +71,7 @@ impl<'a> Span<'a> {
         out.reserve(self.len);
         let spare = out.spare_capacity_mut();
         assert!(spare.len() >= self.len);
-        // SAFETY: `spare` has room for `self.len` bytes, just checked.
+        // SAFETY: `spare` has room for `self.len` bytes, checked just above.
         unsafe { self.read_to(spare.as_mut_ptr().cast()) };
         let len = out.len() + self.len;
         // SAFETY: the capacity suffices (reserve), and `read_to` initialised the bytes up to `len`.
@@ -81,15 +81,15 @@ impl<'a> Span<'a> {
     /// Copies the bytes to `out`.
     ///
     /// # Panics
-    /// If `out` has another length.
+    /// Panics if `out` has another length.
     #[inline]
     pub fn copy_to_slice(&self, out: &mut [u8]) {
         assert_eq!(out.len(), self.len, "a span is copied whole");
-        // SAFETY: `out` has exactly `self.len` bytes, just checked.
+        // SAFETY: `out` has exactly `self.len` bytes, checked just above.
         unsafe { self.read_to(out.as_mut_ptr()) }
     }
 
-    /// Whether the range holds exactly these bytes.
+    /// Returns whether the range holds exactly these bytes.
     #[inline]
     #[expect(
         clippy::should_implement_trait,
@@ -111,7 +111,7 @@ impl<'a> Span<'a> {
     /// Writes `bytes` over the range.
     ///
     /// # Panics
-    /// If `bytes` has another length.
+    /// Panics if `bytes` has another length.
     #[inline]
     pub fn write_from(&self, bytes: &[u8]) {
         assert_eq!(bytes.len(), self.len, "a span is written whole");
@@ -127,10 +127,10 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// Copies the bytes of `source` over the range, words where both lie alike.
+    /// Copies the bytes of `source` over the range, in whole words if both are aligned alike.
     ///
     /// # Panics
-    /// If `source` has another length.
+    /// Panics if `source` has another length.
     pub fn write_from_span(&self, source: Span<'_>) {
         assert_eq!(source.len, self.len, "a span is written whole");
         if self.skip == 0 && source.skip == 0 {
@@ -154,7 +154,8 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// The edge at the start, the whole words, the edge at the end; `None` for an empty span.
+    /// Splits the span into the edge at the start, the whole words, and the edge at the end; `None` for an
+    /// empty span.
     #[inline]
     fn cut(&self) -> Option<(Option<Edge<'a>>, &'a [AtomicU64], Option<Edge<'a>>)> {
         let (first, after_first) = self.words.split_first()?;
@@ -185,13 +186,13 @@ impl<'a> Span<'a> {
         let Some((head, middle, tail)) = self.cut() else { return };
         if let Some(edge) = head {
             // SAFETY: the edges and the words between them have `self.len` bytes together (`cut`), the caller
-            // vouches for the room, and `out` has moved past what was written before. So below.
+            // guarantees the room, and `out` has moved past the bytes written before. The same applies below.
             out = unsafe { edge.read_to(out) };
         }
-        // SAFETY: as above.
+        // SAFETY: as above, the caller guarantees the room.
         out = unsafe { words::read(middle, out) };
         if let Some(edge) = tail {
-            // SAFETY: as above.
+            // SAFETY: as above, the caller guarantees the room.
             unsafe { edge.read_to(out) };
         }
     }
@@ -225,7 +226,7 @@ impl Edge<'_> {
         self.word.store(u64::from_ne_bytes(word), Relaxed);
     }
 
-    /// Returns the place after what it wrote.
+    /// Copies the edge's bytes to `out` and returns the address after them.
     ///
     /// # Safety
     /// `out` must be valid for writing `self.len` bytes.
@@ -233,14 +234,14 @@ impl Edge<'_> {
     unsafe fn read_to(&self, out: *mut u8) -> *mut u8 {
         let mut buffer = [0; WORD];
         let bytes = self.bytes(&mut buffer);
-        // SAFETY: the caller vouches for the room; a local buffer does not overlap it.
+        // SAFETY: the caller guarantees the room; a local buffer does not overlap it.
         unsafe { out.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        // SAFETY: one past what was written at most.
+        // SAFETY: the result is at most one past the written bytes.
         unsafe { out.add(bytes.len()) }
     }
 }
 
-/// Shared words on the heap, for bytes that are not in the arena (yet).
+/// Shared words on the heap, for bytes that are not (yet) in the arena.
 #[derive(Debug)]
 pub struct WordBuffer {
     words: Box<[AtomicU64]>,
@@ -248,31 +249,31 @@ pub struct WordBuffer {
 }
 
 impl WordBuffer {
-    /// `len` zero bytes.
+    /// Creates `len` zero bytes.
     pub fn new(len: usize) -> Self {
         Self { words: (0..len.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect(), len }
     }
 
-    /// All of it.
+    /// Returns all bytes.
     pub fn span(&self) -> Span<'_> {
         Span::new(&self.words, 0..self.len)
     }
 }
 
-/// A piece of what is sent.
+/// A part of a response to send.
 #[derive(Debug, Clone, Copy)]
 pub enum Part<'a> {
-    /// Bytes of the caller's.
+    /// The caller's bytes.
     Plain(&'a [u8]),
     /// Bytes of the store.
     Shared(Span<'a>),
-    /// Bytes of the store whose pages may be sent as they lie ([`lend`](super::lend)): the code that makes one of these
-    /// guarantees that they are not written before they are renewed.
+    /// Bytes of the store whose pages may be sent without a copy ([`lend`](super::lend)): the code that
+    /// creates this variant guarantees that they are not written before the pages are renewed.
     Lent(Span<'a>),
 }
 
 impl Part<'_> {
-    /// Bytes in it.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -281,7 +282,7 @@ impl Part<'_> {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the part is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -302,12 +303,13 @@ mod socket {
 
     use super::{Part, Span};
 
-    /// Parts that one [`send_parts`] takes.
+    /// Maximum parts that one [`send_parts`] sends.
     pub const PARTS_MAX: usize = 16;
 
     impl Span<'_> {
-        /// What the kernel gets: the address of the first byte. Writing through it is as good as a relaxed store,
-        /// because the words are atomics (interior mutability) and nobody holds a plain reference to them.
+        /// Returns the vector for the kernel, with the address of the first byte. Writing through it is
+        /// equivalent to relaxed stores, because the words are atomics (interior mutability) and no plain
+        /// reference to them exists.
         #[inline]
         pub(in crate::sys) fn iovec(&self) -> libc::iovec {
             let base = self.words.as_ptr().cast::<u8>().wrapping_add(self.skip).cast_mut();
@@ -315,18 +317,19 @@ mod socket {
         }
     }
 
-    /// Sends the parts in order by one `sendmsg`, or one `send` where there is only one
-    /// (`MSG_NOSIGNAL | MSG_DONTWAIT`), and says how many bytes the kernel took, which may be fewer than all. Parts
-    /// after the sixteenth are left for the next call, as any bytes that the kernel did not take. Without a byte to
-    /// send nothing is called. Allocates nothing.
+    /// Sends the parts in order with one `sendmsg`, or one `send` if there is only one (`MSG_NOSIGNAL |
+    /// MSG_DONTWAIT`). Returns how many bytes the kernel took, which may be fewer than all. Parts after the
+    /// sixteenth are left for the next call, like any bytes that the kernel did not take. Without a byte to
+    /// send there is no system call. Allocates nothing.
     ///
     /// # Errors
-    /// What `sendmsg` says; `WouldBlock` if the socket has no room at all.
+    /// Returns the error of `sendmsg`; `WouldBlock` if the socket has no room at all.
     pub fn send_parts(fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
         send_flagged(fd, parts, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
     }
 
-    /// As [`send_parts`], and says that more follows at once (`MSG_MORE`): it leaves with that.
+    /// Sends like [`send_parts`], and tells the kernel that more follows at once (`MSG_MORE`), so that both
+    /// leave together.
     pub(in crate::sys) fn send_more(fd: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
         send_flagged(fd, parts, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_MORE)
     }
@@ -349,14 +352,14 @@ mod socket {
         if used == 1 {
             return send_one(fd, &vectors[0], flags);
         }
-        // SAFETY: all zero is a valid msghdr (null pointers and lengths of zero).
+        // SAFETY: all zeros is a valid msghdr (null pointers and lengths of zero).
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = vectors.as_mut_ptr();
         message.msg_iovlen = used as _;
         loop {
-            // SAFETY: `message` points to `used` vectors, each to bytes that live as long as `parts`; the kernel
-            // only reads them. Shared words may be read while another core writes them only if the store is
-            // wrong, and then wrong bytes leave.
+            // SAFETY: `message` points to `used` vectors, each to bytes that live as long as `parts`; the
+            // kernel only reads them. Another core writes shared words meanwhile only if the store has a bug,
+            // and then only wrong bytes are sent.
             let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) };
             match usize::try_from(sent) {
                 Ok(sent) => return Ok(sent),
@@ -365,8 +368,8 @@ mod socket {
         }
     }
 
-    /// As [`send_parts`] for one run of bytes: the kernel need not copy a message header and a vector (2% of a small
-    /// hit).
+    /// Sends one run of bytes like [`send_parts`]; the kernel need not copy a message header and a vector (2%
+    /// of a small hit).
     fn send_one(fd: BorrowedFd<'_>, vector: &libc::iovec, flags: libc::c_int) -> io::Result<usize> {
         loop {
             // SAFETY: the vector covers bytes that live as long as the parts of the caller; the kernel only reads
@@ -379,16 +382,16 @@ mod socket {
         }
     }
 
-    /// Receives into the span by one `recv` (`MSG_DONTWAIT`) and says how many bytes came; 0 is the end (or an
-    /// empty span).
+    /// Receives into the span with one `recv` (`MSG_DONTWAIT`) and returns the number of bytes; 0 is the end
+    /// of the stream (or an empty span).
     ///
     /// # Errors
-    /// What `recv` says; `WouldBlock` if there is nothing yet.
+    /// Returns the error of `recv`; `WouldBlock` if there is no data yet.
     pub fn recv_span(fd: BorrowedFd<'_>, span: Span<'_>) -> io::Result<usize> {
         let vector = span.iovec();
         loop {
-            // SAFETY: the vector covers bytes of shared words that live as long as the span. They are atomics,
-            // so being written to from outside is what they are for.
+            // SAFETY: the vector covers bytes of shared words that live as long as the span. They are
+            // atomics, so they may be written from outside.
             let received =
                 unsafe { libc::recv(fd.as_raw_fd(), vector.iov_base, vector.iov_len, libc::MSG_DONTWAIT) };
             match usize::try_from(received) {

@@ -1,34 +1,36 @@
 //! Copies from, to and between shared words.
 //!
-//! A loop of relaxed atomic accesses is never made wider than a word by the compiler. Long runs are copied by the
-//! processor's own instruction for that, where there is one: each word is read or written once, as by a relaxed access
-//! of it (x86-64 does not tear an aligned word), and who looks meanwhile sees the old word or the new one.
+//! The compiler never merges a loop of relaxed atomic accesses into accesses wider than a word. Long runs are
+//! copied by the processor's own copy instruction, where there is one: each word is read or written once, as
+//! by a relaxed access (x86-64 does not tear an aligned word), and a concurrent reader sees the old word or
+//! the new one.
 
 use super::atomics::{AtomicU64, Ordering::Relaxed};
 
 const WORD: usize = size_of::<u64>();
-/// Fewer words are copied one by one: the instruction takes as long to begin.
+/// Minimum words for the copy instruction; fewer are copied one by one, because the instruction takes as long
+/// to start.
 #[cfg(all(target_arch = "x86_64", not(feature = "loom"), not(miri)))]
 const RUN_MIN: usize = 64;
 
 /// Writes `bytes` over all `words`.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 #[inline]
 pub(super) fn write(words: &[AtomicU64], bytes: &[u8]) {
     assert_eq!(bytes.len(), words.len() * WORD, "words are written whole");
     #[cfg(all(target_arch = "x86_64", not(feature = "loom"), not(miri)))]
     if words.len() >= RUN_MIN {
-        // SAFETY: both have this many words. Those written to are atomics (interior mutability), as good as stored to
-        // one by one (see above).
+        // SAFETY: both have this many words. The target words are atomics (interior mutability), and the
+        // writes are equivalent to storing them one by one (see above).
         return unsafe { run(bytes.as_ptr(), words.as_ptr().cast_mut().cast(), words.len()) };
     }
     let (chunks, _) = bytes.as_chunks::<WORD>();
     let (words, words_rest) = words.as_chunks::<8>();
     let (chunks, chunks_rest) = chunks.as_chunks::<8>();
     for (words, chunks) in words.iter().zip(chunks) {
-        // By place: two iterators beside each other are not unrolled.
+        // The loop runs by index, because two zipped iterators are not unrolled.
         for at in 0..8 {
             words[at].store(u64::from_ne_bytes(chunks[at]), Relaxed);
         }
@@ -38,17 +40,18 @@ pub(super) fn write(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Copies all `words` to memory that starts at `out`; returns the place after them.
+/// Copies all `words` to memory that starts at `out`; returns the address after them.
 ///
 /// # Safety
-/// `out` must be valid for writing as many bytes; it needs no alignment.
+/// `out` must be valid for writing that many bytes; it needs no alignment.
 #[inline]
 pub(super) unsafe fn read(words: &[AtomicU64], mut out: *mut u8) -> *mut u8 {
     #[cfg(all(target_arch = "x86_64", not(feature = "loom"), not(miri)))]
     if words.len() >= RUN_MIN {
-        // SAFETY: the caller vouches for the room; the words are as good as loaded one by one (see above).
+        // SAFETY: the caller guarantees the room; the reads are equivalent to loading the words one by one
+        // (see above).
         unsafe { run(words.as_ptr().cast(), out, words.len()) };
-        // SAFETY: one past what was written at most.
+        // SAFETY: the result is at most one past the written bytes.
         return unsafe { out.add(words.len() * WORD) };
     }
     let (chunks, rest) = words.as_chunks::<8>();
@@ -57,30 +60,31 @@ pub(super) unsafe fn read(words: &[AtomicU64], mut out: *mut u8) -> *mut u8 {
         for at in 0..8 {
             read[at] = words[at].load(Relaxed);
         }
-        // SAFETY: the caller vouches for the room, and `out` has moved past what was written before.
+        // SAFETY: the caller guarantees the room, and `out` has moved past the bytes written before.
         unsafe { out.cast::<[u64; 8]>().write_unaligned(read) };
-        // SAFETY: as above.
+        // SAFETY: as above, the caller guarantees the room.
         out = unsafe { out.add(8 * WORD) };
     }
     for word in rest {
-        // SAFETY: as above.
+        // SAFETY: as above, the caller guarantees the room.
         unsafe { out.cast::<u64>().write_unaligned(word.load(Relaxed)) };
-        // SAFETY: as above.
+        // SAFETY: as above, the caller guarantees the room.
         out = unsafe { out.add(WORD) };
     }
     out
 }
 
-/// Copies `from` over `to`, which lies elsewhere.
+/// Copies `from` over `to`, which must not overlap.
 ///
 /// # Panics
-/// If the lengths differ.
+/// Panics if the lengths differ.
 #[inline]
 pub(super) fn copy(to: &[AtomicU64], from: &[AtomicU64]) {
     assert_eq!(to.len(), from.len(), "words are copied whole");
     #[cfg(all(target_arch = "x86_64", not(feature = "loom"), not(miri)))]
     if to.len() >= RUN_MIN {
-        // SAFETY: both have this many words, and are atomics; where they overlap, each byte is one that was there.
+        // SAFETY: both have this many words, and are atomics; if they overlap, each copied byte is still one
+        // that was there.
         return unsafe { run(from.as_ptr().cast(), to.as_ptr().cast_mut().cast(), to.len()) };
     }
     for (to, from) in to.iter().zip(from) {
@@ -88,14 +92,14 @@ pub(super) fn copy(to: &[AtomicU64], from: &[AtomicU64]) {
     }
 }
 
-/// Copies `words` words upwards.
+/// Copies `words` words from lower to higher addresses.
 ///
 /// # Safety
-/// `from` must be valid for reading and `to` for writing as many.
+/// `from` must be valid for reading and `to` for writing that many words.
 #[cfg(all(target_arch = "x86_64", not(feature = "loom"), not(miri)))]
 #[inline]
 unsafe fn run(from: *const u8, to: *mut u8, words: usize) {
-    // SAFETY: the caller vouches for both ranges; the direction flag is clear by the calling convention.
+    // SAFETY: the caller guarantees both ranges; the direction flag is clear by the calling convention.
     unsafe {
         core::arch::asm!(
             "rep movsq",

@@ -1,4 +1,4 @@
-//! Who signs clients' certificates.
+//! Authorities that sign clients' certificates.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,20 +10,20 @@ use sha2::{Digest, Sha256};
 
 use super::{TlsError, certificates as read_certificates, provider};
 
-/// Which authorities: the same number for the same certificates in the same order, in whatever file. It is part of a
-/// SHA-256, so that nobody finds others with the same number.
+/// Identifier of a set of authorities: equal for the same certificates in the same order, in whatever file.
+/// It is part of a SHA-256, so that other certificates with the same identifier cannot be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AuthoritiesId([u8; 16]);
 
 impl AuthoritiesId {
-    /// One that no file has, for tests.
+    /// Creates an identifier that no file has, for tests.
     #[must_use]
     pub fn of_test(number: u8) -> Self {
         Self([number; 16])
     }
 }
 
-/// Authorities, by their certificates.
+/// A set of authorities, given by their certificates.
 #[derive(Debug, Clone)]
 pub struct Authorities {
     roots: Arc<RootCertStore>,
@@ -34,7 +34,7 @@ impl Authorities {
     /// Reads a file with their certificates (PEM).
     ///
     /// # Errors
-    /// [`TlsError`]: what is wrong with it.
+    /// Returns a [`TlsError`] with the problem of the file.
     pub fn read(file: &Path) -> Result<Self, TlsError> {
         let (mut roots, mut digest) = (RootCertStore::empty(), Sha256::new());
         for certificate in read_certificates(file)? {
@@ -42,7 +42,7 @@ impl Authorities {
             digest.update(&certificate);
             roots.add(certificate).map_err(|error| TlsError::Content {
                 file: file.to_owned(),
-                why: format!("one of its certificates cannot sign clients': {error}"),
+                why: format!("a certificate cannot sign clients' certificates: {error}"),
             })?;
         }
         let mut id = [0; 16];
@@ -50,18 +50,19 @@ impl Authorities {
         Ok(Self { roots: Arc::new(roots), id: AuthoritiesId(id) })
     }
 
-    /// Which they are.
+    /// Returns the identifier of this set.
     #[must_use]
     pub fn id(&self) -> AuthoritiesId {
         self.id
     }
 
-    /// Who verifies what clients show. Whoever shows nothing is let in where that is not `required`.
+    /// Creates the verifier of clients' certificates. Clients without a certificate are accepted unless it is
+    /// `required`.
     pub(super) fn verifier(&self, required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
         let provider = provider();
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider);
         let builder = if required { builder } else { builder.allow_unauthenticated() };
-        // It fails where there is no authority, and a file without one has been refused.
+        // This fails only without an authority, and a file without one has been refused.
         builder.build().map_err(|_| TlsError::NoAuthority)
     }
 }

@@ -1,12 +1,12 @@
-//! The certificates that there are, and which of them a client is shown.
+//! The certificates of a process, and which of them a client is presented with.
 //!
 //! ```text
 //!   the name that a client asks for ─▶ exactly that name ─ else "*." and all but its first label ─ else the first
 //!   none: it asks by an address     ─▶ the first for an address                                  ─ else the first
 //! ```
-//! The names are those in the certificates. Some are read from files, and come first; others were obtained of an authority
-//! (ACME). All cores of all servers read one table, which a reload replaces as a whole: a handshake takes a reference to it
-//! under a lock that is held for no longer; nothing else reads it.
+//! The names are those in the certificates. Certificates from files come first; the others were obtained from
+//! an authority (ACME). All cores of all servers read one table, which a reload replaces as a whole: a
+//! handshake takes a reference to it under a lock that is held only for that; nothing else reads the table.
 
 #![expect(
     clippy::disallowed_types,
@@ -29,26 +29,26 @@ use x509_parser::{extensions::GeneralName, prelude::FromDer};
 
 use super::{TlsError, certificates as read_chain, wrong};
 
-/// The files of one certificate.
+/// Files of one certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pair {
     /// The chain, the server's own certificate first (PEM).
     pub certificates: PathBuf,
-    /// The key of the first (PEM).
+    /// Private key of the first certificate (PEM).
     pub key: PathBuf,
-    /// What the authority says of it, signed (RFC 6960, DER); it is stapled.
+    /// OCSP response of the authority for stapling (RFC 6960, DER).
     pub ocsp: Option<PathBuf>,
 }
 
-/// A certificate that can be shown.
+/// A certificate that can be served.
 #[derive(Debug, Clone)]
 pub struct Certificate {
     shown: Arc<CertifiedKey>,
     names: Vec<Box<str>>,
     addresses: Vec<IpAddr>,
-    /// From when it is valid, seconds since the UNIX epoch.
+    /// Start of validity in seconds since the UNIX epoch.
     pub from_s: i64,
-    /// Until when.
+    /// End of validity in seconds since the UNIX epoch.
     pub until_s: i64,
 }
 
@@ -56,11 +56,11 @@ impl Certificate {
     /// Reads a pair of files.
     ///
     /// # Errors
-    /// [`TlsError`]: which file, and what is wrong with it.
+    /// Returns a [`TlsError`] with the file and its problem.
     pub fn read(pair: &Pair) -> Result<Self, TlsError> {
         let chain = read_chain(&pair.certificates)?;
         let key = PrivateKeyDer::from_pem_file(&pair.key)
-            .map_err(|error| wrong(&pair.key, error, "there is no private key in it (PEM)"))?;
+            .map_err(|error| wrong(&pair.key, error, "no private key in it (PEM)"))?;
         let ocsp = pair.ocsp.as_deref().map(read_ocsp).transpose()?;
         Self::new(chain, &key, ocsp).map_err(|why| match why {
             CertificateFault::Key(why) => {
@@ -72,22 +72,22 @@ impl Certificate {
         })
     }
 
-    /// One from the text of a file that has both, the chain and the key of its first certificate (PEM).
+    /// Parses the text of a file that has both the chain and the key of its first certificate (PEM).
     ///
     /// # Errors
-    /// They do not fit together, or are not what they should be.
+    /// Returns a [`CertificateFault`] if chain and key do not match, or are not valid.
     pub fn from_pem(text: &[u8]) -> Result<Self, CertificateFault> {
         let chain = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
-        let chain = chain.map_err(|_| CertificateFault::Certificate("it is not in PEM"))?;
+        let chain = chain.map_err(|_| CertificateFault::Certificate("not in PEM format"))?;
         let key = PrivateKeyDer::from_pem_slice(text);
-        let key = key.map_err(|_| CertificateFault::Certificate("there is no private key in it (PEM)"))?;
+        let key = key.map_err(|_| CertificateFault::Certificate("no private key in it (PEM)"))?;
         Self::new(chain, &key, None)
     }
 
-    /// One from a chain and the key of its first certificate.
+    /// Creates a certificate from a chain and the key of its first certificate.
     ///
     /// # Errors
-    /// They do not fit together, or are not what they should be.
+    /// Returns a [`CertificateFault`] if chain and key do not match, or are not valid.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: &PrivateKeyDer<'_>,
@@ -95,10 +95,9 @@ impl Certificate {
     ) -> Result<Self, CertificateFault> {
         let signing =
             rustls::crypto::aws_lc_rs::sign::any_supported_type(key).map_err(CertificateFault::Key)?;
-        let first =
-            chain.first().ok_or(CertificateFault::Certificate("there is no certificate in it (PEM)"))?;
+        let first = chain.first().ok_or(CertificateFault::Certificate("no certificate in it (PEM)"))?;
         let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(first)
-            .map_err(|_| CertificateFault::Certificate("its first certificate cannot be read (X.509)"))?;
+            .map_err(|_| CertificateFault::Certificate("invalid first certificate (X.509)"))?;
         let (mut names, mut addresses) = (Vec::new(), Vec::new());
         if let Ok(Some(listed)) = parsed.subject_alternative_name() {
             for name in &listed.value.general_names {
@@ -116,7 +115,7 @@ impl Certificate {
         Ok(Self { shown: Arc::new(shown), names, addresses, from_s, until_s })
     }
 
-    /// Whether it is for this host: a name, or an address, in any case of letters.
+    /// Returns whether the certificate covers this host, a name (case-insensitive) or an address.
     #[must_use]
     pub fn covers(&self, host: &str) -> bool {
         if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -131,17 +130,17 @@ impl Certificate {
         self.names.iter().any(|name| name.eq_ignore_ascii_case(host) || is_parent(name))
     }
 
-    /// The names of hosts in it, in lower case.
+    /// Returns the host names in the certificate, in lower case.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(AsRef::as_ref)
     }
 
-    /// The addresses in it.
+    /// Returns the addresses in the certificate.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.addresses.iter().copied()
     }
 
-    /// The server's own certificate (DER), the first of the chain.
+    /// Returns the server's own certificate (DER), the first of the chain.
     #[must_use]
     pub fn own(&self) -> &CertificateDer<'static> {
         // `new` refuses an empty chain.
@@ -149,13 +148,13 @@ impl Certificate {
     }
 }
 
-/// Why a chain and a key are no certificate that can be shown.
+/// Reasons why a chain and a key cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateFault {
-    /// The key, or that the two do not belong together.
+    /// The key is not valid, or does not match the certificate.
     #[error("{0}")]
     Key(rustls::Error),
-    /// The certificate.
+    /// The certificate is not valid.
     #[error("{0}")]
     Certificate(&'static str),
 }
@@ -167,7 +166,7 @@ fn read_ocsp(path: &Path) -> Result<Vec<u8>, TlsError> {
         Ok(read) if read.first() == Some(&0x30) => Ok(read),
         Ok(_) => Err(TlsError::Content {
             file,
-            why: "this is no OCSP response in DER, as `openssl ocsp -respout` writes it".to_owned(),
+            why: "not an OCSP response in DER, as `openssl ocsp -respout` writes it".to_owned(),
         }),
         Err(why) => Err(TlsError::Unreadable { file, why }),
     }
@@ -180,12 +179,12 @@ pub(super) fn address_of(bytes: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// What is behind the first label, with its dot.
+/// Returns the part after the first label, with its dot.
 fn parent_of(host: &str) -> Option<&str> {
     host.find('.').filter(|dot| *dot > 0).map(|dot| &host[dot..])
 }
 
-/// All certificates of a process.
+/// Table of all certificates of a process.
 #[derive(Debug)]
 pub struct Certificates {
     table: RwLock<Arc<Table>>,
@@ -193,13 +192,13 @@ pub struct Certificates {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Those of files, then those that were obtained.
+    /// Certificates from files, then obtained ones.
     all: Vec<Arc<Certificate>>,
-    /// So many of them are of files.
+    /// Number of certificates from files.
     of_files: usize,
-    /// By name in lower case; a wildcard is there as its parent, with the dot.
+    /// Indices by name in lower case; a wildcard is stored under its parent, with the dot.
     places: HashMap<Box<str>, usize>,
-    /// The first that is for an address.
+    /// Index of the first certificate for an address.
     of_address: Option<usize>,
 }
 
@@ -210,7 +209,7 @@ impl Table {
         for (place, certificate) in all.iter().enumerate() {
             for name in &certificate.names {
                 let name = name.strip_prefix('*').unwrap_or(name);
-                // The first that has a name is shown for it.
+                // The first certificate with a name is served for it.
                 places.entry(name.into()).or_insert(place);
             }
         }
@@ -224,7 +223,7 @@ impl Table {
                 let name = name.to_ascii_lowercase();
                 self.places.get(name.as_str()).or_else(|| self.places.get(parent_of(&name)?)).copied()
             }
-            // A literal address is no name to be asked for (RFC 6066 §3).
+            // A literal address is not sent as a server name (RFC 6066 §3).
             None => self.of_address,
         };
         self.all.get(place.unwrap_or(0))
@@ -232,36 +231,37 @@ impl Table {
 }
 
 impl Certificates {
-    /// These, of files; the first is shown to whoever asks for a name that none has.
+    /// Creates a table of certificates from files; the first is served to clients that ask for an unknown
+    /// name.
     #[must_use]
     pub fn new(of_files: &[Arc<Certificate>]) -> Self {
         Self { table: RwLock::new(Arc::new(Table::new(of_files, &[]))) }
     }
 
-    /// From now on these are shown in the place of those that were read from files. Connections that there are go on.
+    /// Replaces the certificates from files. Existing connections continue.
     pub fn replace(&self, of_files: &[Arc<Certificate>]) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         *table = Arc::new(Table::new(of_files, &table.all[table.of_files..]));
     }
 
-    /// From now on these are shown in the place of those that were obtained. Connections that there are go on.
+    /// Replaces the obtained certificates. Existing connections continue.
     pub fn replace_obtained(&self, obtained: &[Arc<Certificate>]) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         *table = Arc::new(Table::new(&table.all[..table.of_files], obtained));
     }
 
-    /// All of them.
+    /// Returns all certificates.
     pub fn all(&self) -> Vec<Arc<Certificate>> {
         self.table().all.clone()
     }
 
-    /// Those that were read from files.
+    /// Returns the certificates from files.
     pub fn of_files(&self) -> Vec<Arc<Certificate>> {
         let table = self.table();
         table.all[..table.of_files].to_vec()
     }
 
-    /// What a client is shown that asks for this name.
+    /// Returns the certificate for a client that asks for this name.
     pub fn of(&self, name: Option<&str>) -> Option<Arc<Certificate>> {
         self.table().of(name).cloned()
     }
@@ -271,7 +271,7 @@ impl Certificates {
     }
 }
 
-/// Two tables are equal if they are one.
+/// Two tables are equal only if they are the same object.
 impl PartialEq for Certificates {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)

@@ -1,14 +1,15 @@
-//! What a certificate authority asks for before it gives a certificate for a name (ACME), while it may ask.
+//! Open challenges of certificate authorities (ACME), by which they validate a name before they issue a
+//! certificate.
 //!
 //! ```text
-//!   who obtains certificates ─ open_path, open_name ─▶ [ tokens · names ] ◀─ answer, resolve ─ who serves
-//!                              ChallengeGuard's drop closes
+//!   ACME client ─ open_path, open_name ─▶ [ tokens · names ] ◀─ answer, resolve ─ servers
+//!                 ChallengeGuard's drop closes
 //! ```
 //! - *http-01* (RFC 8555 §8.3): `GET /.well-known/acme-challenge/TOKEN`, answered with a text.
 //! - *tls-alpn-01* (RFC 8737): a handshake for the protocol [`PROTOCOL`], answered with a certificate made for it.
 //!
-//! *Who reads it:* a request whose path begins as above, and a handshake that asks for nothing but that protocol; and
-//! both only while something is open, which is a word that nobody writes most of the time. *Bound:* [`OPEN_MAX`].
+//! *Readers:* a request whose path begins as above, and a handshake that offers only that protocol; both only
+//! while a challenge is open, which costs one load of a rarely written word. *Bound:* [`OPEN_MAX`].
 
 #![expect(
     clippy::disallowed_types,
@@ -26,41 +27,42 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// The protocol by ALPN under which an authority looks at a name (RFC 8737 §3).
+/// ALPN protocol with which an authority validates a name (RFC 8737 §3).
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
-/// Where an authority looks (RFC 8555 §8.3); the token follows.
+/// Path prefix of HTTP challenges (RFC 8555 §8.3); the token follows.
 pub const PATH: &str = "/.well-known/acme-challenge/";
-/// Challenges that are open at once: one for each name of a certificate, of which public authorities take a hundred.
+/// Maximum challenges that are open at once: one for each name of a certificate, of which public authorities
+/// accept a hundred.
 pub const OPEN_MAX: usize = 128;
 
-/// The challenges that are open.
+/// Open challenges.
 #[derive(Debug, Default)]
 pub struct Challenges {
-    /// How many.
+    /// Number of open challenges.
     open: AtomicUsize,
     table: RwLock<Vec<Challenge>>,
 }
 
 #[derive(Debug)]
 enum Challenge {
-    /// Of a token, its answer.
+    /// A token and its answer.
     Path(Box<str>, Arc<str>),
-    /// Of a name, its certificate.
+    /// A name and its certificate.
     Name(Box<str>, Arc<CertifiedKey>),
 }
 
-/// Why a challenge cannot be opened.
+/// Reasons why a challenge cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ChallengeError {
-    /// There are [`OPEN_MAX`] open.
-    #[error("{OPEN_MAX} challenges are open already")]
+    /// The maximum of [`OPEN_MAX`] is open already.
+    #[error("too many open challenges: at most {OPEN_MAX}")]
     TooMany,
     /// The key cannot be used.
     #[error("{0}")]
     Key(rustls::Error),
 }
 
-/// A challenge that is open until this is dropped.
+/// Guard of a challenge, which is open until this is dropped.
 #[derive(Debug)]
 pub struct ChallengeGuard {
     of: Arc<Challenges>,
@@ -71,17 +73,18 @@ impl Challenges {
     /// Answers a token with this text from now on.
     ///
     /// # Errors
-    /// [`ChallengeError::TooMany`]
+    /// [`ChallengeError::TooMany`] if [`OPEN_MAX`] challenges are open.
     pub fn open_path(self: &Arc<Self>, token: &str, answer: &str) -> Result<ChallengeGuard, ChallengeError> {
         self.open(token, Challenge::Path(token.into(), answer.into()))
     }
 
-    /// Shows this certificate to an authority that looks at a name. An address is looked at by its name in the reverse
-    /// tree (RFC 8738 §6). It is no certificate for anybody else: of its critical extension rustls knows nothing, and would
-    /// not take it as one.
+    /// Presents this certificate to an authority that validates a name. An address is validated by its name
+    /// in the reverse tree (RFC 8738 §6). The certificate serves only for this: rustls does not know its
+    /// critical extension and would not accept it as a normal certificate.
     ///
     /// # Errors
-    /// [`ChallengeError`]
+    /// [`ChallengeError::Key`] if the key cannot be used; [`ChallengeError::TooMany`] if [`OPEN_MAX`]
+    /// challenges are open.
     pub fn open_name(
         self: &Arc<Self>,
         name: &str,
@@ -104,14 +107,14 @@ impl Challenges {
         Ok(ChallengeGuard { of: Arc::clone(self), token: token.into() })
     }
 
-    /// Whether an authority may ask for anything now.
+    /// Returns whether any challenge is open.
     #[inline]
     #[must_use]
     pub fn is_any_open(&self) -> bool {
         self.open.load(Ordering::Acquire) > 0
     }
 
-    /// What a request for this path is answered with, if it is a challenge's.
+    /// Returns the answer to a request for this path, if it is that of an open challenge.
     #[must_use]
     pub fn answer(&self, path: &str) -> Option<Arc<str>> {
         let token = path.strip_prefix(PATH)?;
@@ -145,7 +148,7 @@ impl Drop for ChallengeGuard {
     }
 }
 
-/// Equal if they are one.
+/// Equal only if they are the same object.
 impl PartialEq for Challenges {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -160,7 +163,7 @@ impl ResolvesServerCert for Challenges {
     }
 }
 
-/// Whether a client asks for nothing but to look at a name (RFC 8737 §3).
+/// Returns whether a client hello is a name validation of an authority (RFC 8737 §3).
 #[must_use]
 pub fn is_asked_by(hello: &ClientHello<'_>) -> bool {
     let Some(mut protocols) = hello.alpn() else { return false };

@@ -1,4 +1,4 @@
-//! The other side: what connects by TLS, and whom it trusts.
+//! The TLS client: connecting to servers, and trust in their certificates.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,22 +11,23 @@ pub use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{TlsError, certificates, provider, wrong};
 
-/// What a client shows, and whom it trusts.
+/// Options of a TLS client: its certificate, and the authorities that it trusts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TlsClientOptions<'a> {
-    /// Who vouches for servers (PEM); `None`: whom the system trusts.
+    /// Authorities for servers' certificates (PEM); `None`: those that the system trusts.
     pub authorities: Option<&'a Path>,
-    /// Its certificate (PEM) with the certificate's key (PEM), for servers that ask for one.
+    /// Client certificate (PEM) and its key (PEM), for servers that request one.
     pub pair: Option<(&'a Path, &'a Path)>,
-    /// What may be spoken above TLS (ALPN), the best first; none: nothing is said of it.
+    /// Protocols to offer by ALPN, the preferred first; none: ALPN is not sent.
     pub protocols: &'a [&'a [u8]],
 }
 
-/// The certificates (DER) of those whom a client trusts: of a file (PEM), each of which must be usable, else whom the system
-/// trusts.
+/// Returns the certificates (DER) of the authorities that a client trusts: those of a file (PEM), each of
+/// which must be usable, else those that the system trusts.
 ///
 /// # Errors
-/// [`TlsError`]; nobody is trusted where the system names no authorities.
+/// Returns a [`TlsError`] if the file cannot be used; [`TlsError::NobodyTrusted`] if the system has no
+/// authorities.
 pub fn trusted(authorities: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let Some(file) = authorities else {
         let of_system = rustls_native_certs::load_native_certs().certs;
@@ -42,14 +43,15 @@ pub fn trusted(authorities: Option<&Path>) -> Result<Vec<CertificateDer<'static>
     Ok(read)
 }
 
-/// What connects by TLS 1.2 and 1.3 and verifies each server: its certificate, and that this is for the name that was asked for.
-/// Sessions are resumed.
+/// Creates a connector for TLS 1.2 and 1.3 that verifies each server's certificate and that it covers the
+/// requested name. Sessions are resumed.
 ///
 /// # Errors
-/// [`TlsError`]; nobody is trusted where the system names no authorities.
+/// Returns a [`TlsError`] if a file cannot be used; [`TlsError::NobodyTrusted`] if the system has no
+/// authorities.
 pub fn connector(shown: TlsClientOptions<'_>) -> Result<TlsConnector, TlsError> {
     let mut roots = RootCertStore::empty();
-    // Some of a system's may be such as rustls does not take.
+    // Some certificates of a system may not be accepted by rustls.
     roots.add_parsable_certificates(trusted(shown.authorities)?);
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = builder.with_root_certificates(roots);
@@ -58,7 +60,7 @@ pub fn connector(shown: TlsClientOptions<'_>) -> Result<TlsConnector, TlsError> 
         Some((file, key_file)) => {
             let chain = certificates(file)?;
             let key = PrivateKeyDer::from_pem_file(key_file)
-                .map_err(|error| wrong(key_file, error, "there is no private key in it (PEM)"))?;
+                .map_err(|error| wrong(key_file, error, "no private key in it (PEM)"))?;
             builder.with_client_auth_cert(chain, key).map_err(|why| TlsError::Pair {
                 certificates: file.to_owned(),
                 key: key_file.to_owned(),

@@ -1,7 +1,6 @@
-//! Who a client is, by the certificate that it has shown and an authority has signed: as text that can stand in a field
-//! of HTTP.
+//! A client's identity, from its verified certificate, as text that is valid in an HTTP field.
 //!
-//! *Bounds:* `TEXT_BYTES_MAX` for each text; a certificate that says more is nobody's.
+//! *Bounds:* `TEXT_BYTES_MAX` for each text; a certificate that exceeds it gives no identity.
 
 use std::fmt::Write as _;
 
@@ -15,26 +14,27 @@ use x509_parser::{
 
 use super::certificates::address_of;
 
-/// Bytes of the longest subject, and of all alternative names together: what an origin takes as one field.
+/// Maximum bytes of the subject, and of all alternative names together: about what an origin accepts as one
+/// field.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// What a certificate says of its holder. All of it is printable ASCII.
+/// Identity of a certificate's holder. All texts are printable ASCII.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The subject, as RFC 4514 writes it: `CN=alice,O=Example`.
+    /// Subject in the form of RFC 4514: `CN=alice,O=Example`.
     pub subject: Box<str>,
-    /// Its other names, with commas between them: `DNS:alice.example`, `email:`, `URI:` or `IP:`.
+    /// Alternative names, separated by commas: `DNS:alice.example`, `email:`, `URI:` or `IP:`.
     pub names: Box<str>,
-    /// SHA-256 of the certificate, hexadecimal.
+    /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: Box<str>,
-    /// From when it is valid, seconds since the UNIX epoch.
+    /// Start of validity in seconds since the UNIX epoch.
     pub from_s: i64,
-    /// Until when.
+    /// End of validity in seconds since the UNIX epoch.
     pub until_s: i64,
 }
 
 impl Identity {
-    /// Of a certificate; `None`: it cannot be read, or says too much.
+    /// Reads the identity from a certificate; `None` if it cannot be parsed, or its texts are too long.
     #[must_use]
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
@@ -51,14 +51,14 @@ impl Identity {
         })
     }
 
-    /// Whether it is valid at a time, seconds since the UNIX epoch.
+    /// Returns whether the certificate is valid at a time in seconds since the UNIX epoch.
     #[must_use]
     pub fn is_valid_at(&self, unix_s: u64) -> bool {
         i64::try_from(unix_s).is_ok_and(|now_s| (self.from_s..=self.until_s).contains(&now_s))
     }
 }
 
-/// RFC 4514 §2: the last part first.
+/// Formats a subject by RFC 4514 §2, with the last part first.
 fn subject(name: &X509Name<'_>) -> String {
     let mut out = String::new();
     for part in name.iter_rdn().collect::<Vec<_>>().into_iter().rev() {
@@ -75,7 +75,8 @@ fn subject(name: &X509Name<'_>) -> String {
                     out.push('=');
                     append_escaped(&mut out, value, true);
                 }
-                // §2.4: what has no name of its own, or is no string, is written as it is encoded.
+                // RFC 4514 §2.4: an attribute without a short name, or with a value that is not a string, is
+                // written in its encoded form.
                 _ => {
                     out.push_str(&attribute.attr_type().to_id_string());
                     out.push_str("=#");
@@ -87,7 +88,7 @@ fn subject(name: &X509Name<'_>) -> String {
     out
 }
 
-/// RFC 4514 §3, and the address that OpenSSL writes under this name.
+/// Short names of attributes by RFC 4514 §3, and OpenSSL's name for the email address.
 const KNOWN: [(&str, &str); 10] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.7", "L"),
@@ -101,10 +102,10 @@ const KNOWN: [(&str, &str); 10] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// A value with its tag and its length (X.690 §8.1).
+/// Encodes a value with its tag and its length (X.690 §8.1).
 fn encoded(value: &Any<'_>) -> Vec<u8> {
     let data = value.as_bytes();
-    // Values of names have universal tags, all of which are below 31.
+    // Values in names have universal tags, all of which are below 31.
     let mut out = vec![u8::try_from(value.tag().0).unwrap_or(0)];
     match u8::try_from(data.len()) {
         Ok(short @ 0..=0x7f) => out.push(short),
@@ -143,8 +144,9 @@ fn names(listed: &[GeneralName<'_>]) -> String {
     out
 }
 
-/// Appends a value so that it ends where it ends (RFC 4514 §2.4): what has a meaning gets a backslash; what is no printable
-/// ASCII is written by its bytes, so that nothing of a certificate can end a line.
+/// Appends a value, escaped so that it cannot end early (RFC 4514 §2.4): special characters get a backslash,
+/// and bytes that are not printable ASCII are written in hexadecimal, so that no part of a certificate can
+/// end a line.
 fn append_escaped(out: &mut String, value: &str, of_subject: bool) {
     let last = value.len().saturating_sub(1);
     for (at, byte) in value.bytes().enumerate() {

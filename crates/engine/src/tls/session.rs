@@ -1,19 +1,20 @@
-//! One client's TLS, as functions from bytes to bytes: no socket, no clock, no buffer of its own.
+//! TLS of one client, as functions from bytes to bytes: no socket, no clock, no buffer of its own.
 //!
 //! ```text
 //!   from the socket ─▶ incoming (caller's) ─▶ receive ─┬─▶ plain, record by record, to the caller
 //!                                                      └─▶ out (caller's): what the handshake answers ─▶ the socket
 //!   plain (caller's) ─▶ seal ─▶ out ─▶ the socket
 //! ```
-//! By rustls' unbuffered connection, so that an idle one holds its keys and nothing else, and what is read and sealed
-//! lies in the scratch of the thread. The client's first message is read twice: before the connection begins it says
-//! which site is meant, and with that which configuration there is ([`Terms`]).
+//! The session uses rustls' unbuffered connection, so that an idle one holds only its keys, and received and
+//! sealed bytes are in the thread's scratch buffers. The client's first message is parsed twice: before the
+//! connection begins, it tells which site is meant, and so which configuration applies ([`Terms`]).
 //!
-//! *Bounds:* what a handshake may leave in the caller's buffer is [`HANDSHAKE_BYTES_MAX`]; afterwards less than a record.
+//! *Bounds:* a handshake may leave up to [`HANDSHAKE_BYTES_MAX`] in the caller's buffer; after it, less than
+//! a record remains.
 //!
-//! The kernel's TLS, where there is one, would take over here, after the handshake: by
-//! `UnbufferedServerConnection::dangerous_into_kernel_connection`, which keeps answering what is not content. No kernel
-//! that this was built on has it, so nothing of that is here.
+//! Kernel TLS, where available, would take over here after the handshake, through
+//! `UnbufferedServerConnection::dangerous_into_kernel_connection`, which still handles records that are not
+//! application data. No kernel used to build this has it, so it is not implemented.
 
 use std::{io, sync::Arc};
 
@@ -26,57 +27,58 @@ use rustls::{
 
 use super::authorities::AuthoritiesId;
 
-/// Content of one record at most (RFC 8446 §5.1).
+/// Maximum content of one record (RFC 8446 §5.1).
 pub const RECORD_CONTENT_BYTES_MAX: usize = 16 * 1024;
-/// What a record takes beside its content at most (RFC 8446 §5.2, RFC 5246 §6.2.3).
+/// Maximum bytes that a record takes besides its content (RFC 8446 §5.2, RFC 5246 §6.2.3).
 pub const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 2048;
-/// A record as it goes over the network.
+/// Maximum bytes of a record on the network.
 pub const RECORD_BYTES_MAX: usize = RECORD_CONTENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX;
-/// What a record begins with: type, version and length (RFC 8446 §5.1).
+/// Bytes of a record's header: type, version and length (RFC 8446 §5.1).
 const RECORD_HEADER_BYTES: usize = 5;
-/// The longest message of a handshake that is put together: a client's chain of certificates.
+/// Maximum length of a handshake message that is reassembled: a client's certificate chain.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
-/// Room made in `out` before it is known how much is needed.
+/// Bytes of room made in `out` before the required size is known.
 const OUT_ROOM_BYTES: usize = 4 * 1024;
 
-/// Says how a connection is to be secured, from the first words of its client.
+/// Chooses the TLS configuration of a connection from its client hello.
 pub trait Terms: Send + Sync {
-    /// What is offered to a client that says this.
+    /// Returns the offer to a client with this hello.
     fn offer(&self, hello: &ClientHello<'_>) -> Offer;
 }
 
-/// How a connection is to be secured.
+/// TLS configuration of a connection.
 pub struct Offer {
-    /// What rustls is to do.
+    /// Configuration for rustls.
     pub config: Arc<ServerConfig>,
-    /// Who has to have signed the client's certificate, if it is asked for one.
+    /// Authorities that must have signed the client's certificate, if one is requested.
     pub authorities: Option<AuthoritiesId>,
 }
 
-/// Why a connection cannot go on. What the client is told of it has been appended to `out`.
+/// Reasons why a connection cannot continue. The alert for the client has been appended to `out`.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The client broke the protocol, or asks for what is not offered.
+    /// The client violated the protocol, or requires something that is not offered.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
     /// A message of the handshake is longer than [`HANDSHAKE_BYTES_MAX`].
-    #[error("a message of the handshake is longer than {HANDSHAKE_BYTES_MAX} bytes")]
+    #[error("handshake message longer than {HANDSHAKE_BYTES_MAX} bytes")]
     TooLong,
-    /// The key has sealed as much as it may.
-    #[error("the key has sealed as much as it may")]
+    /// The key has sealed its maximum amount of data.
+    #[error("the key has reached its encryption limit")]
     Exhausted,
 }
 
-/// What bytes of a client came to.
+/// Result of processing received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionProgress {
-    /// So many bytes at the front of `incoming` are done with; the others are to be there the next time, unchanged.
+    /// Number of bytes at the front of `incoming` that are processed; the others must be passed again,
+    /// unchanged.
     pub consumed: usize,
-    /// The client has said that nothing follows.
+    /// True once the client has announced that it sends nothing more.
     pub is_closed: bool,
 }
 
-/// One client's TLS.
+/// TLS session of one client.
 pub struct Session {
     stage: Stage,
     server_name: Option<Box<str>>,
@@ -84,7 +86,7 @@ pub struct Session {
 }
 
 enum Stage {
-    /// The client's first message is not whole.
+    /// The client's first message is incomplete.
     Hello {
         acceptor: Box<Acceptor>,
         seen: usize,
@@ -101,17 +103,18 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// One from which nothing has been read.
+    /// Creates a session that has received nothing yet.
     #[must_use]
     pub fn new(terms: Arc<dyn Terms>) -> Self {
         let stage = Stage::Hello { acceptor: Box::default(), seen: 0, terms };
         Self { stage, server_name: None, authorities: None }
     }
 
-    /// Takes what came of the client; content goes to `take`, record by record, and what is to be sent behind `out`.
+    /// Processes received bytes; passes content to `take`, record by record, and appends bytes to send to
+    /// `out`.
     ///
     /// # Errors
-    /// [`SessionError`]: `out` is to be sent, and the connection to be closed.
+    /// Returns a [`SessionError`] if the connection must be closed after `out` is sent.
     pub fn receive(
         &mut self,
         incoming: &mut [u8],
@@ -135,7 +138,7 @@ impl Session {
                         take(record?.payload);
                     }
                 }
-                // No early data is accepted, so none is handed out.
+                // Early data is not accepted, so it is dropped.
                 Ok(ConnectionState::ReadEarlyData(mut early)) => while early.next_record().is_some() {},
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, out),
                 Ok(ConnectionState::TransmitTlsData(sent)) => sent.done(),
@@ -158,7 +161,7 @@ impl Session {
         Ok(SessionProgress { consumed, is_closed })
     }
 
-    /// Begins the connection if the client's first message is there; whether it is.
+    /// Begins the connection if the client's first message is complete; returns whether it is.
     fn begin(&mut self, incoming: &[u8], out: &mut Vec<u8>) -> Result<bool, SessionError> {
         let Stage::Hello { acceptor, seen, terms } = &mut self.stage else { return Ok(true) };
         let mut unseen = &incoming[(*seen).min(incoming.len())..];
@@ -184,7 +187,7 @@ impl Session {
             match acceptor.read_tls(&mut unseen) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Its buffer is full.
+                // The acceptor's buffer is full.
                 Err(_) => {
                     self.stage = Stage::Failed;
                     return Err(SessionError::TooLong);
@@ -199,10 +202,11 @@ impl Session {
         Ok(true)
     }
 
-    /// Seals `plain` behind `out`. `incoming` is what the last [`Session::receive`] left.
+    /// Encrypts `plain` and appends it to `out`. `incoming` is the rest from the last [`Session::receive`].
+    /// The handshake must be over.
     ///
     /// # Errors
-    /// [`SessionError`], where the key is used up. The handshake must be over.
+    /// Returns a [`SessionError`] if the key is used up.
     pub fn seal(&mut self, incoming: &mut [u8], plain: &[u8], out: &mut Vec<u8>) -> Result<(), SessionError> {
         self.write(incoming, out, |traffic, out| {
             let mut rest = plain;
@@ -217,12 +221,12 @@ impl Session {
         })
     }
 
-    /// Appends the words that nothing follows (RFC 8446 §6.1). Before the end of the handshake there are none.
+    /// Appends the close_notify alert (RFC 8446 §6.1). Before the end of the handshake this does nothing.
     pub fn close(&mut self, incoming: &mut [u8], out: &mut Vec<u8>) {
         if self.is_handshaking() {
             return;
         }
-        // Whoever cannot be told is closed all the same.
+        // If the alert cannot be written, the connection is closed all the same.
         let _ = self.write(incoming, out, |traffic, out| {
             append(out, OUT_ROOM_BYTES, |room| sealed(traffic.queue_close_notify(room)));
             Ok(())
@@ -236,7 +240,8 @@ impl Session {
         write: impl FnOnce(&mut Traffic<'_>, &mut Vec<u8>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         let Stage::Begun(connection) = &mut self.stage else { return Err(SessionError::Exhausted) };
-        // What came has been looked at and holds no whole record, but perhaps parts of a message that rustls refers to.
+        // The received bytes have been processed and contain no whole record, but perhaps parts of a message
+        // to which rustls refers.
         loop {
             let UnbufferedStatus { state, .. } = connection.process_tls_records(incoming);
             match state? {
@@ -249,20 +254,20 @@ impl Session {
                         return Err(SessionError::Exhausted);
                     }
                 }
-                // Half-closed by the client: it may still be sent what it asked for.
+                // Half-closed by the client: its responses may still be sent.
                 ConnectionState::PeerClosed => {}
                 _ => return Err(SessionError::Exhausted),
             }
         }
     }
 
-    /// Whether the handshake is under way.
+    /// Returns whether the handshake is in progress.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.common().is_none_or(CommonState::is_handshaking)
     }
 
-    /// The version that was agreed upon, as OpenSSL calls it.
+    /// Returns the negotiated version, in OpenSSL's notation.
     pub fn version(&self) -> Option<&'static str> {
         match self.common()?.protocol_version()? {
             ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
@@ -271,26 +276,27 @@ impl Session {
         }
     }
 
-    /// The protocol that was agreed upon (RFC 7301).
+    /// Returns the negotiated protocol (RFC 7301).
     #[must_use]
     pub fn protocol(&self) -> Option<&[u8]> {
         self.common().and_then(CommonState::alpn_protocol)
     }
 
-    /// The name that the client asked for (RFC 6066 §3).
+    /// Returns the server name that the client asked for (RFC 6066 §3).
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
 
-    /// Who has to have signed the client's certificate, if it was asked for one; and that certificate, if it has shown one.
+    /// Returns the authorities that must have signed the client's certificate, if one was requested; and that
+    /// certificate, if the client presented one.
     #[must_use]
     pub fn client(&self) -> (Option<AuthoritiesId>, Option<&CertificateDer<'static>>) {
         let shown = self.common().and_then(CommonState::peer_certificates);
         (self.authorities, shown.and_then(|chain| chain.first()))
     }
 
-    /// What rustls knows of the connection: version, cipher suite, the client's certificates.
+    /// Returns rustls' state of the connection: version, cipher suite, the client's certificates.
     #[must_use]
     pub fn common(&self) -> Option<&CommonState> {
         match &self.stage {
@@ -300,9 +306,9 @@ impl Session {
     }
 }
 
-/// Bytes that `kept`, what [`Session::receive`] has left of those that came, may grow to by one read: `bytes_max`, or a whole
-/// record where that is more. A record can only be opened whole, so a bound below its length would end the connection of an
-/// honest client.
+/// Returns the size up to which `kept`, the rest that [`Session::receive`] has left, may grow by one read:
+/// `bytes_max`, or a whole record if that is more. A record can only be decrypted whole, so a bound below its
+/// length would end the connection of an honest client.
 #[must_use]
 pub fn read_bytes_max(kept: &[u8], bytes_max: usize) -> usize {
     let record = match kept {
@@ -310,12 +316,12 @@ pub fn read_bytes_max(kept: &[u8], bytes_max: usize) -> usize {
         _ => RECORD_HEADER_BYTES,
     };
     let most = record.min(RECORD_BYTES_MAX).max(bytes_max);
-    // Of a message of the handshake that comes in several records, rustls keeps those that came before.
+    // If a handshake message spans several records, rustls needs the earlier ones to remain in the buffer.
     if kept.len() < most { most } else { kept.len() + RECORD_BYTES_MAX }
 }
 
-/// Appends what rustls wants said of a failure. It looks at what came once more when there is nothing to be said, so it is
-/// asked only while there is.
+/// Appends rustls' alert about a failure. When there is nothing to write, rustls would process the received
+/// bytes once more, so it is called only while there is something.
 fn append_alert(connection: &mut UnbufferedServerConnection, incoming: &mut [u8], out: &mut Vec<u8>) {
     while connection.wants_write() {
         match connection.process_tls_records(incoming).state {
@@ -343,7 +349,8 @@ fn sealed(written: Result<usize, EncryptError>) -> Result<usize, Option<usize>> 
     })
 }
 
-/// Makes room behind `out` and has it written to, once more if that says how much it needs; `None` if it cannot be.
+/// Makes room at the end of `out` and calls `write` on it, once more if that reports the size it needs;
+/// `None` if it fails.
 fn append(
     out: &mut Vec<u8>,
     room: usize,

@@ -1,4 +1,4 @@
-//! rustls' own client against our side, over vectors of bytes.
+//! Tests of the TLS session against rustls' own client, over byte vectors.
 
 use std::{
     io::{Read, Write},
@@ -63,7 +63,7 @@ fn client_of(
     ClientConnection::new(Arc::new(made), name).expect("a client")
 }
 
-/// Our side of a connection, to which bytes come in pieces of a length.
+/// Server side of a connection, to which bytes arrive in pieces of a given length.
 struct Ours {
     session: Session,
     incoming: Vec<u8>,
@@ -154,7 +154,7 @@ fn a12_content_goes_both_ways_however_the_bytes_are_cut() {
             client.send_close_notify();
             let sent = sent_by(&mut client);
             assert!(ours.take(&sent, piece).expect("sound").1, "the end is told");
-            // What was asked for before it is answered all the same, and then we say so, too.
+            // Data requested before the close is still sent, and then the server closes too.
             let sealed = ours.seal(b"the last");
             assert_eq!(taken_by(&mut client, &sealed), b"the last");
             let mut bye = Vec::new();
@@ -165,7 +165,8 @@ fn a12_content_goes_both_ways_however_the_bytes_are_cut() {
     }
 }
 
-/// What browsers offer first is taken, and whoever has nothing but the older one is served, too.
+/// The server accepts the key exchange that browsers offer first, and also serves a client that has only the
+/// older ones.
 #[test]
 fn a12_keys_are_exchanged_as_the_client_can() {
     let (certificate, der) = made(&["www.example.org"]);
@@ -215,7 +216,7 @@ fn a12_a_session_is_resumed_by_a_ticket() {
         .map(|_| {
             let name = ServerName::try_from("www.example.org").expect("a name");
             let mut client = ClientConnection::new(Arc::clone(&made), name).expect("a client");
-            // Each time another core.
+            // A new server side each time, as if on another core.
             let mut ours = Ours::new(Arc::clone(&terms));
             shake_hands(&mut client, &mut ours, 100_000);
             client.handshake_kind()
@@ -257,7 +258,7 @@ proptest! {
         let mut hello = sent_by(&mut client);
         let at = at % hello.len();
         hello[at] ^= by;
-        // Whatever comes of it: no panic, and nothing of content.
+        // Any result is allowed, but no panic and no content.
         let _ = ours.take(&hello, piece);
         prop_assert!(ours.plain.is_empty());
     }
@@ -275,12 +276,13 @@ proptest! {
         let at = at % sent.len();
         sent[at] ^= by;
         let _ = ours.take(&sent, piece);
-        // A changed version in a record's head is not looked at (RFC 8446 §5.1); its length may let it wait for more.
+        // A changed version in a record's header is ignored (RFC 8446 §5.1); a changed length may make it
+        // wait for more bytes.
         prop_assert!(ours.plain.is_empty() || ours.plain == [7; 1500]);
     }
 }
 
-/// A client whose records have this much content at most.
+/// Creates a client whose records have at most this much content.
 fn client_with_records(
     trusted: CertificateDer<'static>,
     version: &'static rustls::SupportedProtocolVersion,
@@ -290,7 +292,7 @@ fn client_with_records(
     roots.add(trusted).expect("trusted");
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[version]);
     let mut made = builder.expect("versions").with_root_certificates(roots).with_no_client_auth();
-    // With what a record takes beside its content (rustls' word for it).
+    // rustls counts the record's overhead as part of the fragment size.
     made.max_fragment_size = Some(fragment.max(32));
     let name = ServerName::try_from("www.example.org").expect("a name");
     ClientConnection::new(Arc::new(made), name).expect("a client")
@@ -299,8 +301,8 @@ fn client_with_records(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Records of any length, cut anywhere, read with any limit: all of them are opened, and one read brings no more than the
-    /// limit or one record.
+    /// Records of any length, split anywhere, read with any limit: all of them are decrypted, and one read
+    /// takes at most the limit or one record.
     #[test]
     fn records_are_read_whole_whatever_the_limit(
         is_13: bool,
@@ -327,7 +329,7 @@ proptest! {
             }
             all.extend(content);
         }
-        // What has come is what the socket has; a read takes some of it.
+        // The arrived bytes are in the socket; each read takes some of them.
         let (mut come, mut read) = (0, 0);
         for segment in segments.iter().cycle() {
             come = (come + segment).min(sent.len());
@@ -367,7 +369,7 @@ fn a12_a_name_is_shown_its_certificate() {
     }
     all.replace(&[Arc::clone(&third)]);
     assert!(is_of(Some("b.example"), &third));
-    // Those that were obtained stand behind those of files; who asks by an address names nothing.
+    // Obtained certificates come after those from files; a client that connects to an address sends no name.
     all.replace_obtained(&[Arc::clone(&second), Arc::clone(&first)]);
     assert!(
         is_of(Some("b.example"), &second) && is_of(Some("nobody.example"), &third) && is_of(None, &first)
@@ -445,15 +447,15 @@ fn each_mistake_has_its_words_and_its_file() {
     assert_eq!(said(&certificate, &key, Some(&certificate)), "right");
     for (certificates, key, clients, file, says) in [
         (&nowhere, &key, None, "nowhere.pem", "cannot be read: No such file"),
-        (&empty, &key, None, "empty.pem", "there is no certificate in it (PEM)"),
-        (&key, &key, None, "key.pem", "there is no certificate in it (PEM)"),
+        (&empty, &key, None, "empty.pem", "no certificate in it (PEM)"),
+        (&key, &key, None, "key.pem", "no certificate in it (PEM)"),
         (&torn, &key, None, "torn.pem", "not in PEM"),
         (&certificate, &nowhere, None, "nowhere.pem", "cannot be read: No such file"),
-        (&certificate, &empty, None, "empty.pem", "there is no private key in it (PEM)"),
-        (&certificate, &certificate, None, "cert.pem", "there is no private key in it (PEM)"),
+        (&certificate, &empty, None, "empty.pem", "no private key in it (PEM)"),
+        (&certificate, &certificate, None, "cert.pem", "no private key in it (PEM)"),
         (&certificate, &foreign, None, "cert.pem with ", "foreign.pem: "),
         (&certificate, &key, Some(&nowhere), "nowhere.pem", "cannot be read: No such file"),
-        (&certificate, &key, Some(&empty), "empty.pem", "there is no certificate in it (PEM)"),
+        (&certificate, &key, Some(&empty), "empty.pem", "no certificate in it (PEM)"),
     ] {
         let said = said(certificates, key, clients.map(PathBuf::as_path));
         assert!(said.contains(file) && said.contains(says), "{file}, {says}: {said}");

@@ -1,4 +1,4 @@
-//! The bounded listener with real sockets: who is late, who gives way, who waits.
+//! The bounded listener with real sockets: deadlines, eviction and waiting.
 #![allow(clippy::expect_used, missing_docs, reason = "a test may fail")]
 
 use std::{net::SocketAddr, time::Duration};
@@ -29,7 +29,8 @@ fn bounds(places_max: usize) -> Bounds {
     }
 }
 
-/// A protocol of one line: `q` is a whole question, answered `a`; anything else is a head that goes on.
+/// Starts a server with a test protocol: `q` is a complete request, answered `a`; anything else is an
+/// incomplete head.
 fn start(bounds: Bounds) -> (SocketAddr, Counters) {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut listener = Listener::new("test", socket, bounds).expect("a listener");
@@ -60,7 +61,7 @@ fn start(bounds: Bounds) -> (SocketAddr, Counters) {
     (address, counters)
 }
 
-/// Everything up to the end of the connection, however it ends.
+/// Reads everything up to the end of the connection, however it ends.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     _ = stream.read_to_end(&mut text).await;
@@ -86,7 +87,7 @@ async fn a_byte_at_a_time_does_not_make_a_heads_time_longer() {
         }
     });
     let mut said = String::new();
-    // Its last words may be lost in a reset, because more of the head was on its way.
+    // The answer may be lost in a reset, because more of the head was on its way.
     _ = read.read_to_string(&mut said).await;
     assert!(said.is_empty() || said == "late\n", "{said}");
     dribble.abort();
@@ -116,10 +117,11 @@ async fn who_says_nothing_and_who_stops_within_a_head_or_a_body_is_ended() {
 async fn who_takes_nothing_of_its_answer_is_ended() {
     let (address, counters) = start(Bounds { stall_time_max: SHORT, ..bounds(1) });
     let mut slow = TcpStream::connect(address).await.expect("it listens");
-    // Answered once, and at work on an answer that it does not take, when the next one comes.
+    // The connection has been answered once, and does not take its second answer when the next connection
+    // arrives.
     slow.write_all(b"qwm").await.expect("it listens");
     assert_eq!(slow.read_u8().await.expect("an answer"), b'a');
-    // Its place comes free only by its end.
+    // The slot becomes free only when the slow connection ends.
     let mut next = TcpStream::connect(address).await.expect("it listens");
     while counters.now().stalled == 0 {
         tokio::task::yield_now().await;
@@ -168,7 +170,8 @@ async fn who_is_being_answered_stays_and_a_newcomer_waits_for_the_first_that_is_
     let mut working = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
-        // One task serves it, on this thread: what came with the question is read before its answer is.
+        // A single task serves the connection on this thread, so the byte sent with the request is read
+        // before its answer is.
         stream.write_all(b"qw").await.expect("it listens");
         assert_eq!(stream.read_u8().await.expect("an answer"), b'a');
         working.push(stream);
@@ -195,7 +198,7 @@ async fn a_head_has_as_many_bytes_as_it_may() {
     stream.write_all(&[b'x'; 64]).await.expect("it listens");
     assert_eq!(rest(&mut stream).await, "too long\n");
     assert_eq!(counters.now().long_heads, 1);
-    // What follows a head is no head.
+    // Bytes of a body after the head do not count as a head.
     let mut body = TcpStream::connect(address).await.expect("it listens");
     body.write_all(&[&b"b"[..], &[b'x'; 1000]].concat()).await.expect("it listens");
     answered(&mut body).await;

@@ -1,4 +1,4 @@
-//! Listeners share a port among cores and with nobody else.
+//! Listeners share a port among the cores of a process and with no other process.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -45,7 +45,7 @@ fn connections_spread_over_all_sockets() {
     }
     drop(clients);
     assert_eq!(accepted.iter().sum::<usize>(), CONNECTIONS);
-    // A fair coin gives less than a quarter to one side once in 10^25 runs.
+    // A fair distribution gives less than a quarter to one side once in 10^25 runs.
     assert!(accepted.iter().all(|&accepted| accepted > CONNECTIONS / 4), "{accepted:?}");
 }
 
@@ -80,7 +80,7 @@ fn connections_in_time_wait_do_not_keep_the_port() {
     let listeners = bind_all(any_port(), 2).unwrap();
     let address = listeners[0].local_addr().unwrap();
     let client = TcpStream::connect(address).unwrap();
-    // The server's end closes first, so that TIME_WAIT is on our side of the port.
+    // The server's end closes first, so that TIME_WAIT is on the server's side of the port.
     let accepted = listeners.iter().find_map(|listener| listener.accept().ok()).unwrap();
     drop(accepted);
     drop(client);
@@ -139,7 +139,7 @@ fn closing_what_is_not_held_is_our_mistake() {
     balance.closed(1);
 }
 
-/// Where connections come to lie that the kernel gives to the cores in turn.
+/// Returns the core of each connection, if the kernel gives connections to the cores in turn.
 fn gathered(balance: &Balance, cores: usize, connections: usize) -> Vec<usize> {
     let place = |n: usize| {
         let me = n % cores;

@@ -13,10 +13,10 @@ use engine::cores::{
 };
 use tokio::runtime;
 
-/// From whom, and which number.
+/// Sender and number of a message.
 type Message = (usize, u64);
 
-/// So that a message that never arrives ends a test with a word about it.
+/// Timeout, so that a lost message fails the test with an explanation.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn on_a_loop<T>(future: impl Future<Output = T>) -> T {
@@ -50,7 +50,7 @@ fn every_message_of_everyone_arrives_once_and_in_order() {
                                     tokio::task::yield_now().await;
                                 }
                             }
-                            // Sometimes after one message, sometimes after many.
+                            // Flushes sometimes after one message, sometimes after many.
                             if number % 7 == 0 || number % 100 > 90 {
                                 sender.flush();
                                 tokio::task::yield_now().await;
@@ -88,7 +88,7 @@ fn every_message_of_everyone_arrives_once_and_in_order() {
     assert!(counters.total(MeshCounter::Batches) <= all);
 }
 
-/// Every message is sent to a receiver that sleeps, or is about to: a wake-up that is lost stops the game.
+/// Every message is sent to a receiver that sleeps, or is about to: a lost wake-up stops the game.
 #[test]
 fn ping_pong_wakes_sleepers() {
     const ROUNDS: u64 = 5_000;
@@ -127,14 +127,14 @@ fn one_wake_up_a_flush_and_none_for_the_waking() {
     let counters = mesh.counters();
     let mut endpoints = mesh.into_endpoints();
     let (outsider, mut core) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
-    // Nobody sleeps: no system call.
+    // The receiver is awake, so there is no system call.
     outsider.send(0, 1).unwrap();
     outsider.flush();
     assert_eq!(counters.total(MeshCounter::Wakes), 0);
     on_a_loop(async {
         let mut batch = Vec::new();
         assert_eq!(core.recv_batch(&mut batch).await, 1);
-        // Asleep after the first poll.
+        // The receiver sleeps after the first poll.
         let mut receive = Box::pin(core.recv_batch(&mut batch));
         assert!(futures_poll_once(&mut receive).await.is_none());
         for number in 2..=50 {
@@ -193,7 +193,7 @@ fn an_outsider_reaches_cores_and_gets_answers() {
     };
     let mut cores = Cores::start_each(config, endpoints, |context, endpoint| async move {
         let (sender, mut receiver) = endpoint.split();
-        // What the servers do: the sender is shared by the core's tasks.
+        // The core's tasks share the sender, as in the servers.
         let sender = Rc::new(sender);
         let echo = async {
             let mut batch = Vec::new();
@@ -224,7 +224,7 @@ fn an_outsider_reaches_cores_and_gets_answers() {
     assert!(cores.drain(PATIENCE).unwrap().cut.is_empty());
 }
 
-/// A message that carries the way to its answer, as questions to a core do.
+/// A message that carries its reply channel, like requests to a core.
 struct Question {
     _answer: tokio::sync::oneshot::Sender<()>,
 }
@@ -234,7 +234,7 @@ fn question() -> (Question, tokio::sync::oneshot::Receiver<()>) {
     (Question { _answer: sender }, answer)
 }
 
-/// Asked before the end and after it.
+/// A task that waits for a reply learns that the core has ended, whether it asked before the end or after it.
 #[test]
 fn whoever_awaits_an_ended_core_hears_of_it() {
     let mesh = Mesh::<Question>::new(1, 1, 8).unwrap();
@@ -247,7 +247,7 @@ fn whoever_awaits_an_ended_core_hears_of_it() {
     drop((sender, receiver));
     on_a_loop(async {
         assert!(before.await.is_err(), "asked before the end");
-        // More than a ring holds.
+        // More messages than a ring holds.
         for number in 0..20 {
             let (asked, after) = question();
             assert!(outsider.send(0, asked).is_ok(), "number {number} finds room");
@@ -257,7 +257,8 @@ fn whoever_awaits_an_ended_core_hears_of_it() {
     });
 }
 
-/// A loop that is cut drops its tasks, and with them its receiver: an outsider asks all the while.
+/// All requests to a core end when its loop is cut, which drops its tasks and with them its receiver, while
+/// an outsider keeps asking.
 #[test]
 fn questions_to_a_cut_core_all_end() {
     const QUESTIONS: usize = 10_000;

@@ -1,4 +1,4 @@
-//! The ring against a `VecDeque`, and between two real threads.
+//! The ring compared with a `VecDeque`, and between two real threads.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +34,7 @@ proptest! {
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Push => {
-                    // A String, so that a value read twice or never is seen by the allocator too.
+                    // A String, so that the allocator also detects a value that is read twice or never.
                     let pushed = producer.push(number.to_string());
                     if twin.len() < capacity {
                         prop_assert_eq!(pushed, Ok(()));
@@ -66,7 +66,7 @@ fn everything_pushed_is_dropped_once() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let (producer, consumer) = channel(5);
     for _ in 0..3 {
-        // Three laps, so that what is left lies across the wrap.
+        // Three laps, so that the remaining values lie across the wrap.
         for _ in 0..4 {
             assert!(producer.push(Counted(Arc::clone(&dropped))).is_ok());
         }
@@ -87,7 +87,7 @@ fn everything_pushed_is_dropped_once() {
 fn two_threads() {
     const MESSAGES: u64 = 1_000_000;
     for capacity in [1, 3, 64, 1024] {
-        // A ring of one message switches threads for every message on a machine with one processor to spare.
+        // A ring of one message switches threads for every message on a machine with only one free processor.
         let messages = if capacity < 64 { MESSAGES / 100 } else { MESSAGES };
         let (producer, consumer) = channel(capacity);
         let pusher = std::thread::spawn(move || {

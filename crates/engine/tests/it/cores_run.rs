@@ -16,7 +16,7 @@ use engine::{
     meter::Registry,
 };
 
-/// Nothing here should take long; a machine that is busy may.
+/// Timeout. The tests are fast, but the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn config(name: &'static str, count: usize) -> CoresConfig {
@@ -32,7 +32,7 @@ fn each_core_is_pinned_named_and_runs_local_tasks() {
     let cores = Cores::start(config, move |context| {
         let say = say.clone();
         async move {
-            // Not Send: it lives and dies on its core.
+            // Not `Send`: the value stays on its core until it is dropped.
             let local = std::rc::Rc::new(std::cell::Cell::new(0));
             let task = tokio::task::spawn_local({
                 let local = std::rc::Rc::clone(&local);
@@ -70,7 +70,7 @@ fn a_processor_that_is_not_there_is_an_error_that_names_it() {
     let error = Cores::start(config, |_| async {}).unwrap_err();
     assert!(matches!(error, StartError::NoSuchProcessor { processor: 1023, .. }));
     assert!(
-        error.to_string().starts_with("processor 1023 cannot be used: this process may use ["),
+        error.to_string().starts_with("processor 1023 is not available: this process may use ["),
         "{error}"
     );
 }
@@ -92,7 +92,7 @@ fn drain_lets_the_main_futures_end() {
             say.send(context.shutdown.is_requested()).unwrap();
             context.shutdown.requested().await;
             assert!(context.shutdown.is_requested());
-            // Ready at once when it is asked for again.
+            // A second wait returns at once.
             context.shutdown.requested().await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             count.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +171,7 @@ fn a_panic_of_the_main_future_is_named_and_stops_the_others() {
     expect_panic(cores.join().unwrap_err(), "panics-1", "invariant 7 is broken");
 }
 
-/// The part of `make` before the first await is our code too.
+/// A panic in `make` before the first await is handled like any other.
 #[test]
 fn a_panic_while_the_main_future_is_made_is_no_different() {
     let cores = Cores::start(config("making", 2), |context| {
@@ -184,7 +184,7 @@ fn a_panic_while_the_main_future_is_made_is_no_different() {
     assert!(message.contains("made badly"), "{message}");
 }
 
-/// One loop fails while another does not let go: whoever waits must still hear of the failure.
+/// A failure of one loop is reported even if another loop is stuck.
 #[test]
 fn a_failure_is_told_although_another_core_is_stuck() {
     let release = Arc::new(AtomicBool::new(false));
@@ -219,7 +219,7 @@ fn a_failure_is_told_although_another_core_is_stuck() {
 fn a_panic_of_a_spawned_task_stops_all_cores_too() {
     let mut cores = Cores::start(config("tasks", 2), |context| async move {
         if context.index == 0 {
-            // Nobody looks at the handle.
+            // The handle is dropped, so only the hook sees the panic.
             drop(tokio::task::spawn_local(async { panic!("in a task") }));
         }
         std::future::pending::<()>().await;
@@ -273,7 +273,8 @@ fn a_blocked_loop_is_seen_as_late() {
             // The timer is set when its task first runs.
             tokio::time::sleep(Duration::from_millis(50)).await;
             std::thread::sleep(Duration::from_millis(100));
-            // What was due in the first 10 ms of that is at least 90 ms late. The loop's own task notes it.
+            // Firings due in the first 10 ms of that are at least 90 ms late. The loop's own task records
+            // them.
             while context.lateness.read().max() < 90_000_000 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }

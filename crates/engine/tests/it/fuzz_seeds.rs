@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, through the checks that the targets are.
+//! The seeds of the fuzz targets, run through the same checks as the targets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 

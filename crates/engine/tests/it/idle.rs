@@ -1,5 +1,5 @@
-//! Nothing to do, nothing that wakes: loops and helpers that nobody asks for anything sleep in the kernel, and what
-//! comes then is looked after as fast as ever. What the threads of the process do is counted, by their names.
+//! Idle loops and helpers sleep in the kernel without waking, and handle a new event as fast as ever. The
+//! test counts the wake-ups of the process's threads, by their names.
 #![allow(clippy::disallowed_methods, reason = "a test may block")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test's own helpers fails the test")]
 
@@ -17,11 +17,11 @@ use engine::{
 use tokio::sync::Notify;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So long that everything that ticks would tick often.
+/// Time in which any periodic timer would fire many times.
 const A_WHILE: Duration = Duration::from_millis(200);
 const FLUSH: Duration = Duration::from_millis(5);
 
-/// How often the threads whose names begin so have gone to sleep by themselves, since they began.
+/// Counts how often threads with this name prefix have gone to sleep voluntarily since they began.
 fn sleeps(name: &str) -> u64 {
     let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
     let of_name = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
@@ -33,11 +33,11 @@ fn sleeps(name: &str) -> u64 {
     sleeps.sum()
 }
 
-/// Waits until those threads sleep for a while without waking.
+/// Waits until these threads sleep for a while without waking.
 fn until_they_sleep(name: &str) {
     let start = Instant::now();
     loop {
-        // None: it has not begun, or not slept yet; a thread takes its name when it begins.
+        // Zero if the thread has not begun or not slept yet; a thread sets its name when it begins.
         let before = sleeps(name);
         thread::sleep(A_WHILE);
         if before > 0 && sleeps(name) == before {
@@ -105,7 +105,7 @@ fn what_is_appended_is_written_within_the_interval_though_helpers_sleep() {
         for (number, writer) in writers.iter_mut().enumerate() {
             let new = NewRecord { kind: Kind(1), hash: round, tag: number as u64, target: None };
             let appended = writer.append(new, &[b"nobody asks for it to be written"]).unwrap();
-            // While it is being timed, while it is about to rest, and while it rests.
+            // Appends while the helper is timing, while it is about to rest, and while it rests.
             thread::sleep(FLUSH * (round as u32 % 4) / 2);
             let progress = writer.progress();
             runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Real files: past the page cache, through it, and as a mapping that says what is resident.
+//! Real files: past the page cache, through it, and as a mapping with known residency.
 #![cfg(not(feature = "loom"))]
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,8 @@ use engine::{
     },
 };
 
-/// A file of so many bytes below the target directory: a real disk as a rule, where pages can leave the cache.
+/// A file of `bytes` bytes below the target directory, usually on a real disk, where pages can leave the
+/// cache.
 struct Scratch {
     path: PathBuf,
     file: File,
@@ -32,7 +33,7 @@ impl Scratch {
         Self { path, file }
     }
 
-    /// Asks the kernel to forget the pages; false where it does not (a tmpfs).
+    /// Asks the kernel to drop the pages from its cache; false if it does not (a tmpfs).
     fn forget(&self, mapping: &ReadMapping) -> bool {
         rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         mapping.resident_pages(0..mapping.len()).unwrap() == 0
@@ -49,7 +50,7 @@ fn content(at: usize, bytes: usize) -> Vec<u8> {
     (at..at + bytes).map(|at| (at ^ at >> 9) as u8).collect()
 }
 
-/// Memory that is aligned as `O_DIRECT` wants it.
+/// Reserves memory that is aligned for `O_DIRECT`.
 fn memory() -> Words {
     Words::reserve(16 << 10, false).unwrap()
 }
@@ -68,7 +69,7 @@ fn direct_and_cached_reads_give_the_files_bytes() {
             assert_eq!(source.read(at as u64, span).unwrap(), bytes);
             assert!(span.eq(&content(at, bytes)), "{bytes} at {at}");
         }
-        // The end of the file, and beyond.
+        // A read across the end of the file, and one beyond it.
         let span = Span::new(&memory, 0..8192);
         assert_eq!(source.read(294_912, span).unwrap(), 300_000 - 294_912);
         assert!(span.slice(0..300_000 - 294_912).eq(&content(294_912, 300_000 - 294_912)));
@@ -101,7 +102,7 @@ fn a_cached_read_makes_exactly_its_range_resident_and_a_direct_one_nothing() {
     assert!(mapping.span(5000..5001).eq(&content(5000, 1)));
 }
 
-/// Major faults of this thread so far.
+/// Returns the major faults of this thread so far.
 fn major_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     stat.rsplit(") ").next().unwrap().split(' ').nth(9).unwrap().parse().unwrap()
@@ -121,7 +122,7 @@ fn a_mapping_sees_what_is_written_and_refuses_what_cannot_be() {
     assert!(DirectFile::open(std::path::Path::new("/nowhere/at/all")).is_err());
 }
 
-/// More pages than one question holds.
+/// Residency is counted correctly for more pages than one `mincore` call covers.
 #[test]
 fn residency_is_counted_across_questions() {
     let pages = 600;

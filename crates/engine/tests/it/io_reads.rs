@@ -1,4 +1,4 @@
-//! Reading by helpers: against a disk in memory that is slow, fails, lies and hangs when it is told to.
+//! Reads by helpers, from a disk in memory that can be slow, fail, return wrong bytes, or hang.
 #![cfg(not(feature = "loom"))]
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use engine::{
     sys::span::Span,
 };
 
-/// What the disk holds at `at`.
+/// Returns the disk's byte at `at`.
 fn byte(at: u64) -> u8 {
     (at ^ at >> 8 ^ at >> 16) as u8
 }
@@ -31,13 +31,13 @@ fn byte(at: u64) -> u8 {
 #[derive(Default)]
 struct Disk {
     bytes: u64,
-    /// How often each block was read.
+    /// Number of reads of each block.
     reads: Mutex<HashMap<(u64, usize), usize>>,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
     fails: AtomicBool,
     damaged: AtomicBool,
-    /// Reads wait for as long as it is shut.
+    /// True while reads must wait.
     shut: Mutex<bool>,
     opened: Condvar,
 }
@@ -95,7 +95,7 @@ fn start(disk: &Arc<Disk>, config: &ReadPoolConfig) -> (ReadPool, Reads, Complet
     (pool, reads, completions)
 }
 
-/// Runs a core: `main` beside the task that takes the answers.
+/// Runs a core: `main` beside the task that handles the answers.
 fn core<T>(reads: &Reads, completions: &mut Completions, main: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -160,7 +160,7 @@ fn one_read_serves_all_who_wait_for_it() {
             assert_eq!(bytes(pending).await.unwrap().len(), 1000);
         }
         assert_eq!(bytes(other).await.unwrap().len(), 999);
-        // What was read is not kept: who comes later reads again.
+        // Results are not cached: a later request reads again.
         bytes(reads.read(extent(4096, 1000)).unwrap()).await.unwrap();
     });
     assert_eq!(disk.reads.lock().unwrap()[&(4096, 1024)], 3);
@@ -178,7 +178,7 @@ fn what_waits_is_bounded_and_order_is_kept() {
         disk.shut(true);
         let pending: Vec<PendingRead> = (0..11).map(|n| reads.read(extent(n * 4096, 100)).unwrap()).collect();
         assert_eq!(reads.read(extent(20 * 4096, 100)).unwrap_err(), ReadRefusal::Queue);
-        // Joining costs no place.
+        // Joining a read takes no place in the queue.
         let joined = reads.read(extent(0, 100)).unwrap();
         assert_eq!((counters.total(ReadCounter::UnderWay), counters.total(ReadCounter::Waiting)), (6, 5));
         disk.shut(false);
@@ -198,7 +198,7 @@ fn buffers_are_bounded_and_held_for_as_long_as_a_block_lives() {
     let config = ReadPoolConfig { buffer_bytes: 0, ..Default::default() };
     let (pool, reads, mut completions) = start(&disk, &config);
     core(&reads, &mut completions, async {
-        // One of the largest there is, by the least that the bound can be.
+        // With the minimum bound there is one buffer of the largest size.
         let block = reads.read(extent(0, 400_000)).unwrap().settled().await.unwrap();
         assert_eq!(reads.read(extent(1, 400_000)).unwrap_err(), ReadRefusal::Buffers);
         assert_eq!(pool.buffer_bytes(), READ_BYTES_MAX);
@@ -225,7 +225,7 @@ fn what_fails_is_an_error_for_all_who_wait_and_nothing_else() {
         let (one, two) = (reads.read(extent(512, 10)).unwrap(), reads.read(extent(512, 10)).unwrap());
         for error in [bytes(one).await.unwrap_err(), bytes(two).await.unwrap_err()] {
             assert!(matches!(error, ReadError::Disk { os: Some(5), .. }), "{error:?}");
-            assert!(error.to_string().starts_with("the disk failed to read 10 bytes at 512: "), "{error}");
+            assert!(error.to_string().starts_with("cannot read 10 bytes at 512 from the disk: "), "{error}");
         }
         disk.fails.store(false, Ordering::SeqCst);
         let short = bytes(reads.read(extent(9_990, 20)).unwrap()).await.unwrap_err();
@@ -254,7 +254,7 @@ fn a_disk_that_hangs_keeps_its_buffers_and_nobody_waiting() {
         let error = bytes(reads.read(slow).unwrap()).await.unwrap_err();
         assert_eq!(error, ReadError::TooSlow(slow));
         assert!(pool.buffer_bytes() > 0, "the helper still writes to it");
-        // Who asks again does not get what is late for the first, but a read of its own.
+        // A later request does not get the late result of the first, but a read of its own.
         let again = reads.read(slow).unwrap();
         disk.shut(false);
         assert_eq!(bytes(again).await.unwrap().len(), 100);

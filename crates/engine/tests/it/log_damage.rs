@@ -1,4 +1,4 @@
-//! Damage, and disks that refuse: never a wrong byte, never a hang, always an answer.
+//! Damage, and disks that refuse: no wrong bytes, no hang, always an answer.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -52,7 +52,7 @@ fn start(disk: &SimulatedDisk, header: Option<Header>) -> (Log, Header, Vec<Foun
     (log, header, found, recovered)
 }
 
-/// A disk with records, some of them ended; what lives on it, and what was ended.
+/// Returns a disk with records, some of them ended; the live records, and the ended ones.
 fn written(is_clean: bool) -> (SimulatedDisk, Header, Vec<u64>, Vec<u64>) {
     let disk = disk();
     let (mut log, header, ..) = start(&disk, None);
@@ -117,11 +117,12 @@ fn no_flipped_bit_ever_gives_a_wrong_byte() {
                     Err(error) => panic!("bit {bit}: {error}"),
                 }
                 assert_eq!(record.tag, !record.hash, "bit {bit}");
-                // In a segment that was still open an end may be lost with its own record: said, because it is torn.
+                // In a segment that was still open a deletion may be lost with its own record, which is
+                // reported as torn.
                 let came_back = ended.contains(&record.hash);
                 assert!(!came_back || !is_clean, "bit {bit} brought {} back: {recovered:?}", record.hash);
             }
-            // One segment's at most, where its start was hit.
+            // At most one segment's records are lost, if its start was hit.
             assert!(whole + 120 >= living.len(), "bit {bit} lost {} records", living.len() - whole);
             lost += living.len().saturating_sub(whole);
         }
@@ -145,7 +146,7 @@ fn a_disk_that_cannot_read_is_an_error_for_whoever_reads_there() {
     let other =
         found.iter().find(|other| other.location.offset() > record.location.offset() + 10_000).unwrap();
     assert!(log.reader().read(other.location, other.payload_bytes as usize).is_ok());
-    // At a start the segment is set aside, and the others are not.
+    // At a start only this segment is set aside.
     let segment = (record.location.offset() - SEGMENTS_AT) / SEGMENT_BYTES;
     let at = SEGMENTS_AT + segment * SEGMENT_BYTES;
     let again = disk.after_kill();
@@ -171,7 +172,7 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(progress.written(second.ticket)), Err(DurabilityError::Failing(5)));
     assert_eq!(log.reader().read(second.location, 6).unwrap().payload(), b"second");
-    // The bound on what waits holds: then it is said, at once.
+    // Once the bound on unwritten bytes is reached, appends are refused at once.
     let mut refused = None;
     for id in 3..2000 {
         match writer.append(new(id, None), &[&[0; 1000]]) {
@@ -185,7 +186,7 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
     let (id, error) = refused.unwrap();
     assert!(matches!(error, AppendRefusal::Busy | AppendRefusal::Full), "{error}");
     assert!(id < 400, "{id} records of 1 kB were taken and none could be written");
-    // As soon as the disk writes again, all of it is written.
+    // Everything is written as soon as the disk accepts writes again.
     disk.set_faults(Faults::default());
     log.turn();
     assert!(progress.is_written(writer.last()));
@@ -193,7 +194,7 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
     assert_eq!(log.reader().read(first.location, 5).unwrap().payload(), b"first");
     writer.append(new(9, None), &[b"third"]).unwrap();
 
-    // A sync that failed is final: nobody knows what was lost.
+    // A failed sync is final, because it is unknown what was lost.
     disk.set_faults(Faults { sync: Some(5), ..Faults::default() });
     writer.make_durable();
     log.turn();
@@ -202,13 +203,13 @@ fn a_disk_that_cannot_write_refuses_and_recovers() {
     assert_eq!(runtime.block_on(progress.durable(writer.last())), Err(DurabilityError::SyncFailed));
 }
 
-/// Not a disk that the log may write beyond.
+/// A disk that is shorter than the log gives an error on reading, not a signal.
 #[test]
 fn a_disk_that_shrank_is_an_error_and_no_signal() {
     let (disk, header, ..) = written(true);
     let (log, _, found, _) = start(&disk, Some(header));
     let last = found.iter().max_by_key(|record| record.location.offset()).unwrap();
-    // The same as a file that somebody cut: reads beyond its end fail.
+    // Equivalent to a truncated file: reads beyond its end fail.
     disk.set_faults(Faults { unreadable: Some(SEGMENTS_AT..u64::MAX), ..Faults::default() });
     let error = log.reader().read(last.location, last.payload_bytes as usize).unwrap_err();
     assert!(
@@ -217,7 +218,8 @@ fn a_disk_that_shrank_is_an_error_and_no_signal() {
     );
 }
 
-/// After a clean stop a start reads 32 bytes for each record, twice where a segment names records that it ends.
+/// After a clean stop a start reads 32 bytes for each record, twice for segments with records that end
+/// others.
 #[test]
 fn a_start_reads_tables_and_not_records() {
     let options = || Options {

@@ -98,7 +98,7 @@ fn what_is_appended_is_read_now_and_after_each_kind_of_end() {
     }
     for round in 0..2 {
         let (log, mut found, recovered) = open(&path, 8 << 20);
-        // Sealed by the writer's end: nothing is left to be rolled forward.
+        // The dropped writer sealed its segment, so nothing is left to roll forward.
         assert_eq!(recovered.segments_rolled, 0, "round {round}: {recovered:?}");
         assert_eq!((recovered.records, recovered.ended), (lens.len() as u64 - 1, 2));
         found.sort_by_key(|record| record.hash);
@@ -125,7 +125,7 @@ fn who_can_wait_leaves_a_buffer_and_is_told_of_room() {
     let mut writer = log.writer(0, 0);
     let reader = log.reader();
     let bytes = body(1, 200_000);
-    // Five buffers, a record in each.
+    // The log has five buffers; each record fills one.
     for _ in 0..4 {
         let mut filling = writer.begin_if_spare(new(1), bytes.len()).unwrap();
         filling.write(&bytes);
@@ -134,7 +134,7 @@ fn who_can_wait_leaves_a_buffer_and_is_told_of_room() {
     let mut room = pin!(reader.room());
     let mut is_made = || room.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
     assert_eq!(writer.begin_if_spare(new(1), bytes.len()).unwrap_err(), AppendRefusal::Busy);
-    // What fits the open one needs no other.
+    // A record that fits into the open segment needs no further buffer.
     drop(writer.begin_if_spare(new(1), 1000).unwrap());
     assert_eq!(log.usage().buffers_taken, 4);
     writer.append(new(2), &[&bytes]).unwrap();
@@ -196,7 +196,7 @@ fn segments_in_which_nothing_lives_are_used_again() {
     let reader = log.reader();
     let keeper = writer.append(new(7), &[b"kept for good"]).unwrap();
     let mut last = None;
-    // Sixteen times what the file holds.
+    // Appends sixteen times what the file holds.
     let mut appended = 0u64;
     let mut tries = 0u64;
     while appended < 640 {
@@ -233,7 +233,7 @@ fn what_is_not_ours_is_said_and_left() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let refused = |options: Options| Log::open(&path, options).unwrap_err();
-    // Too small, too odd.
+    // Files that are too small or not a store are refused.
     let small = refused(options(300_000)).to_string();
     assert!(small.contains("293KiB") && small.contains("at least 1088KiB"), "{small}");
     assert!(!path.exists());
@@ -252,7 +252,7 @@ fn what_is_not_ours_is_said_and_left() {
     assert!(matches!(refused(options(1_200_000)), OpenError::Shrinks { .. }));
     let whole = fs::read(&path).unwrap();
 
-    // One damaged header is mended, two are refused.
+    // A single damaged header is repaired; a file with two is refused.
     let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     file.write_all_at(&[0xff], 20).unwrap();
     drop(open(&path, 2 << 20).0);
@@ -261,7 +261,7 @@ fn what_is_not_ours_is_said_and_left() {
     file.write_all_at(&[0xff], BLOCK_BYTES as u64 + 20).unwrap();
     assert!(matches!(refused(options(2 << 20)), OpenError::Damaged { .. }));
 
-    // Another version.
+    // A file of another version is refused.
     let mut newer = whole[..128].to_vec();
     newer[8] = 9;
     let checksum = crc32c::crc32c(&newer[..124]);
@@ -272,7 +272,8 @@ fn what_is_not_ours_is_said_and_left() {
     let words = refused(options(2 << 20)).to_string();
     assert!(words.contains("version 9") && words.contains("versions 1 to 2"), "{words}");
 
-    // A feature that must be known, in either copy of the header: one is written before the other.
+    // A required feature in either copy of the header is refused, because the copies are written one after
+    // the other.
     let newer = Header { must_know: 1 << 31, ..Header::decode(whole[..128].first_chunk().unwrap()).unwrap() };
     for block in 0..2 {
         fs::write(&path, &whole).unwrap();
@@ -300,7 +301,8 @@ fn a_file_of_version_1_goes_on_where_its_owner_goes_on_with_it() {
         file.write_all_at(&header.encode(), block * BLOCK_BYTES as u64).unwrap();
     }
     let whole = fs::read(&path).unwrap();
-    // What a cache holds it can have again. Asked for more room, too: it is refused before it grows.
+    // A cache can refetch its objects, so it refuses an old version. The refusal comes before the file grows
+    // to the requested size.
     let outgrown =
         Options { file: FileOptions { version_min: 2, ..options(4 << 20).file }, ..options(4 << 20) };
     let words = Log::open(&path, outgrown).unwrap_err().to_string();
@@ -350,8 +352,8 @@ fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
 }
 
-/// The disk is asked before anything is allocated: until `fallocate` finds that there is not enough, all others who
-/// write there would find the disk full.
+/// The free space is checked before anything is allocated: until `fallocate` fails for lack of space, other
+/// writers on the disk would find it full.
 #[test]
 fn a_store_beyond_the_disk_allocates_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -409,9 +411,9 @@ fn bytes_beside_which_a_record_would_come_are_known() {
     assert!(!writer.has_beside(first, 4, &[0; 1 << 20], 100), "beyond what was appended");
     let last_byte = [&bytes[..4999], &[!bytes[4999]]].concat();
     assert!(!writer.has_beside(first, 4, &last_byte, 100));
-    // A record that finds no room here goes to the next segment.
+    // A record that does not fit here goes to the next segment.
     assert!(!writer.has_beside(first, 4, &bytes, writer.payload_bytes_max()));
-    // Dead or not, the bytes stay as long as the segment.
+    // The bytes of a dead record stay as long as the segment.
     writer.delete(first).unwrap();
     log.reader().died(first, 5004);
     assert!(writer.has_beside(first, 4, &bytes, 100));

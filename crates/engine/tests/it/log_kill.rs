@@ -1,7 +1,7 @@
-//! A process that appends is killed, again and again; the next one finds everything that was acknowledged.
+//! A process that appends is killed repeatedly; the next one finds everything that was acknowledged.
 //!
-//! `LOG_KILLS` says how often. The child is this test itself: it appends records to the file, ends some, and says on
-//! its standard output what has been acknowledged.
+//! `LOG_KILLS` sets how often. The child is this test itself: it appends records to the file, ends some, and
+//! writes to its standard output which have been acknowledged.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(clippy::print_stdout, reason = "the child says what was acknowledged")]
@@ -35,7 +35,7 @@ fn payload(id: u64) -> Vec<u8> {
     (0..id * 131 % 9000).map(|at| (id * 3 + at * 11 + at / 250) as u8).collect()
 }
 
-/// What the child does until it is killed. Each line of it is true once it can be read.
+/// Runs as the child until it is killed. Each line of output is true by the time it can be read.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(FILE) else { return };
@@ -65,7 +65,7 @@ fn child() {
                 Err(AppendRefusal::Busy) => std::thread::yield_now(),
                 Err(refused) => assert_eq!(refused, AppendRefusal::Full),
             }
-            // Never more than fits: the oldest, or one in the middle, is ended.
+            // Never more than fits: the oldest record, or one in the middle, is ended.
             while living.len() > 300 {
                 let victim = living.keys().nth(if id.is_multiple_of(3) { 100 } else { 0 }).copied().unwrap();
                 match writer.delete(living[&victim].0) {
@@ -80,7 +80,7 @@ fn child() {
         }
         writer.flush();
         runtime.block_on(progress.written(writer.last())).unwrap();
-        // One write for all: what is read of it whole has been acknowledged.
+        // A single write for all lines: a line that is read whole has been acknowledged.
         let text: String = said.into_iter().map(|line| line + "\n").collect();
         let mut out = std::io::stdout().lock();
         if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
@@ -103,7 +103,7 @@ fn what_was_acknowledged_survives_being_killed() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // After so many acknowledged lines, wherever it is just then.
+        // Kills the child after this many acknowledged lines, whatever it is doing.
         let lines = 40 + round * 397 % 900;
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -115,7 +115,7 @@ fn what_was_acknowledged_survives_being_killed() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // What was said before it died counts as well.
+        // Lines written before the child died count as well.
         loop {
             line.clear();
             if out.read_line(&mut line).unwrap() == 0 || !line.ends_with('\n') {
@@ -140,14 +140,14 @@ fn what_was_acknowledged_survives_being_killed() {
         }
         for (id, is_there) in &acknowledged {
             assert!(*is_there || !found.contains(id), "{id} was ended and is back in round {round}");
-            // What was appended or ended without being acknowledged any more may be either.
+            // A record that was appended or ended without an acknowledgement may be present or not.
             let may_be_ended = found_before.contains(id) || *is_there;
             assert!(
                 !*is_there || found.contains(id) || may_be_ended && is_recent(*id, &acknowledged),
                 "{id} is lost"
             );
         }
-        // From here on the books are what is there.
+        // From here on the found records are the expected ones.
         for (id, is_there) in &mut acknowledged {
             *is_there &= found.contains(id);
         }
@@ -159,7 +159,8 @@ fn what_was_acknowledged_survives_being_killed() {
     assert!(acknowledged.len() as u64 > kills * 30, "{} records", acknowledged.len());
 }
 
-/// Whether the child may have ended the record after what it said last: it ends only the first hundred and a few.
+/// Returns whether the child may have ended the record after its last output: it ends only about the first
+/// hundred.
 fn is_recent(id: u64, acknowledged: &BTreeMap<u64, bool>) -> bool {
     acknowledged
         .iter()
@@ -168,7 +169,7 @@ fn is_recent(id: u64, acknowledged: &BTreeMap<u64, bool>) -> bool {
         .is_some_and(|at| at < 120)
 }
 
-/// Notes a line; says whether it was one of the child's.
+/// Notes a line; returns whether it was one of the child's.
 fn note(line: &str, acknowledged: &mut BTreeMap<u64, bool>) -> bool {
     let line = line.trim_end();
     let (sign, id) = line.split_at(line.len().min(1));

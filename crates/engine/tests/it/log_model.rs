@@ -1,9 +1,9 @@
-//! The log against a model of it, on a disk that forgets, in simulated time: seeded runs of appends, streams,
-//! replacements, deletions, evictions, helpers' steps, failing writes, kills and losses of power.
+//! The log compared with a model of it, on a simulated disk, in simulated time: seeded runs of appends,
+//! streams, replacements, deletions, evictions, helper steps, failing writes, kills and losses of power.
 //!
-//! What must hold after each crash: what was acknowledged is there, whole; what was acknowledged as ended is not; what
-//! is there is what was written, byte for byte. `LOG_RUNS` and `LOG_FLIPS` say how many runs and flipped bits
-//! (`make soak`).
+//! After each crash, acknowledged records must be present and whole, records whose end was acknowledged must
+//! be absent, and every record must equal what was written, byte for byte. `LOG_RUNS` and `LOG_FLIPS` set the
+//! number of runs and flipped bits (`make soak`).
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -24,7 +24,7 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS: u64 = 12;
 const WRITERS: usize = 2;
 
-/// What happened to a record or to its end.
+/// Durability of a record or of its deletion.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     writer: usize,
@@ -39,7 +39,7 @@ struct Kept {
     len: usize,
     born: Event,
     end: Option<Event>,
-    /// Called dead without an end: may come back.
+    /// True if the record was called dead without a deletion, so that it may come back.
     forgotten: bool,
 }
 
@@ -75,7 +75,7 @@ struct Run {
     progress: Vec<Arc<Progress>>,
     fillings: Vec<(usize, u64, usize, RecordWriter)>,
     kept: BTreeMap<u64, Kept>,
-    /// Must never be found again.
+    /// Records that must never be found again.
     gone: HashSet<u64>,
     next_id: u64,
     deaths: u64,
@@ -128,7 +128,7 @@ impl Run {
         self.kept.insert(id, kept);
     }
 
-    /// A record that may still be ended.
+    /// Returns a record that may still be ended.
     fn living(&mut self) -> Option<u64> {
         let living: Vec<u64> = self
             .kept
@@ -269,7 +269,7 @@ impl Run {
         }
     }
 
-    /// Helpers do their work, and acknowledgements are noted.
+    /// Runs the helpers' steps and notes acknowledgements.
     fn turn(&mut self) {
         self.log().turn();
         let progress = &self.progress;
@@ -285,12 +285,13 @@ impl Run {
         }
     }
 
-    /// The process or the power goes, and the next process starts.
+    /// Simulates a kill or a loss of power, and starts the next process.
     fn crash(&mut self) {
         self.crashes += 1;
         self.fillings.clear();
         let is_power = self.random.below(2) == 0;
-        // Gone before its writers, so that what they seal at their end is not written any more.
+        // The log crashes before its writers are dropped, so that segments sealed by the drop are not
+        // written.
         self.log.take().unwrap().crash();
         self.writers.clear();
         self.disk = if is_power {
@@ -327,7 +328,7 @@ impl Run {
                 Some(record) => {
                     assert_eq!(record.payload_bytes as usize, kept.len);
                     assert_eq!(record.location, kept.location);
-                    // Whoever finds it may rely on it: for this process, or for good.
+                    // A found record is written: it survives a kill of this process, or a loss of power.
                     kept.born.written = true;
                     kept.born.durable |= is_power;
                     kept.born.ticket = self.writers[0].last();
@@ -335,15 +336,15 @@ impl Run {
                     kept.forgotten = false;
                     self.kept.insert(id, kept);
                 }
-                // After a loss of power what is not there cannot come back; after a kill it may, with the next loss of
-                // power, if its end was not durable.
+                // After a loss of power a missing record cannot come back; after a kill it may, with the next
+                // loss of power, if its deletion was not durable.
                 None if is_power || kept.end.is_some_and(|end| end.durable) => {
                     self.gone.insert(id);
                 }
                 None => {}
             }
         }
-        // What was in nobody's books: unfinished, or lost once and back after a kill.
+        // Records unknown to the model: unfinished ones, or ones lost once and back after a kill.
         for (id, record) in present {
             let born = Event { writer: 0, ticket: self.writers[0].last(), written: true, durable: is_power };
             let len = record.payload_bytes as usize;
@@ -361,7 +362,7 @@ fn nothing_acknowledged_is_lost_and_nothing_ended_comes_back() {
     let (mut deaths, mut crashes, mut frees, mut carried) = (0, 0, 0, 0);
     let first = runs("LOG_FIRST", 0);
     for seed in first..first + runs("LOG_RUNS", 150) {
-        // Shown only if it fails: `LOG_FIRST` begins there.
+        // Printed only if the test fails: `LOG_FIRST` sets the first seed.
         println!("seed {seed}");
         let mut run = Run::new(seed);
         for _ in 0..4 {
@@ -376,7 +377,7 @@ fn nothing_acknowledged_is_lost_and_nothing_ended_comes_back() {
         deaths += run.deaths;
         crashes += run.crashes;
     }
-    // The run must have done what it is for.
+    // The run must have exercised deaths, crashes and frees.
     assert!(
         deaths > 1000 && crashes > 500 && frees > 200 && carried > 20,
         "{deaths} {crashes} {frees} {carried}"

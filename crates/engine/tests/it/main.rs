@@ -1,6 +1,6 @@
-//! The engine from outside: cores, reads and writes of files, the log, the store, the meter.
+//! Integration tests of the engine: cores, reads and writes of files, the log, the store, the meter.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! They form one program, because each test program is linked separately; each file has one subject.
 
 mod bounded;
 mod common;

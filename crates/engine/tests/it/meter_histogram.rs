@@ -1,4 +1,4 @@
-//! The histogram against sorted samples, and counters against sums.
+//! The histogram compared with sorted samples, and counters compared with sums.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 const LARGEST: u64 = (1 << 37) - 1;
 
-/// The value at a quantile by definition: the least one that has at least this share of all at or below it.
+/// Returns the value at a quantile by definition: the smallest with at least this share of all samples at or
+/// below it.
 fn exact(sorted: &[u64], quantile: f64) -> u64 {
     let rank = (quantile * sorted.len() as f64).ceil().max(1.0) as usize;
     sorted[rank.min(sorted.len()) - 1]
@@ -19,7 +20,7 @@ fn within_a_hundredth(got: u64, exact: u64) -> bool {
 
 const QUANTILES: [f64; 8] = [0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 0.99999, 1.0];
 
-/// A property test found it: the smallest quantile was below the smallest sample.
+/// Quantile 0 is not below the smallest sample (found by a property test).
 #[test]
 fn quantile_0_is_not_below_the_smallest_sample() {
     let histogram = Histogram::new();
@@ -33,7 +34,7 @@ proptest! {
     #[test]
     fn quantiles_are_those_of_the_sorted_samples(
         mut samples in prop::collection::vec(
-            // Even over the magnitudes, as latencies are, and some of every size.
+            // Evenly distributed over the magnitudes, as latencies are, with some of every size.
             (0_u32..37).prop_flat_map(|power| 0..=(2_u64 << power) - 1), 1..500),
     ) {
         let histogram = Histogram::new();
@@ -120,7 +121,7 @@ fn cores_record_for_themselves_and_are_read_together() {
             std::thread::spawn(move || (0..EACH).for_each(|value| recorder.record(value)))
         })
         .collect();
-    // A reader in between sees some of it and stops nobody.
+    // A concurrent reader sees some of the values and stops no writer.
     assert!(histograms.read().count() <= 2 * EACH);
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     let read = histograms.read();
@@ -131,7 +132,7 @@ fn cores_record_for_themselves_and_are_read_together() {
 }
 
 engine::counters! {
-    /// More than a line of them.
+    /// More counters than one cache line holds.
     enum Many {
         A => Counter, "a", None, "A.";
         B => Counter, "b", None, "B.";

@@ -1,4 +1,4 @@
-//! What a scrape gets, and what the program prints.
+//! The text of a scrape, and the rows that the program prints.
 #![allow(clippy::unwrap_used, reason = "what goes wrong in a test's own helpers fails the test")]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use engine::meter::{
 };
 
 engine::counters! {
-    /// What a shop counts.
+    /// Counters of a shop.
     enum Shop {
         Sold => Counter, "shop_sold", None, "Things sold.";
         Weight => Counter, "shop_sold_bytes", Bytes, "Bytes of things sold.";
@@ -39,7 +39,7 @@ fn shop() -> Registry {
     let spec = HistogramSpec { name: "shop_wait_seconds", help: "Time in the queue.", unit: Unit::Seconds };
     let waits = Histograms::new(spec, 2);
     let recorder = waits.core(1);
-    // 1 µs is a bound; 3 µs; 40 ms; 120 s is beyond the last bound.
+    // 1 µs equals a bound; 120 s is beyond the last bound.
     for ns in [1_000, 3_000, 40_000_000, 120_000_000_000] {
         recorder.record(ns);
     }
@@ -97,7 +97,8 @@ fn the_text_of_a_scrape() {
     assert_eq!(lines.iter().filter(|line| line.starts_with("# TYPE shop_door ")).count(), 1, "one family");
 }
 
-/// Line by line, by the rules of the text format: `# KIND name …` or `name{labels} value`, each name under its TYPE.
+/// Every line follows the rules of the text format: `# KIND name …` or `name{labels} value`, each name under
+/// its TYPE.
 #[test]
 fn every_line_is_well_formed() {
     let text = prometheus::encode(&shop());

@@ -1,4 +1,4 @@
-//! What each function of the store promises, one at a time.
+//! Contracts of the store's functions, one at a time.
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
@@ -9,7 +9,7 @@ use engine::store::{
     StoreConfig, open_anon,
 };
 
-/// So that a run that fails fails again.
+/// Fixed seed, so that a failure is reproducible.
 const SEED: u64 = 0x5eed;
 
 fn hash_of(key: &[u8]) -> Hash {
@@ -47,7 +47,7 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed).wrapping_add((i >> 8) as u8)).collect()
 }
 
-/// Body and tail as a reader sees them.
+/// Returns body and tail as a reader sees them.
 fn read(reader: &Reader, key: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let turn = reader.turn();
     let Lookup::Hit(hit) = turn.lookup(hash_of(key), key) else { return None };
@@ -70,7 +70,7 @@ fn fill(shard: &mut Shard, object: NewObject<'_>, body: &[u8], tail: &[u8]) -> R
         let extent = filling.extend(shard)?;
         assert_eq!(extent.first(), (body.len() - rest.len()) as u64);
         let (now, later) = rest.split_at(extent.len().min(rest.len()));
-        // In two pieces, as bytes arrive.
+        // Written in two pieces, as bytes arrive.
         let half = now.len() / 2;
         extent.span().slice(0..half).write_from(&now[..half]);
         filling.written(half as u64);
@@ -292,7 +292,8 @@ fn a_turn_within_a_turn_is_our_mistake() {
     let _inner = two.turn();
 }
 
-/// A reader of something in each segment, and more to store than fits.
+/// With a pinned object in each segment, and more to store than fits, eviction does not empty the store in
+/// vain.
 #[test]
 fn what_readers_hold_is_not_thrown_away_in_vain() {
     const SEGMENTS: usize = 128;
@@ -331,7 +332,7 @@ fn what_readers_hold_is_not_thrown_away_in_vain() {
             hit.pin().unwrap()
         })
         .collect();
-    // A sixteenth of the share may be emptied in a second; not more, however much is to be stored.
+    // At most a sixteenth of the share is emptied in one second, however much must be stored.
     let emptied_max = (SEGMENTS / 16) as u64;
     for now_s in 11..14 {
         let before = store.usage();
@@ -344,7 +345,7 @@ fn what_readers_hold_is_not_thrown_away_in_vain() {
         assert!(held[0].wanted(), "and wanted back");
     }
     shard.invariants();
-    // All that drains is looked at, not only what began first: the first that somebody lets go of are enough.
+    // All draining segments are checked, not only the first: releasing the pins of any one is enough.
     let (mut wanted, _held): (Vec<_>, Vec<_>) = held.into_iter().partition(|pin| pin.wanted());
     wanted.truncate(wanted.len() - 3 * (SEGMENT / 3200) as usize);
     let before = store.usage();

@@ -1,4 +1,4 @@
-//! The benchmark, tiny: it runs, and what it counts is right. Its speed is not looked at.
+//! A tiny run of the benchmark: it must work and count correctly. Its speed is not checked.
 #![cfg(not(feature = "loom"))]
 
 #[path = "../../examples/store_bench.rs"]

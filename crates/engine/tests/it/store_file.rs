@@ -1,5 +1,5 @@
-//! A store on a file: what was stored is there in the next life, what was dropped is not, and it may be many times
-//! larger than the memory.
+//! A store on a file: stored objects are there after a restart, dropped ones are not, and the file may be
+//! many times larger than the memory.
 
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -70,7 +70,7 @@ fn insert(shard: &mut Shard, number: u32, expires_s: u32) {
     while shard.copy_to_file() {}
 }
 
-/// The object as the store has it: from memory, or brought back from the file.
+/// Returns the object from memory, or restored from the file.
 fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8>, u64)> {
     let key = key(number);
     let hash = shard.store().hash(&key);
@@ -128,7 +128,7 @@ fn a_store_many_times_larger_than_its_memory_keeps_everything_over_lives() {
             for number in 0..2000 {
                 insert(shard, number, NOW_S + 500);
                 if number % 50 == 0 {
-                    // The helpers are given their time: no loop is as fast as this one for long.
+                    // Waits for the helpers, because no real loop stores this fast for long.
                     wait(shard);
                 }
             }
@@ -148,16 +148,16 @@ fn a_store_many_times_larger_than_its_memory_keeps_everything_over_lives() {
                 assert_eq!(sequence, sequences[number as usize], "its number is part of others' names");
             }
         }
-        // What is stored now has a number that nothing had before.
+        // A newly stored object has a sequence number that was never used before.
         insert(shard, 5000 + life, now_s + 1);
         let (_, sequence) = find(shard, &opened.log, 5000 + life, now_s).unwrap();
         assert!(!sequences.contains(&sequence));
         shard.invariants();
         let usage = opened.store.usage();
         assert!(usage.file_hits > 500 || life == 0, "{usage:?}");
-        // The shards first, then the log: what is left is written.
+        // The shards are dropped first, then the log, which writes the rest.
         let FileStore { mut shards, log, .. } = opened;
-        // Odd lives end suddenly.
+        // Odd processes end with a crash.
         if life == 1 {
             wait(&mut shards[0]);
             log.crash();
@@ -182,7 +182,7 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
                 match number % 4 {
                     0 => assert!(found.is_none(), "{number} was dropped and is back in life {life}"),
                     1 => assert_eq!(found.unwrap().0, body(number)),
-                    // Replaced by what has the same key and another expiry.
+                    // Replaced by an object with the same key and another expiry.
                     2 => {
                         let (_, _) = found.unwrap();
                         let (hash, key) = (shard.store().hash(&key(number)), key(number));
@@ -200,7 +200,7 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
         }
         for number in 0..200u32 {
             if number % 20 == 0 {
-                // The helpers are given their time, however busy the machine is.
+                // Waits for the helpers, however busy the machine is.
                 wait(shard);
             }
             match number % 4 {
@@ -221,7 +221,7 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
             }
         }
         wait(shard);
-        // As if it had been killed.
+        // Simulates a kill.
         let FileStore { shards, log, .. } = opened;
         log.crash();
         drop(shards);
@@ -246,11 +246,11 @@ fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
             }
             next += 200;
             wait(&mut opened.shards[0]);
-            // So that 7 MiB are good at a time: more than memory has, whose expiries would see to them, and less than
-            // the file.
+            // Keeps 7 MiB valid at a time: more than memory holds, where expiry would remove them, and less
+            // than the file.
             now_s += 1;
             opened.shards[0].expire(now_s, usize::MAX);
-            // Every segment is looked at.
+            // Enough steps to examine every segment.
             for _ in 0..segments.div_ceil(64) + 1 {
                 opened.shards[0].copy_to_file();
             }
@@ -270,7 +270,7 @@ fn what_is_good_for_long_outlives_five_files_of_what_comes_and_goes() {
     assert_eq!(there(&mut opened, now_s), lasting.len());
     drop(opened);
 
-    // What the last life left is over in the next as well.
+    // Segments left by the last process also expire in the next one.
     let mut opened = open(now_s);
     let before = opened.log.usage();
     let now_s = now_s + 31;
@@ -295,9 +295,9 @@ fn a_file_that_is_full_gives_up_its_oldest_and_a_damaged_object_is_a_miss() {
     for number in numbers() {
         insert(shard, number, NOW_S + 500);
         if number % 100 == 0 {
-            // An end that finds no room is tried again; here it may come to that.
+            // A refused deletion is retried, which may happen here.
             let _ = try_wait(shard);
-            // The helpers are given their time, however busy the machine is.
+            // Waits for the helpers, however busy the machine is.
             until(|| opened.log.usage().segments_free >= 2);
         }
         refused = opened.store.usage().file_refused;
@@ -399,7 +399,8 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
     assert!(may_go_ahead);
     let shard = &mut shards[0];
     assert!(shard.is_warming() && store.usage().file_warming == 1);
-    // Stored with another expiry: 0 to 99. Dropped: 80 to 149. Evicted again by what follows, some of them.
+    // Objects 0 to 99 are stored with another expiry, 80 to 149 are dropped. Some are evicted again by later
+    // ones.
     for number in 0..100 {
         assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none());
         insert(shard, number, NOW_S + 700);
@@ -417,7 +418,7 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
     for tier in tiers {
         shard.put_on_file(tier);
     }
-    // Before it has been seen to: nothing old is found.
+    // Before the changes are processed, no outdated object is found.
     for number in 0..150 {
         assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none(), "{number}");
     }
@@ -447,7 +448,7 @@ fn check_after_warming(shard: &mut Shard, log: &Log, sequences: &BTreeSet<u64>) 
                 .map(|object| object.expires_s())
         };
         match number {
-            // Evicted before it was on the file: a miss, and not what was there before.
+            // Evicted before it was on the file: a miss, and not the outdated object.
             0..80 => {
                 assert!(expires_s(shard).is_none_or(|expires_s| expires_s == NOW_S + 700), "{number}");
                 assert!(found.is_none_or(|(_, sequence)| !sequences.contains(&sequence)), "{number}");
@@ -499,22 +500,22 @@ fn on_the_second_request_only_what_is_asked_for_again_goes_to_the_file() {
     shard.copy_to_file();
     let usage = opened.store.usage();
     assert_eq!((usage.file_kept, usage.file_not_admitted), (0, 100));
-    // A hit is a second request.
+    // A hit counts as a second request.
     for number in 0..10 {
         assert!(shard.lookup_owned(shard.store().hash(&key(number)), &key(number)).is_some());
     }
     while shard.copy_to_file() {}
     assert_eq!(opened.store.usage().file_kept, 10);
-    // What replaces what is there goes there.
+    // An object that replaces one on the file is written at once.
     assert!(shard.refresh(shard.store().hash(&key(3)), &key(3), NOW_S + 600));
     assert_eq!(opened.store.usage().file_kept, 11);
-    // And so is a fetch after an eviction (or a drop), while it is remembered.
+    // A fetch after an eviction (or a drop) also counts as a second request, while the hash is remembered.
     for number in 50..60 {
         assert!(shard.unlink(shard.store().hash(&key(number)), &key(number)));
         insert(shard, number, NOW_S + 500);
     }
     assert_eq!(opened.store.usage().file_kept, 21);
-    // A scan that pushes all else out of memory writes nothing.
+    // A scan that evicts everything else from memory writes nothing to the file.
     for number in 10_000..12_000 {
         insert(shard, number, NOW_S + 500);
     }
@@ -527,8 +528,8 @@ fn on_the_second_request_only_what_is_asked_for_again_goes_to_the_file() {
     shard.invariants();
 }
 
-/// Where there is memory to know of few, the newest are known; who was crowded out does not come back for that, not even
-/// to a later start with more memory, after a purge that found nothing of it.
+/// With directory memory for few objects the newest are known. An object crowded out does not come back, even
+/// at a later start with more memory, after a purge that did not find it.
 #[test]
 fn who_was_crowded_out_is_gone_for_good() {
     const OBJECTS_MAX: u64 = 10_240;

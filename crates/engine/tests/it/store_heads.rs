@@ -1,4 +1,4 @@
-//! Younger heads on the file: an object comes back with its last one and its body, or not at all.
+//! Newer heads on the file: an object is restored with its latest head and its body, or not at all.
 
 #![cfg(not(feature = "loom"))]
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
@@ -42,7 +42,7 @@ impl Life {
         };
         let opening = LogRecovery::on(Arc::new(disk.clone()), header, options).unwrap();
         let header = *opening.header();
-        // A body is one record of such segments.
+        // A body fits into one record of such segments.
         let segment_bytes = Some(SEGMENT_BYTES as u32);
         let config = StoreConfig { capacity_bytes: 4 << 20, segment_bytes, ..StoreConfig::default() };
         let (_, mut shards, log) = open_stepped(&config, opening, now_s).unwrap();
@@ -53,7 +53,7 @@ impl Life {
         Self::begin(SimulatedDisk::new(SEGMENTS_AT + SEGMENTS * SEGMENT_BYTES), None, NOW_S)
     }
 
-    /// Everything is written; then the process is killed, and another begins.
+    /// Writes everything, then simulates a kill and a new start.
     fn killed(mut self, now_s: u32) -> Self {
         self.settle();
         let Self { disk, header, shard, log } = self;
@@ -95,7 +95,7 @@ impl Life {
         was_there
     }
 
-    /// Version and head of what the file has, brought back with each byte compared.
+    /// Restores the object from the file, compares each byte, and returns its version and head number.
     fn cold(&mut self, now_s: u32) -> Option<(u8, u64)> {
         let hash = self.shard.store().hash(KEY);
         assert!(self.shard.lookup_owned(hash, KEY).is_none(), "it is in memory");
@@ -133,13 +133,13 @@ fn a_younger_head_costs_no_body_and_outlives_its_object_s_own_time() {
     assert_eq!(life.shard.store().usage().file_heads, 5);
     let live = life.log.usage().live_bytes;
     assert!(live - before < 1000, "{} bytes for a head, and the older ones are dead", live - before);
-    // The first record's own time is over by then.
+    // The first record's own expiry has passed by then.
     let mut life = life.killed(NOW_S + 4000);
     assert_eq!(life.cold(NOW_S + 4000), Some((1, 5)));
     assert!(life.replace_head(6, NOW_S + 9000));
     let mut life = life.killed(NOW_S + 6000);
     assert_eq!(life.cold(NOW_S + 6000), Some((1, 6)));
-    // And that of the last head.
+    // The expiry of the last head has passed, too.
     let mut life = life.killed(NOW_S + 9000);
     assert_eq!(life.cold(NOW_S + 9000), None);
     let live = life.log.usage().live_bytes;
@@ -163,7 +163,7 @@ fn what_was_dropped_or_replaced_after_it_got_a_head_stays_so() {
     life.insert(KEY, 3, NOW_S + 5_000);
     let mut life = life.killed(NOW_S);
     assert_eq!(life.cold(NOW_S), Some((3, 0)));
-    // An end that is sooner than the object's own holds, too.
+    // An expiry of a head that is earlier than the object's own also applies.
     life.replace_head(1, NOW_S + 30);
     let mut life = life.killed(NOW_S + 30);
     assert_eq!(life.cold(NOW_S + 30), None, "the first head would have been good for longer");
@@ -175,8 +175,8 @@ fn segments_come_and_go_and_no_object_comes_back_with_an_older_head() {
     let mut kept = 0;
     for round in 0..12_u64 {
         life.insert(KEY, 1, NOW_S + 10_000);
-        // Heads of all classes, and among them enough to fill the file and more: some segments are given up with the
-        // object's record, some with a head that has been replaced, some with the last.
+        // Heads of all lifetime classes, and among them enough filler to overfill the file: some segments are
+        // given up with the object's record, some with a replaced head, some with the latest.
         for number in 1..=4 {
             let lifetime_s = [50, 3000, 100_000][(round + number) as usize % 3];
             assert!(life.replace_head(number, NOW_S + lifetime_s));
@@ -187,7 +187,7 @@ fn segments_come_and_go_and_no_object_comes_back_with_an_older_head() {
                     NOW_S + [50, 3000, 100_000][filler as usize % 3],
                 );
             }
-            // What was evicted for the filler is brought back, or stored again.
+            // If the object was evicted for the filler, it is restored, or stored again.
             let hash = life.shard.store().hash(KEY);
             if life.shard.lookup_owned(hash, KEY).is_none() && life.cold(NOW_S).is_none() {
                 life.insert(KEY, 1, NOW_S + 10_000);

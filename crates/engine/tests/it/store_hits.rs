@@ -1,10 +1,10 @@
-//! What the store keeps, against one that keeps what was asked for last: an LRU of the same bytes is the slow twin.
+//! Hit rates of the store compared with an LRU of the same bytes, the slow twin.
 //!
 //! ```text
-//!              who is popular stays,        who is popular
-//!              and each tenth comes once    changes all the time
-//!   LRU        lets everybody in            is at its best
-//!   ours       a small probation            a large one: those who come back say so
+//!              popular objects stay,        popular objects
+//!              a tenth come once            change all the time
+//!   LRU        lets everything in           is at its best
+//!   store      a small probation            a large one: objects that come back enlarge it
 //! ```
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use engine::store::{BodyLength, Hash, Lookup, NewObject, StoreConfig, open_anon};
 
-/// So that a run that fails fails again.
+/// Fixed seed, so that a failure is reproducible.
 const SEED: u64 = 0x5eed;
 const CAPACITY_BYTES: u64 = 4 << 20;
 const OBJECTS: usize = 20_000;
 const REQUESTS: usize = 120_000;
-/// So often it changes who is popular, in the second trace.
+/// Number of requests after which other objects become popular, in the second trace.
 const SHIFT_EVERY: usize = 2_000;
 
 struct Random(u64);
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Numbers by Zipf's law; `scanned` hundredths of them are asked for once.
+/// Returns object numbers distributed by Zipf's law; `scanned` percent of them are requested only once.
 fn requests(is_shifting: bool, scanned: f64) -> Vec<usize> {
     let mut sum = 0.0;
     let upto: Vec<f64> = (1..=OBJECTS)
@@ -50,18 +50,18 @@ fn requests(is_shifting: bool, scanned: f64) -> Vec<usize> {
             let share = random.unit() * sum;
             let rank = upto.partition_point(|upto| *upto < share);
             let moved = if is_shifting { number / SHIFT_EVERY * 97 } else { 0 };
-            // A step without a common divisor: neighbours in rank are no neighbours in number.
+            // A multiplier without a common divisor, so that neighbours in rank are not neighbours in number.
             (rank * 7_919 + moved) % OBJECTS
         })
         .collect()
 }
 
-/// 200 bytes to 4 KiB.
+/// Returns the size of an object, 200 bytes to 4 KiB.
 fn bytes(number: usize) -> usize {
     200 + number.wrapping_mul(2_654_435_761) % 3_900
 }
 
-/// Of the second half of the requests, how many of a hundred hit.
+/// Returns the hit rate of the second half of the requests in percent.
 fn hits(requests: &[usize], mut is_hit: impl FnMut(usize) -> bool) -> f64 {
     let hits = requests.iter().map(|number| is_hit(*number)).collect::<Vec<bool>>();
     let counted = &hits[hits.len() / 2..];
@@ -91,7 +91,7 @@ fn ours(requests: &[usize]) -> (f64, u64) {
     (hits, store.usage().probation_bytes)
 }
 
-/// What was asked for last, without a byte beside the bodies.
+/// Returns the hit rate of an LRU, without any overhead besides the bodies.
 fn lru(requests: &[usize]) -> f64 {
     let (mut at, mut order, mut used) = (HashMap::new(), BTreeMap::new(), 0);
     let mut now = 0;

@@ -1,4 +1,4 @@
-//! The index against a map, with crowds of like hashes, visits, and pages that are reused.
+//! The index compared with a map, with many similar hashes, visits, and reused pages.
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -12,7 +12,7 @@ use engine::store::{
 };
 use proptest::prelude::*;
 
-/// So that a run that fails fails again.
+/// Fixed seed, so that a failure is reproducible.
 const SEED: u64 = 0x5eed;
 
 fn hash_of(key: &[u8]) -> Hash {
@@ -101,7 +101,8 @@ proptest! {
         let mut known = Vec::new();
         for (number, (what, random, shape)) in steps.into_iter().enumerate() {
             let hash = match (shape, known.is_empty()) {
-                // A few leading bits in common, or all of the prefix but for the buckets: some will not fit.
+                // Hashes with a few leading bits in common, or with all of the prefix except the bucket: some
+                // will not fit.
                 (0, _) => Hash::from_word(u64::from(crowd & 0xfff0_0000) << 32 | random >> 12),
                 (1, _) => Hash::from_word(u64::from(crowd & 0xffff_ffe0) << 32 | ((random % 2048) << 26) | (random % 64)),
                 (_, false) if what > 2 => known[random as usize % known.len()],
@@ -129,7 +130,7 @@ proptest! {
 fn a_crowd_that_no_split_parts_is_refused_and_harms_nobody() {
     let mut run = Run::new(64);
     assert!(run.put(Hash::from_word(7 << 40), 1));
-    // The same prefix, so the same page and home at every depth.
+    // The hashes share their prefix, so they have the same page and home bucket at every depth.
     let stored = (1..1000_u64).take_while(|low| run.put(Hash::from_word(0xabcd_ef01 << 32 | low), 2)).count();
     assert_eq!(stored, PROBES * SLOTS, "as many as lie within reach of one bucket");
     run.check();
@@ -149,7 +150,7 @@ fn pages_that_were_split_are_reused_and_an_index_that_is_full_says_so() {
         }
     };
     run.check();
-    // 40 pages of 160 slots; what a split leaves is taken again, so nearly all of them are in use.
+    // 40 pages of 160 slots; pages left by a split are reused, so nearly all of them are in use.
     assert!(full > 38 * 60, "full at {full}");
 }
 

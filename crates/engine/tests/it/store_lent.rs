@@ -1,4 +1,4 @@
-//! What was lent to a socket arrives as it was, whatever becomes of the memory that it was lent from.
+//! Bytes lent to a socket arrive unchanged, even if the memory is reused.
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 #![allow(clippy::disallowed_methods, reason = "a test may block")]
@@ -14,7 +14,7 @@ use engine::{
     sys::{lend::Lender, span::Part},
 };
 
-/// So that a run that fails fails again.
+/// Fixed seed, so that a failure is reproducible.
 const SEED: u64 = 0x5eed;
 
 fn hash_of(key: &[u8]) -> Hash {
@@ -47,7 +47,7 @@ fn insert(shard: &mut Shard, key: &[u8], body: &[u8]) {
     shard.insert(object, body, b"").unwrap();
 }
 
-/// Writes over the whole store, several times, with objects that were never there.
+/// Overwrites the whole store several times with new objects.
 fn churn(shard: &mut Shard, name: &str) {
     let other = vec![0xaa; SEGMENT as usize / 8];
     for number in 0..SEGMENTS * 8 * 4 {
@@ -61,7 +61,7 @@ fn pin(reader: &Reader, key: &[u8]) -> PinnedObject {
     object.pin().expect("nothing drains")
 }
 
-/// A socket that takes a few hundred kilobytes without being read.
+/// Returns connected sockets that buffer a few hundred kilobytes without being read.
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -75,7 +75,7 @@ fn pattern(len: usize) -> Vec<u8> {
 
 #[test]
 fn bytes_under_way_survive_the_reuse_of_their_segments() {
-    // In one record, and in extents of several segments.
+    // An object in one record, and one in extents of several segments.
     for len in [50_000, 400_000] {
         let (mut shard, reader) = open();
         assert!(shard.store().lends());

@@ -1,8 +1,8 @@
-//! Objects in parts: kept whole or not at all, whatever happens, on a disk that forgets, in simulated time.
+//! Objects in parts are kept whole or not at all, on a simulated disk, in simulated time.
 //!
-//! What must hold after each kill or loss of power: an object that is found has all its parts and each byte of them, of
-//! the version that was stored last or of none; one whose list was acknowledged as written is there. `PARTS_RUNS` says
-//! how many seeded runs (`make soak`).
+//! After each kill or loss of power, a found object must have all its parts and every byte of them, of the
+//! last stored version; and an object whose list was acknowledged as written must be found. `PARTS_RUNS` sets
+//! the number of seeded runs (`make soak`).
 
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -21,16 +21,16 @@ use engine::{
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS: u64 = 40;
 const NOW_S: u32 = 1000;
-/// One of each class, so that what replaces an object lies in another segment than that.
+/// Lifetimes of each class, so that a replacement is in another segment than the object it replaces.
 const LIFETIMES_S: [u32; 3] = [50, 3000, 100_000];
-/// Keys that are stored, replaced and dropped.
+/// Number of keys that are stored, replaced and dropped.
 const KEYS: usize = 5;
 
 fn key(number: usize) -> Vec<u8> {
     format!("film {number}").into_bytes()
 }
 
-/// An object's head, the first and each that it got later: of different lengths.
+/// Returns an object's head of a generation; heads of different generations differ in length.
 fn head(generation: u64) -> Vec<u8> {
     format!("head {generation}").repeat(1 + generation as usize % 7).into_bytes()
 }
@@ -43,7 +43,7 @@ fn body(version: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| byte(version, at)).collect()
 }
 
-/// One to five parts, or one record.
+/// Returns the length of a version: one record, or one to five parts.
 fn len_of(version: u64) -> u64 {
     match version % 6 {
         0 => 1000 + version,
@@ -57,16 +57,16 @@ struct Run {
     random: Random,
     disk: SimulatedDisk,
     header: Option<Header>,
-    /// Shards go before the log, as in a program.
+    /// Shards are dropped before the log, as in a program.
     opened: Option<(Arc<Store>, Vec<Shard>, Log)>,
-    /// What each key was stored with last; `None`: it was dropped.
+    /// Version last stored under each key; `None`: dropped.
     last: BTreeMap<usize, Option<u64>>,
-    /// The head that each key got last.
+    /// Generation of each key's latest head.
     heads: BTreeMap<usize, u64>,
     next_version: u64,
     whole: u64,
     heads_alone: u64,
-    /// After a crash before which not all was written.
+    /// True after a crash before which not everything was written.
     may_be_older: bool,
     crashes: u64,
 }
@@ -105,7 +105,8 @@ impl Run {
         };
         let opening = LogRecovery::on(Arc::new(self.disk.clone()), self.header, options).unwrap();
         self.header = Some(*opening.header());
-        // Some of these fit memory and are copied from there, the others go to the file as they come.
+        // Some of the objects fit into memory and are copied from there, the others go to the file as they
+        // arrive.
         let config = StoreConfig {
             capacity_bytes: 4 << 20,
             object_bytes_max: Some(200_000),
@@ -123,7 +124,7 @@ impl Run {
         (&mut shards[0], log)
     }
 
-    /// Does what housekeeping and helpers would do, so often.
+    /// Runs the steps of housekeeping and helpers this many times.
     fn turn(&mut self, times: usize) {
         let (shard, log) = self.parts();
         for _ in 0..times {
@@ -161,7 +162,7 @@ impl Run {
             if shard.append_part(&mut filling, &body[at..end]).is_ok() {
                 at = end;
             } else if self.random.below(20) == 0 {
-                // Given up: what was stored before stays.
+                // Abandoned: the object stored before stays.
                 return;
             }
             self.turn(turns);
@@ -183,7 +184,7 @@ impl Run {
         self.heads.insert(number, 0);
     }
 
-    /// The version of an object, having compared each byte of it.
+    /// Returns the version of an object after comparing each byte of it.
     fn read(&mut self, number: usize) -> Option<u64> {
         let key = key(number);
         let hash = self.hash(&key);
@@ -191,7 +192,7 @@ impl Run {
         if shard.lookup_owned(hash, &key).is_none() {
             let cold = shard.cold(hash, NOW_S)?;
             let Ok(record) = log.reader().read(cold.location, cold.payload_bytes as usize) else {
-                // After a loss of power a table may be there without its records.
+                // After a loss of power a table may exist without its records.
                 shard.damaged(hash, cold.location);
                 return None;
             };
@@ -207,7 +208,7 @@ impl Run {
                     }
                 },
             };
-            // A body without the head that it has got since is nothing.
+            // A body cannot be restored without its newer head.
             assert!(head.is_none() || !shard.restore(hash, &key, (cold, &image), None, NOW_S).unwrap());
             let head = head.as_ref().map(|(at, record)| (*at, Image::parse(record.payload()).unwrap()));
             let head = head.as_ref().map(|(at, image)| (*at, image));
@@ -227,7 +228,7 @@ impl Run {
             Some(list) => {
                 let id = list.id();
                 if !read_parts(&list, log, &mut found) {
-                    // A segment was given up since.
+                    // A segment was given up meanwhile.
                     shard.lost_part(hash, &key, id);
                     assert!(shard.lookup_owned(hash, &key).is_none());
                     return None;
@@ -249,7 +250,7 @@ impl Run {
         Some(version)
     }
 
-    /// Gives an object another head, as a 304 does.
+    /// Replaces the head of an object, as after a 304.
     fn replace_head(&mut self, number: usize) {
         let Some(version) = self.read(number) else { return };
         let (key, generation) = (key(number), self.heads[&number] + 1);
@@ -295,14 +296,15 @@ impl Run {
     fn crash(&mut self) {
         self.crashes += 1;
         let is_power = self.random.below(2) == 0;
-        // Sometimes all is on the file before: then it must be there after a kill.
+        // Sometimes everything is written before; it must then survive a kill.
         let is_settled = self.random.below(2) == 0;
         if is_settled {
             self.turn(60);
         }
         let before: Vec<(usize, bool)> = (0..KEYS).map(|number| (number, self.is_on_file(number))).collect();
         let (_, shards, log) = self.opened.take().unwrap();
-        // Gone before its writers, so that what they seal at their end is not written any more.
+        // The log crashes before its writers are dropped, so that segments sealed by the drop are not
+        // written.
         log.crash();
         drop(shards);
         let random = &mut self.random;
@@ -320,18 +322,19 @@ impl Run {
                 assert!(version.is_none() || version == last, "{version:?} of {number} in place of {last:?}");
                 assert!(version.is_some() || !was_on_file, "{number} was on the file and is lost");
             }
-            // Otherwise an older one may be back, whole: its end, or what replaced it, was not yet written.
+            // Otherwise an older version may be back, whole: its deletion, or its replacement, was not
+            // written yet.
             self.last.insert(number, version);
         }
         self.may_be_older = false;
-        // What nobody claims is dead: the live bytes are those of what is there.
+        // Unclaimed parts are dead: the live bytes are those of the objects that exist.
         let live = self.parts().1.usage().live_bytes;
         let claimed: u64 = self.last.values().flatten().map(|version| len_of(*version) + 4096).sum();
-        // The log's own ends take some; a part would take more.
+        // The log's own deletions take some bytes; a part would take more.
         assert!(live <= claimed + SEGMENT_BYTES / 2, "{live} bytes are live, and {claimed} are claimed");
     }
 
-    /// Whether an object is on the file by its owner's word, with all its parts.
+    /// Returns whether the directory has an object with all its parts.
     fn is_on_file(&mut self, number: usize) -> bool {
         let hash = self.hash(&key(number));
         self.parts().0.cold(hash, NOW_S).is_some()

@@ -1,4 +1,4 @@
-//! The seed of a store's hash: nobody can choose addresses that share a bucket, and a file keeps its own.
+//! The seed of a store's hash: clients cannot choose keys that share a bucket, and a file keeps its own seed.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
 
@@ -9,10 +9,10 @@ use engine::store::{
     tier::{FileConfig, FileStore, open_on_file},
 };
 
-/// As many as fill the eight buckets that an object may lie in, and some.
+/// More keys than fit into the eight buckets in which an object may be stored.
 const ADDRESSES: usize = 48;
 
-/// Addresses of one site whose hashes under `seed` have the same beginning and the same home bucket.
+/// Returns URLs of one site whose hashes with `seed` have the same leading bits and the same home bucket.
 fn aimed(seed: u64) -> Vec<Vec<u8>> {
     let place = |prefix: u32| (prefix >> 18, prefix & 31);
     let wanted = place(Hash::seeded(b"site.example\0/", seed).prefix());
@@ -59,7 +59,7 @@ fn addresses_that_were_chosen_to_share_a_bucket_are_all_stored_under_another_see
     let keys = aimed(0);
     assert!(stored(Some(0), &keys) < ADDRESSES, "they were chosen well");
     assert_eq!(stored(Some(1), &keys), ADDRESSES);
-    // What a store has of itself: a random one.
+    // A store chooses a random seed by default.
     assert_eq!(stored(None, &keys), ADDRESSES);
 }
 

@@ -1,4 +1,4 @@
-//! A walk through a shard, some objects at a time, while the index grows and shrinks below it.
+//! A walk through a shard in bounded steps, while the index grows and shrinks.
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -26,8 +26,8 @@ fn remove(shard: &mut Shard, number: u32) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// What is there from a walk's beginning to its end is seen once, whatever comes and goes meanwhile; what is to go is
-    /// gone; a step looks at no more than it may and what a page holds.
+    /// Objects present during the whole walk are seen exactly once, whatever is added and removed meanwhile;
+    /// objects to drop are dropped; a step examines no more than its limit plus one page.
     #[test]
     fn a_walk_sees_all_that_was_there_all_the_time(
         at_first in 0u32..6_000,
@@ -35,8 +35,8 @@ proptest! {
         objects in 1usize..500,
         to_go in 1u32..9,
     ) {
-        // Room for the most that comes: a page is walked for up to 400 that are put in, so there are forty times as many at
-        // the end, and what is evicted would be neither seen nor found.
+        // Capacity for the most objects that are added: up to 400 are put in for each page that is walked, so
+        // there are forty times as many at the end, and an evicted object would be neither seen nor found.
         let config = StoreConfig { capacity_bytes: 64 << 20, cores: 1, hash_seed: Some(SEED), ..StoreConfig::default() };
         let (store, mut shards) = open_anon(&config).unwrap();
         let reader = store.reader(0);
@@ -62,7 +62,7 @@ proptest! {
                 put(&mut shard, next_new);
                 next_new += 1;
             }
-            // One that may have been seen or not.
+            // This object may have been seen or not.
             if let Some(number) = stays.pop_first() {
                 remove(&mut shard, number);
             }

@@ -1,5 +1,5 @@
-//! Owners and readers on threads of their own: every byte that is read, in a turn or under a pin that outlives the
-//! segment's use, is of one object that was stored under that key.
+//! Owners and readers on separate threads: every byte that is read, in an epoch or under a pin that outlives
+//! the segment's use, belongs to one object that was stored under that key.
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
@@ -17,7 +17,7 @@ use engine::store::{
     open_anon,
 };
 
-/// So that a run that fails fails again.
+/// Fixed seed, so that a failure is reproducible.
 const SEED: u64 = 0x5eed;
 
 fn hash_of(key: &[u8]) -> Hash {
@@ -25,7 +25,7 @@ fn hash_of(key: &[u8]) -> Hash {
 }
 
 const KEYS: u64 = 400;
-/// What each owner stores at least, and each reader holds and checks again at least.
+/// Minimum objects that each owner stores, and minimum pinned objects that each reader checks again.
 const STORED_MIN: u64 = 15_000;
 const PINS_MIN: u64 = 300;
 const CORES: usize = 2;
@@ -47,7 +47,7 @@ fn key(number: u64) -> [u8; 12] {
     key
 }
 
-/// A body that names its key and its version in every 16 bytes.
+/// Returns a body that contains its key and its version in every 16 bytes.
 fn body(number: u64, version: u64, len: usize) -> Vec<u8> {
     let pair = [number.to_le_bytes(), version.to_le_bytes()].concat();
     pair.into_iter().cycle().take(len).collect()
@@ -63,7 +63,8 @@ fn check(number: u64, version: u64, body_bytes: u64, mut run: impl FnMut(u64, &m
     assert!(read == body(number, version, read.len()), "bytes of another object under key {number}");
 }
 
-/// Stores until enough was stored and the reader has read enough; by counts, so that no clock decides.
+/// Stores until enough was stored and the reader has read enough; counted, so that the test does not depend
+/// on a clock.
 fn own(shard: &mut Shard, stop: &AtomicBool, pins: &AtomicU64) {
     let mut random = Random(shard.core() as u64 + 17);
     let mut stored = 0;
@@ -89,7 +90,7 @@ fn own(shard: &mut Shard, stop: &AtomicBool, pins: &AtomicU64) {
         };
         match shard.insert(object, &body(number, round, len), b"") {
             Ok(()) => stored += 1,
-            // All is held by turns of readers that have lost their processor.
+            // All segments are held by epochs of readers that are not scheduled.
             Err(refused) => {
                 assert_eq!(refused, InsertRefusal::NoRoom);
                 thread::yield_now();
@@ -130,7 +131,7 @@ fn read(store: &Arc<Store>, core: usize, stop: &AtomicBool, pins: &AtomicU64) {
             }
         }
         drop(turn);
-        // Pins are held across many turns, and so across the recycling of their segments.
+        // Pins are held across many epochs, and so across the recycling of their segments.
         if held.len() == 6 && random.below(10) == 0 {
             let (number, version, pinned) = held.swap_remove(random.below(6) as usize);
             pins.fetch_add(1, Relaxed);
@@ -144,7 +145,7 @@ fn read(store: &Arc<Store>, core: usize, stop: &AtomicBool, pins: &AtomicU64) {
 
 #[test]
 fn what_is_read_is_one_object_whatever_the_owners_do() {
-    // Two owners and, on cores of their own, two readers: turns of all four are waited for.
+    // Two owners and, on cores of their own, two readers: the epochs of all four must end.
     let config = StoreConfig {
         capacity_bytes: 4 * 24 * (16 << 10),
         segment_bytes: Some(16 << 10),

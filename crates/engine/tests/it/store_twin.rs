@@ -1,8 +1,9 @@
-//! The store against its slow twin: a map of what was stored, under random sequences in a store so small that
-//! segments, pages and expiry entries recycle all the time.
+//! The store compared with its slow twin, a map of the stored objects, under random sequences in a store so
+//! small that segments, pages and expiry entries are recycled all the time.
 //!
-//! The store may forget (it is a cache) but never invent: what it finds is what the twin has, byte for byte; what was
-//! unlinked, expired or never whole is not found; whatever is pinned reads as it did when it was pinned.
+//! The store may forget (it is a cache) but never invent: a found object equals the twin's, byte for byte; an
+//! object that was unlinked, expired or never completed is not found; a pinned object reads as it did when it
+//! was pinned.
 #![cfg(not(feature = "loom"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at what it did not expect")]
 
@@ -14,7 +15,7 @@ use engine::store::{
 };
 use proptest::prelude::*;
 
-/// So that a run that fails fails again.
+/// Fixed seed, so that a failure is reproducible.
 const SEED: u64 = 0x5eed;
 
 fn hash_of(key: &[u8]) -> Hash {
@@ -37,7 +38,7 @@ enum Step {
         known: bool,
         lifetime_s: u32,
     },
-    /// Writes some of the bytes of a filling that was begun.
+    /// Writes some of the bytes of an object that was begun.
     Write {
         filling: usize,
         bytes: usize,
@@ -271,7 +272,7 @@ impl Run {
                 let twin = self.twins.get_mut(key).expect("never invented");
                 *twin = Twin { head, extra, expires_s, ..twin.clone() };
             }
-            // Gone, or gone for the room that the new one needed.
+            // The object is gone, possibly evicted for the room that the new record needed.
             Ok(false) => assert!(self.shard.lookup_owned(hash_of(key), key).is_none()),
             Err(_) => {}
         }
@@ -298,7 +299,7 @@ impl Run {
             current.span().slice(from..from + len).write_from(&twin.body[at as usize..at as usize + len]);
             filling.written(len as u64);
             left -= len;
-            // What a follower reads: all that was published in this extent.
+            // A follower reads all bytes published in this extent.
             let published = &twin.body[current.first() as usize..at as usize + len];
             assert!(current.span().slice(0..from + len).eq(published));
             *extent = Some(current);
@@ -317,7 +318,7 @@ impl Run {
             assert_eq!(finished, Err(engine::store::InsertRefusal::Short));
         }
         if let Some(extent) = extent {
-            // A follower may be behind.
+            // A follower may lag behind.
             let len = written - extent.first() as usize;
             assert!(extent.span().slice(0..len).eq(&twin.body[extent.first() as usize..written]));
         }

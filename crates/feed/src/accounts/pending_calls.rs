@@ -78,7 +78,7 @@ impl Requests {
     /// Builds an empty table. All `cores` share `bytes_max`.
     pub(crate) fn new(bytes_max: usize, cores: usize) -> Self {
         let seed =
-            random::number().unwrap_or_else(|error| panic!("the system's random source fails: {error}"));
+            random::number().unwrap_or_else(|error| panic!("the system's random source failed: {error}"));
         let mut prefix = RESERVED.to_vec();
         write_number(seed, OWN_LETTERS, &mut prefix);
         prefix.push(b'.');

@@ -103,7 +103,7 @@ pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream,
             }
             failed => {
                 if let Some(Err(error)) = failed {
-                    tracing::debug!(%error, "a handshake failed");
+                    tracing::debug!(%error, "TLS handshake failed");
                 }
                 local.core.borrow().count(Counter::HandshakesFailed);
             }

@@ -184,7 +184,7 @@ where
             let origin = request.headers().get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or_default();
             let origin = String::from_utf8_lossy(origin);
             tracing::info!(%origin, "WebSocket refused: allowed_origins (--websocket-origins) does not name the page's origin");
-            let why = "this page's origin is not allowed here: allowed_origins (--websocket-origins) names those that are\n";
+            let why = "origin not allowed: allowed_origins (--websocket-origins) does not list this page's origin\n";
             let mut refused = ErrorResponse::new(Some(why.to_owned()));
             *refused.status_mut() = StatusCode::FORBIDDEN;
             Err(refused)

@@ -412,7 +412,7 @@ impl Outputs {
         if let Some(others) = self.told_of_slow.may_write(clock::monotonic_ms()) {
             tracing::warn!(
                 cid = connection.cid, address = %connection.address, name, pending_bytes = connection.outbox.bytes(),
-                subject, reason = why.reason(), others, "a slow consumer is cut off (others: not named before)",
+                subject, reason = why.reason(), others, "slow consumer disconnected (others: not logged before)",
             );
         }
         transaction::cut_off(self.scribe.as_ref(), connection, why, subject);

@@ -171,8 +171,10 @@ impl Outbox {
         self.sent += bytes;
         self.bytes -= bytes;
         self.written += bytes as u64;
-        let Some(front) = self.chunks.front() else { panic!("outbox: nothing to be written was written") };
-        assert!(self.sent <= front.len(), "outbox: more was written than there is");
+        let Some(front) = self.chunks.front() else {
+            panic!("outbox: a write was reported with nothing queued")
+        };
+        assert!(self.sent <= front.len(), "outbox: more bytes reported as written than queued");
         if self.sent == front.len() {
             self.sent = 0;
             if let Some(chunk) = self.chunks.pop_front() {

@@ -421,7 +421,7 @@ fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer
         cid,
         by = producer.cid,
         forgotten,
-        "too many requests are open for a client with allow_responses: the oldest of those that ask most are forgotten",
+        "too many open requests for a client with allow_responses: oldest requests of the busiest requesters dropped",
     );
 }
 

@@ -70,7 +70,7 @@ impl Batch {
 
 /// The ring was full, or the feed has ended. The batch is kept for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the feed takes nothing now")]
+#[error("the feed is not accepting messages now")]
 pub struct NotTaken;
 
 impl Publisher {

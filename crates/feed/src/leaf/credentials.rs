@@ -36,7 +36,7 @@ pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<Signed
                 (Some(jwt), Some(seed)) => (Some(jwt), seed),
                 _ => {
                     return Err(wrong(
-                        "no credentials: a user's JWT and its seed are wanted, each between lines of dashes",
+                        "no credentials: a user's JWT and its seed are needed, each between lines of dashes",
                     ));
                 }
             }
@@ -45,13 +45,13 @@ pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<Signed
     };
     if let Some(at) = jwt.and_then(expires).filter(|at| *at <= now) {
         let at = humantime::format_rfc3339_seconds(at);
-        return Err(wrong(&format!("the user's JWT expired at {at}: another one is needed")));
+        return Err(wrong(&format!("the user's JWT expired at {at}: a new one is needed")));
     }
     signed(jwt, seed, nonce).map_err(wrong)
 }
 
 fn signed(jwt: Option<&str>, seed: &str, nonce: &str) -> Result<SignedConnect, &'static str> {
-    let pair = KeyPair::from_seed(seed).map_err(|_| "there is no seed of an nkey in it (SU…)")?;
+    let pair = KeyPair::from_seed(seed).map_err(|_| "no nkey seed in it (SU…)")?;
     let sig = pair.sign(nonce.as_bytes()).map_err(|_| "the seed cannot sign")?;
     Ok(SignedConnect {
         nkey: jwt.is_none().then(|| pair.public_key()),
@@ -115,19 +115,19 @@ mod tests {
 
         let wrong = sign(&credentials, "nonce", at(2_000_000_000)).expect_err("it has expired");
         assert!(
-            wrong.ends_with("the user's JWT expired at 2033-05-18T03:33:20Z: another one is needed"),
+            wrong.ends_with("the user's JWT expired at 2033-05-18T03:33:20Z: a new one is needed"),
             "{wrong}"
         );
         for (text, words) in [
             ("", "each between lines of dashes"),
             ("-----BEGIN X-----\na\n-----END X-----\n", "each between lines of dashes"),
-            ("-----BEGIN X-----\na\n---END---\n---BEGIN---\nSUB\n---END---", "no seed of an nkey"),
+            ("-----BEGIN X-----\na\n---END---\n---BEGIN---\nSUB\n---END---", "no nkey seed"),
         ] {
             let wrong = sign(&Login::Credentials(file(&directory, "b", text)), "n", at(0)).expect_err(text);
             assert!(wrong.contains(words) && wrong.contains("/b: "), "{wrong}");
         }
-        let wrong = sign(&Login::Nkey(file(&directory, "c", "SUX")), "n", at(0)).expect_err("no seed");
-        assert!(wrong.contains("no seed of an nkey") && !wrong.contains("SUX"), "{wrong}");
+        let wrong = sign(&Login::Nkey(file(&directory, "c", "SUX")), "n", at(0)).expect_err("no nkey seed");
+        assert!(wrong.contains("no nkey seed") && !wrong.contains("SUX"), "{wrong}");
         let wrong = sign(&Login::Nkey(directory.path().join("none")), "n", at(0)).expect_err("no file");
         assert!(wrong.contains("cannot be read"), "{wrong}");
     }

@@ -120,7 +120,7 @@ pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<DialedHub, Tr
     let place = (address.host.as_str(), address.port);
     let socket = match timeout(CONNECT_TIME_MAX, TcpStream::connect(place)).await {
         Ok(connected) => connected.map_err(unreachable)?,
-        Err(_) => return Err(Trouble::Unreachable("the connection takes too long".to_owned())),
+        Err(_) => return Err(Trouble::Unreachable("connection timed out".to_owned())),
     };
     // Every batch of output is one write, so waiting for more (Nagle) would only add latency.
     let _ = socket.set_nodelay(true);
@@ -194,10 +194,10 @@ async fn secure(
         Err(_) => &address.host,
     };
     let name = ServerName::try_from(host.clone())
-        .map_err(|_| failed(format!("{host} is no name that a certificate could have")))?;
+        .map_err(|_| failed(format!("{host} is not a valid name in a certificate")))?;
     match timeout(STEP_TIME_MAX, connector.connect(name, socket)).await {
         Ok(connected) => connected.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed("it takes too long".to_owned())),
+        Err(_) => Err(failed("timed out".to_owned())),
     }
 }
 
@@ -222,7 +222,7 @@ where
     let failed = |why: String| Trouble::Handshake(format!("WebSocket fails: {why}"));
     match timeout(STEP_TIME_MAX, websocket::connect(stream, &address.place(), "/leafnode")).await {
         Ok(upgraded) => upgraded.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed("it takes too long".to_owned())),
+        Err(_) => Err(failed("timed out".to_owned())),
     }
 }
 
@@ -235,20 +235,17 @@ async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, 
             match leaf::parse(&received, &Limits::default()) {
                 Ok(Progress::Complete(LeafOp::Info { json }, taken)) => {
                     let info: Info = serde_json::from_slice(json)
-                        .map_err(|error| Trouble::Protocol(format!("its INFO cannot be read: {error}")))?;
+                        .map_err(|error| Trouble::Protocol(format!("invalid INFO: {error}")))?;
                     return Ok((info, taken));
                 }
                 Ok(Progress::Complete(LeafOp::Error { text }, _)) => return Err(Trouble::of_words(text)),
                 Ok(Progress::Complete(..)) | Err(_) => {
-                    return Err(Trouble::NotAHub(format!(
-                        "it speaks another protocol ({})",
-                        first_words(&received)
-                    )));
+                    return Err(Trouble::NotAHub(format!("another protocol ({})", first_words(&received))));
                 }
                 Ok(Progress::NeedMore(_)) => {}
             }
             match stream.read_buf(&mut received).await {
-                Ok(0) => return Err(not_a_hub("it closes without a word")),
+                Ok(0) => return Err(not_a_hub("the connection closes without an INFO")),
                 Ok(_) => {}
                 Err(error) => return Err(Trouble::Unreachable(error.to_string())),
             }
@@ -256,11 +253,11 @@ async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, 
     };
     let (info, taken) = match timeout(STEP_TIME_MAX, reading).await {
         Ok(read) => read?,
-        Err(_) => return Err(not_a_hub("it says nothing by itself, as an HTTP server does")),
+        Err(_) => return Err(not_a_hub("no greeting, as from an HTTP server")),
     };
     // nats-server tells its ports apart by these fields, too.
     if info.client_id == 0 || info.leafnode_urls.is_none() {
-        return Err(not_a_hub("it is a port of a NATS server, but one for clients or for routes"));
+        return Err(not_a_hub("the port is a NATS server's, but for clients or routes"));
     }
     received.drain(..taken);
     Ok(GreetedStream { stream, info, received })

@@ -98,19 +98,19 @@ pub struct Address {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
     /// The scheme is unknown.
-    #[error("{0}:// is not spoken to hubs; nats-leaf://, tls://, ws:// and wss:// are")]
+    #[error("unsupported scheme {0}:// for a hub; expected nats-leaf://, tls://, ws:// or wss://")]
     Scheme(String),
     /// The host is missing.
-    #[error("a host is wanted, such as nats-leaf://hub.example:7422")]
+    #[error("missing host; expected an address such as nats-leaf://hub.example:7422")]
     Host,
     /// The port is invalid.
-    #[error("a port between 1 and 65535 is wanted, such as nats-leaf://hub.example:7422")]
+    #[error("invalid port: 1 to 65535, such as nats-leaf://hub.example:7422")]
     Port,
     /// There is text after the port.
-    #[error("nothing may follow the port, such as nats-leaf://hub.example:7422")]
+    #[error("unexpected text after the port; expected an address such as nats-leaf://hub.example:7422")]
     Path,
     /// The user or the password is not percent-encoded UTF-8.
-    #[error("the user or the password is not text in UTF-8, with special letters as %40")]
+    #[error("user or password is not valid UTF-8; write special characters as %40")]
     User,
 }
 

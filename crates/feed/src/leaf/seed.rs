@@ -39,7 +39,7 @@ pub(crate) fn seeds(
     before: &[Arc<Seed>],
 ) -> Result<Arc<[Arc<Seed>]>, String> {
     if config.hubs.len() > REMOTES_MAX {
-        return Err(format!("{} hubs: at most {REMOTES_MAX} are joined", config.hubs.len()));
+        return Err(format!("too many hubs: {}, at most {REMOTES_MAX}", config.hubs.len()));
     }
     let accounts = config.hubs.iter().map(|remote| account_of(remote, identities));
     let accounts = accounts.collect::<Result<Vec<_>, _>>()?;
@@ -88,15 +88,15 @@ fn account_of(remote: &Remote, identities: &Identities) -> Result<(u16, Arc<str>
     let name = remote.account.as_deref().unwrap_or(GLOBAL_ACCOUNT);
     let account = identities.accounts().iter().position(|known| **known == *name);
     let account =
-        account.ok_or_else(|| format!("a hub is for account {name}, and there is no such account"))?;
+        account.ok_or_else(|| format!("a hub is configured for account {name}, which does not exist"))?;
     if account == usize::from(AccountId::SYSTEM.0) {
-        return Err(format!("a hub is for account {name}: the system account is not joined to any"));
+        return Err(format!("a hub is configured for account {name}: the system account cannot join a hub"));
     }
     if remote.addresses.is_empty() || remote.addresses.len() > ADDRESSES_MAX {
-        return Err(format!("a hub has at least one address, and at most {ADDRESSES_MAX} are taken"));
+        return Err(format!("a hub needs 1 to {ADDRESSES_MAX} addresses"));
     }
     if remote.addresses.iter().any(|address| address.is_web() != remote.addresses[0].is_web()) {
-        return Err("a hub is joined by WebSocket at all of its addresses, or at none".to_owned());
+        return Err("the addresses of a hub must all be WebSocket addresses, or none".to_owned());
     }
     let account = u16::try_from(account).map_err(|error| error.to_string())?;
     Ok((account, name.into()))

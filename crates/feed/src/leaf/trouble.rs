@@ -61,21 +61,23 @@ impl Trouble {
     /// Returns the reason as a line of text.
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Unreachable(why) => format!("it cannot be reached: {why}"),
+            Self::Unreachable(why) => format!("unreachable: {why}"),
             Self::NotAHub(what) => {
-                format!("{what}; a port for leaf nodes is wanted (nats-server's default is 7422)")
+                format!("{what}; a port for leaf nodes is needed (nats-server's default is 7422)")
             }
             Self::Handshake(why) | Self::Credentials(why) => why.clone(),
-            Self::NoAnswer => "it does not answer".to_owned(),
+            Self::NoAnswer => "pings are not answered".to_owned(),
             Self::Refused(text) => match meaning(text) {
                 Some(meaning) => format!("it says '{text}': {meaning}"),
                 None => format!("it says '{text}'"),
             },
-            Self::Loop(text) => format!("a loop: {text}; is the same cluster joined twice for one account?"),
-            Self::Changed => "it has changed our permissions".to_owned(),
-            Self::NotConfigured => "it is not configured any more".to_owned(),
-            Self::Lost(why) => format!("the connection ended: {}", why.reason()),
-            Self::Protocol(why) => format!("it broke the protocol: {why}"),
+            Self::Loop(text) => {
+                format!("loop detected: {text}; is the same cluster joined twice for one account?")
+            }
+            Self::Changed => "our permissions were changed".to_owned(),
+            Self::NotConfigured => "no longer configured".to_owned(),
+            Self::Lost(why) => format!("connection lost: {}", why.reason()),
+            Self::Protocol(why) => format!("protocol error: {why}"),
         }
     }
 }
@@ -85,15 +87,15 @@ fn meaning(text: &str) -> Option<&'static str> {
     [
         (
             "Authorization Violation",
-            "the user, password, token, key or credentials are not those of a user there",
+            "authorization violation: no such user, or wrong password, token, key or credentials",
         ),
-        ("Authentication Timeout", "it waited for our CONNECT"),
-        ("Authentication Expired", "the user's JWT has expired: it needs another one"),
-        ("same cluster name", "its cluster is named as we are: another server-name is wanted here"),
-        ("minimum version", "its leafnodes.min_version is above what is spoken here"),
-        ("Permissions Violation", "its permissions for this user are narrower than it told us"),
-        ("Duplicate Remote", "another server of this name has joined: another server-name is wanted here"),
-        ("leaf node port", "it takes us for a client"),
+        ("Authentication Timeout", "authentication timeout: our CONNECT did not arrive"),
+        ("Authentication Expired", "the user's JWT has expired: a new one is needed"),
+        ("same cluster name", "the hub's cluster has our name: set another server-name"),
+        ("minimum version", "the hub's leafnodes.min_version is above our version"),
+        ("Permissions Violation", "the hub's permissions for this user are narrower than announced"),
+        ("Duplicate Remote", "another server of this name has joined: set another server-name"),
+        ("leaf node port", "the hub took us for a client"),
     ]
     .into_iter()
     .find_map(|(words, meaning)| text.contains(words).then_some(meaning))

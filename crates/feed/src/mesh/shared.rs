@@ -180,8 +180,7 @@ impl SharedState {
             ldm,
         };
         let mut line = Vec::with_capacity(512);
-        let json =
-            serde_json::to_vec(&info).unwrap_or_else(|error| panic!("INFO cannot be written: {error}"));
+        let json = serde_json::to_vec(&info).unwrap_or_else(|error| panic!("cannot write INFO: {error}"));
         wire::nats::write::info(&mut line, &json);
         line
     }
@@ -203,6 +202,6 @@ fn random_letters<const N: usize>() -> String {
         Ok(bytes) => {
             bytes.map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()])).iter().collect()
         }
-        Err(error) => panic!("the system's random source fails: {error}"),
+        Err(error) => panic!("the system's random source failed: {error}"),
     }
 }

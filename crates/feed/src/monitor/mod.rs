@@ -147,7 +147,7 @@ impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         match self {
             Self::Wrong(message) => (StatusCode::BAD_REQUEST, message).into_response(),
-            Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "the feed does not answer\n").into_response(),
+            Self::NoAnswer => (StatusCode::SERVICE_UNAVAILABLE, "no answer from the feed\n").into_response(),
         }
     }
 }

@@ -90,7 +90,10 @@ impl Reading<'_> {
                     let text = string(value)?;
                     let position = text.parse().ok().filter(|position| *position > 0);
                     export.account_token_position = Some(position.ok_or_else(|| {
-                        Fault::new(value.line, format!("`{text}` is no place of a token, from 1"))
+                        Fault::new(
+                            value.line,
+                            format!("invalid token position `{text}`: expected a number from 1"),
+                        )
                     })?);
                 }
                 "response" | "response_type" => {
@@ -107,14 +110,15 @@ impl Reading<'_> {
                 other => unknown(entry, other, "an export")?,
             }
         }
-        export.subject = subject
-            .ok_or_else(|| Fault::new(value.line, "an export has a `stream` or a `service`: its subject"))?;
+        export.subject = subject.ok_or_else(|| {
+            Fault::new(value.line, "an export needs a `stream` or a `service`: its subject")
+        })?;
         if is_service {
             export.service = Some(service);
         } else if let Some(entry) = of_service {
             return Err(Fault::new(
                 entry.line,
-                format!("`{}` is of services, and this is a stream", entry.key),
+                format!("`{}` applies to services, and this is a stream", entry.key),
             ));
         }
         Ok(export)
@@ -146,7 +150,7 @@ impl Reading<'_> {
                 other => unknown(entry, other, "an import")?,
             }
         }
-        let wanted = "an import has a `stream` or a `service`, such as {account: A, subject: orders.new}";
+        let wanted = "an import needs a `stream` or a `service`, such as {account: A, subject: orders.new}";
         (import.account, import.subject) = found.ok_or_else(|| Fault::new(value.line, wanted))?;
         Ok(import)
     }
@@ -156,7 +160,7 @@ fn only_one(entry: &Entry, was_there: bool) -> Outcome {
     match was_there {
         true => Err(Fault::new(
             entry.line,
-            "one `stream` or one `service` each: give the other an entry of its own",
+            "an entry has one `stream` or one `service`: put the other into an entry of its own",
         )),
         false => Ok(()),
     }
@@ -173,7 +177,7 @@ fn whose(value: &LocatedValue) -> Outcome<(String, String)> {
     }
     match (account, subject) {
         (Some(account), Some(subject)) => Ok((account, subject)),
-        _ => Err(Fault::new(value.line, "what is imported has an `account` and a `subject`")),
+        _ => Err(Fault::new(value.line, "an import needs an `account` and a `subject`")),
     }
 }
 
@@ -184,7 +188,7 @@ fn response(value: &LocatedValue) -> Outcome<Response> {
         "stream" => Response::Stream,
         "chunk" | "chunked" => Response::Chunked,
         _ => {
-            let message = format!("`{text}` is no response type: singleton, stream or chunked");
+            let message = format!("invalid response type `{text}`: expected singleton, stream or chunked");
             return Err(Fault::new(value.line, message));
         }
     })

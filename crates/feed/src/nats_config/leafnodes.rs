@@ -58,7 +58,7 @@ impl Reading<'_> {
                 "creds" | "credentials" | "nkey" | "seed" => {
                     if login_at.replace(entry.line).is_some() {
                         let message =
-                            "a remote has either `credentials` or `nkey`: credentials hold a key already";
+                            "a remote may have `credentials` or `nkey`, not both: credentials contain a key";
                         return Err(Fault::new(entry.line, message));
                     }
                     remote.login = login(&key, value)?;
@@ -77,7 +77,8 @@ impl Reading<'_> {
             }
         }
         if remote.addresses.is_empty() {
-            let message = "a remote needs `url`: where is the hub? For instance nats-leaf://hub.example:7422";
+            let message =
+                "a remote needs `url`, the hub's address, for instance nats-leaf://hub.example:7422";
             return Err(Fault::new(value.line, message));
         }
         if !is_disabled {
@@ -105,7 +106,7 @@ impl Reading<'_> {
         remote.tls_pair = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            _ => return Err(Fault::new(value.line, "`cert_file` goes with `key_file`")),
+            _ => return Err(Fault::new(value.line, "`cert_file` and `key_file` must be set together")),
         };
         Ok(())
     }
@@ -117,16 +118,17 @@ fn login(key: &str, value: &LocatedValue) -> Outcome<Login> {
         return Ok(Login::Credentials(text.into()));
     }
     // The value is not shown, because it may be most of a seed.
-    let wrong = || Fault::new(value.line, "`nkey` is no seed of a user (SU…)");
+    let wrong = || Fault::new(value.line, "invalid `nkey`: expected the seed of a user (SU…)");
     UserSeed::new(&text).map(Login::Seed).ok_or_else(wrong)
 }
 
 fn subjects(value: &LocatedValue) -> Outcome<Vec<String>> {
     let subjects = strings(value)?;
     match subjects.iter().find(|subject| !is_valid_pattern(subject)) {
-        Some(wrong) => {
-            Err(Fault::new(value.line, format!("`{wrong}` is no pattern of subjects, such as orders.>")))
-        }
+        Some(wrong) => Err(Fault::new(
+            value.line,
+            format!("invalid subject pattern `{wrong}`; expected a pattern such as orders.>"),
+        )),
         None => Ok(subjects),
     }
 }

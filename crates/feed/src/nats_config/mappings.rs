@@ -30,7 +30,7 @@ fn weighted(value: &LocatedValue) -> Outcome<Option<WeightedDestination>> {
                 let number =
                     text.strip_suffix('%').unwrap_or(&text).parse().ok().filter(|weight| *weight <= 100);
                 weight = Some(number.ok_or_else(|| {
-                    Fault::new(entry.line, format!("`{text}` is no weight, such as 30 or 30%"))
+                    Fault::new(entry.line, format!("invalid weight `{text}`; expected 30 or 30%"))
                 })?);
             }
             "cluster" => is_ours = false,
@@ -39,6 +39,6 @@ fn weighted(value: &LocatedValue) -> Outcome<Option<WeightedDestination>> {
     }
     match (subject, weight) {
         (Some(subject), Some(weight)) => Ok(is_ours.then_some(WeightedDestination { subject, weight })),
-        _ => Err(Fault::new(value.line, "a destination has `destination` and `weight`")),
+        _ => Err(Fault::new(value.line, "a destination needs `destination` and `weight`")),
     }
 }

@@ -209,7 +209,7 @@ impl Reading<'_> {
 
     fn name_overruled(&mut self, overruled: Vec<&Entry>) {
         for entry in overruled {
-            self.pass_over(entry.line, format!("{}, said again below", entry.key));
+            self.pass_over(entry.line, format!("{}, set again below", entry.key));
         }
     }
 
@@ -336,7 +336,7 @@ impl Reading<'_> {
         if tls.verify && tls.ca_file.is_none() {
             return Err(Fault::new(
                 value.line,
-                "`verify` needs `ca_file`: who signs the clients' certificates",
+                "`verify` needs `ca_file`, the CA certificates that sign clients' certificates",
             ));
         }
         Ok(tls)
@@ -353,7 +353,7 @@ fn handshake_first(value: &LocatedValue) -> Outcome<HandshakeFirst> {
             text => duration(value).map(HandshakeFirst::After).map_err(|_| {
                 Fault::new(
                     value.line,
-                    format!("`{text}` is neither true, false, auto nor a time, such as 300ms"),
+                    format!("invalid value `{text}`: expected true, false, auto or a time, such as 300ms"),
                 )
             }),
         },

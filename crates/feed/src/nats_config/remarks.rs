@@ -31,22 +31,22 @@ fn of_entries(entries: &[Entry], remarks: &mut Vec<Fault>) {
             {
                 remarks.push(Fault::new(
                     line,
-                    "a deny of a queue group now keeps the subject from its members' wildcard subscriptions, too, and plain \
-                     denies hold beside it",
+                    "a deny of a queue group now also keeps the subject from its members' wildcard subscriptions, and \
+                     plain denies apply as well",
                 ));
             }
         } else if RESPONSES.contains(&key.as_str()) && !is_off(&entry.value) {
             remarks.push(Fault::new(
                 entry.line,
-                "each response counts now, however many come at once: say `max` if a request has several answers",
+                "each response now counts, however many arrive at once: set `max` if a request has several answers",
             ));
         } else if PUBLISH.contains(&key.as_str()) {
             let all = published(&entry.value);
             if let Some((line, _)) = all.iter().find(|(_, text)| text.starts_with(INBOX)) {
                 remarks.push(Fault::new(
                     *line,
-                    "who asks need not be allowed to publish to its reply subject any more: leave _INBOX out unless this user \
-                     answers requests",
+                    "a requester no longer needs permission to publish to its reply subject: leave _INBOX out unless \
+                     this user answers requests",
                 ));
             }
         }

@@ -156,7 +156,7 @@ fn json_is_such_a_file_too() {
     let text = r#"{"port": 4222, "authorization": {"users": [{"user": "a", "password": "b"}]}}"#;
     let (options, _) = read(text).unwrap();
     assert_eq!(options.authorization.users.len(), 1);
-    assert_eq!(faults(&format!("{text} port: 1")), ["line 1: something comes after the end"]);
+    assert_eq!(faults(&format!("{text} port: 1")), ["line 1: unexpected text after the end"]);
     assert_eq!(options.port, Some(4222));
 }
 
@@ -185,7 +185,7 @@ fn what_guards_is_never_passed_over() {
         ("authorization { users [ {user: a, password: b, allowed_sources: [a]} ] }", "in a user"),
         (
             "authorization { users [ {user: a, password: b, allowed_connection_types: [WEBSOCKETS]} ] }",
-            "is no type of connection",
+            "invalid connection type",
         ),
         ("accounts { A { limits { max_streams: 1 } } }", "in limits"),
         ("https: \"0.0.0.0:8443\"", "not served under TLS"),
@@ -198,7 +198,7 @@ fn what_guards_is_never_passed_over() {
         ),
         ("tls { cert_file: a, key_file: b, verify_and_map: true }", "needs `ca_file`"),
         ("tls { cert_file: a, key_file: b, pinned_certs: [a] }", "in tls"),
-        ("tls { cert_file: a, key_file: b, handshake_first: soon }", "auto nor a time"),
+        ("tls { cert_file: a, key_file: b, handshake_first: soon }", "auto or a time"),
         ("tls { cert_file: a, key_file: b, verify: true }", "needs `ca_file`"),
         ("tls { cert_file: a }", "needs `cert_file` and `key_file`"),
         ("websocket { port: 1 }", "or `no_tls: true`"),
@@ -217,25 +217,25 @@ fn faults_have_their_line_and_all_are_told() {
     assert_eq!(
         faults,
         [
-            "line 1: `x` is no port",
-            "line 2: `1QB` is no whole number, such as 65536 or 64KB",
-            "line 4: `nowhere.example` is no address and means none: no such host",
-            "line 5: `soon` is no time, such as 10s, 2m or 250ms",
+            "line 1: invalid port `x`",
+            "line 2: invalid whole number `1QB`; expected 65536 or 64KB",
+            "line 4: invalid address `nowhere.example`: no such host",
+            "line 5: invalid time `soon`; expected 10s, 2m or 250ms",
         ]
     );
     for (text, expected) in [
-        ("a {", "line 1: a block that begins here does not end"),
-        ("\n}", "line 2: a bracket that closes nothing"),
-        ("a: [1\n", "line 1: a list that begins here does not end"),
-        ("a: \"b", "line 1: a quote that does not end on its line"),
+        ("a {", "line 1: unclosed block that begins here"),
+        ("\n}", "line 2: unmatched closing bracket"),
+        ("a: [1\n", "line 1: unclosed list that begins here"),
+        ("a: \"b", "line 1: a quote is not closed on its line"),
         ("a:\nb", "line 1: `a` has no value"),
         ("\ninclude ./b.conf", "line 2: `./b.conf`: /etc/nats/b.conf is not there"),
-        ("port: $PORT", "line 1: `$PORT` is said neither before in this file nor in the environment"),
+        ("port: $PORT", "line 1: `$PORT` is defined neither before in this file nor in the environment"),
     ] {
         assert_eq!(self::faults(text), [expected], "{text}");
     }
     let deep = format!("a: {}", "[".repeat(100_000));
-    assert!(self::faults(&deep)[0].contains("brackets within each other"));
+    assert!(self::faults(&deep)[0].contains("nested brackets"));
 }
 
 proptest! {
@@ -293,11 +293,11 @@ fn a_file_includes_others() {
 fn a_fault_in_an_included_file_names_it() {
     let around =
         Around::files(&[("/etc/nats/a.conf", "\nport: x\nsyslog: true"), ("/etc/nats/b.conf", "a {")]);
-    assert_eq!(around.read("include a.conf").unwrap_err(), ["/etc/nats/a.conf, line 2: `x` is no port"]);
+    assert_eq!(around.read("include a.conf").unwrap_err(), ["/etc/nats/a.conf, line 2: invalid port `x`"]);
     let (_, unhonoured) = around.read("include a.conf\nport: 1").unwrap();
     assert_eq!(unhonoured[0].to_string(), "`syslog` (/etc/nats/a.conf, line 3)");
     let torn = around.read("\ninclude b.conf").unwrap_err();
-    assert_eq!(torn, ["/etc/nats/b.conf, line 1: a block that begins here does not end"]);
+    assert_eq!(torn, ["/etc/nats/b.conf, line 1: unclosed block that begins here"]);
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn includes_and_variables_end() {
     ]);
     for text in ["include self.conf", "include a.conf"] {
         let faults = around.read(text).unwrap_err();
-        assert!(faults[0].contains("more than 16 files within each other"), "{faults:?}");
+        assert!(faults[0].contains("more than 16 nested includes"), "{faults:?}");
     }
     let faults = around.read(&"include one.conf\n".repeat(300)).unwrap_err();
     assert_eq!(faults, ["line 256: more than 256 files"]);
@@ -357,7 +357,7 @@ server_name: "$PORT"
     assert_eq!(around.read("a: 1\ncluster { port: $a }").unwrap().1[0].to_string(), "`cluster` (line 2)");
     // A block's variables are not visible after it, and an included file does not see those around its
     // `include`.
-    let unknown = "is said neither before";
+    let unknown = "is defined neither before";
     assert!(around.read("b { PORT: 1 }\nport: $PORT").unwrap_err()[0].contains(unknown));
     let around = Around::files(&[("/etc/nats/inner.conf", "port: $PORT")]);
     assert!(around.read("PORT: 1\ninclude inner.conf").unwrap_err()[0].contains(unknown));
@@ -423,9 +423,9 @@ fn of_a_block_that_is_there_twice_the_last_counts() {
     assert_eq!(
         words,
         [
-            "`authorization, said again below` (line 1)",
-            "`port, said again below` (line 2)",
-            "`A, said again below` (line 5)"
+            "`authorization, set again below` (line 1)",
+            "`port, set again below` (line 2)",
+            "`A, set again below` (line 5)"
         ]
     );
 }
@@ -547,18 +547,24 @@ fn what_is_wrong_with_a_hub_has_its_line_and_shows_no_secret() {
     for (remote, fault) in [
         (
             "account: A",
-            "line 2: a remote needs `url`: where is the hub? For instance nats-leaf://hub.example:7422",
+            "line 2: a remote needs `url`, the hub's address, for instance nats-leaf://hub.example:7422",
         ),
         (
             "url: \"http://a\"",
-            "line 2: http:// is not spoken to hubs; nats-leaf://, tls://, ws:// and wss:// are",
+            "line 2: unsupported scheme http:// for a hub; expected nats-leaf://, tls://, ws:// or wss://",
         ),
-        ("url: a, nkey: SUNOSEED, creds: \"/c\"", "line 2: `nkey` is no seed of a user (SU…)"),
-        ("url: a, deny_imports: [\"a..b\"]", "line 2: `a..b` is no pattern of subjects, such as orders.>"),
-        ("url: a, tls { cert_file: c }", "line 2: `cert_file` goes with `key_file`"),
+        (
+            "url: a, nkey: SUNOSEED, creds: \"/c\"",
+            "line 2: invalid `nkey`: expected the seed of a user (SU…)",
+        ),
+        (
+            "url: a, deny_imports: [\"a..b\"]",
+            "line 2: invalid subject pattern `a..b`; expected a pattern such as orders.>",
+        ),
+        ("url: a, tls { cert_file: c }", "line 2: `cert_file` and `key_file` must be set together"),
         (
             "url: a, tls { pinned_certs: [] }",
-            "line 2: `pinned_certs` is not supported in a remote's tls, and passing over it could let in what it keeps out",
+            "line 2: `pinned_certs` is not supported in a remote's tls, and ignoring it could allow what it forbids",
         ),
     ] {
         assert_eq!(of(remote), [fault], "{remote}");
@@ -566,6 +572,6 @@ fn what_is_wrong_with_a_hub_has_its_line_and_shows_no_secret() {
     let seed = nkeys::KeyPair::new_user().seed().expect("it is ours");
     assert_eq!(
         of(&format!("url: a, creds: \"/c\", nkey: {seed}")),
-        ["line 2: a remote has either `credentials` or `nkey`: credentials hold a key already"]
+        ["line 2: a remote may have `credentials` or `nkey`, not both: credentials contain a key"]
     );
 }

@@ -163,7 +163,8 @@ impl All<'_> {
     fn count(&mut self, values: usize, line: Line) -> Result<(), Fault> {
         self.values += values;
         if self.values > VALUES_MAX {
-            let message = format!("more than {VALUES_MAX} values, counted as often as variables repeat them");
+            let message =
+                format!("too many values: more than {VALUES_MAX}, each repetition by a variable counted");
             return Err(Fault::new(line, message));
         }
         Ok(())
@@ -196,7 +197,7 @@ impl<'a> Reader<'a> {
         let entries = self.entries(Some(b'}'), 0, all)?;
         self.skip(true);
         if self.peek().is_some() {
-            return Err(Fault::new(self.line, "something comes after the end"));
+            return Err(Fault::new(self.line, "unexpected text after the end"));
         }
         Ok(entries)
     }
@@ -237,12 +238,12 @@ impl<'a> Reader<'a> {
             self.skip(true);
             match (self.peek(), end) {
                 (None, None) => break,
-                (None, Some(_)) => return Err(Fault::new(opened, "a block that begins here does not end")),
+                (None, Some(_)) => return Err(Fault::new(opened, "unclosed block that begins here")),
                 (Some(byte), Some(end)) if byte == end => {
                     self.step();
                     break;
                 }
-                (Some(b'}' | b']'), _) => return Err(Fault::new(self.line, "a bracket that closes nothing")),
+                (Some(b'}' | b']'), _) => return Err(Fault::new(self.line, "unmatched closing bracket")),
                 _ => {}
             }
             let line = self.line;
@@ -281,7 +282,7 @@ impl<'a> Reader<'a> {
         let name = self.word(false)?;
         if self.included >= INCLUDES_DEEP_MAX {
             let message =
-                format!("more than {INCLUDES_DEEP_MAX} files within each other: does one include itself?");
+                format!("more than {INCLUDES_DEEP_MAX} nested includes: does a file include itself?");
             return Err(Fault::new(line, message));
         }
         let number = u16::try_from(all.files.0.len()).ok().filter(|_| all.files.0.len() < FILES_MAX);
@@ -299,7 +300,7 @@ impl<'a> Reader<'a> {
     fn value(&mut self, depth: usize, all: &mut All<'_>) -> Result<LocatedValue, Fault> {
         let line = self.line;
         if depth >= DEPTH_MAX {
-            return Err(Fault::new(line, format!("more than {DEPTH_MAX} brackets within each other")));
+            return Err(Fault::new(line, format!("more than {DEPTH_MAX} nested brackets")));
         }
         all.count(1, line)?;
         let value = match self.peek() {
@@ -313,7 +314,7 @@ impl<'a> Reader<'a> {
                 loop {
                     self.skip(true);
                     match self.peek() {
-                        None => return Err(Fault::new(line, "a list that begins here does not end")),
+                        None => return Err(Fault::new(line, "unclosed list that begins here")),
                         Some(b']') => {
                             self.step();
                             break Value::List(list);
@@ -343,7 +344,7 @@ impl<'a> Reader<'a> {
             return Ok(entry.value.value.clone().at(line));
         }
         let Some(text) = all.around.variable(name) else {
-            let message = format!("`${name}` is said neither before in this file nor in the environment");
+            let message = format!("`${name}` is defined neither before in this file nor in the environment");
             return Err(Fault::new(line, message));
         };
         if self.included >= INCLUDES_DEEP_MAX {
@@ -371,7 +372,7 @@ impl<'a> Reader<'a> {
             loop {
                 match self.peek() {
                     None | Some(b'\n') => {
-                        return Err(Fault::new(line, "a quote that does not end on its line"));
+                        return Err(Fault::new(line, "a quote is not closed on its line"));
                     }
                     Some(byte) if byte == quote => {
                         self.step();
@@ -385,7 +386,12 @@ impl<'a> Reader<'a> {
                             Some(b't') => b'\t',
                             Some(b'r') => b'\r',
                             Some(byte @ (b'"' | b'\\' | b'\'')) => byte,
-                            _ => return Err(Fault::new(line, "after \\ comes n, t, r, \\ or a quote")),
+                            _ => {
+                                return Err(Fault::new(
+                                    line,
+                                    "\\ must be followed by n, t, r, \\ or a quote",
+                                ));
+                            }
                         });
                         self.step();
                     }
@@ -412,9 +418,9 @@ impl<'a> Reader<'a> {
                 self.step();
             }
             if word.is_empty() {
-                return Err(Fault::new(line, "a word is wanted here"));
+                return Err(Fault::new(line, "expected a word"));
             }
         }
-        String::from_utf8(word).map_err(|_| Fault::new(line, "not text in UTF-8"))
+        String::from_utf8(word).map_err(|_| Fault::new(line, "invalid UTF-8"))
     }
 }

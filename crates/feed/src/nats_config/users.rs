@@ -121,7 +121,8 @@ fn connection_types(value: &LocatedValue) -> Outcome<ConnectionTypes> {
             "WEBSOCKET" => types.websocket = true,
             "LEAFNODE" | "LEAFNODE_WS" | "MQTT" | "MQTT_WS" | "IN_PROCESS" => {}
             _ => {
-                let message = format!("`{name}` is no type of connection, such as STANDARD or WEBSOCKET");
+                let message =
+                    format!("invalid connection type `{name}`; expected one such as STANDARD or WEBSOCKET");
                 return Err(Fault::new(value.line, message));
             }
         }
@@ -171,7 +172,7 @@ fn patterns(value: &LocatedValue) -> Outcome<Vec<Pattern>> {
             }
             _ => Err(Fault::new(
                 value.line,
-                format!("`{text}` is neither a subject nor a subject and a queue"),
+                format!("invalid value `{text}`: expected a subject, or a subject and a queue"),
             )),
         }
     };
@@ -195,7 +196,7 @@ fn responses(value: &LocatedValue) -> Outcome<Option<Responses>> {
                     Ok(0) => Responses::default().messages_max,
                     Ok(any) if any < 0 => None,
                     Ok(some) => Some(u32::try_from(some).unwrap_or(u32::MAX)),
-                    Err(_) => return Err(Fault::new(entry.line, format!("`{text}` is no whole number"))),
+                    Err(_) => return Err(Fault::new(entry.line, format!("invalid whole number `{text}`"))),
                 };
             }
             "expires" | "expiration" | "ttl" => {

@@ -41,29 +41,28 @@ pub(super) fn unknown(entry: &Entry, key: &str, of: &str) -> Outcome {
     if entry.is_variable {
         return Ok(());
     }
-    let message =
-        format!("`{key}` is not supported in {of}, and passing over it could let in what it keeps out");
+    let message = format!("`{key}` is not supported in {of}, and ignoring it could allow what it forbids");
     Err(Fault::new(entry.line, message))
 }
 
 pub(super) fn block(value: &LocatedValue) -> Outcome<&[Entry]> {
     match &value.value {
         Value::Block(entries) => Ok(entries),
-        _ => Err(Fault::new(value.line, "a block { … } is wanted")),
+        _ => Err(Fault::new(value.line, "expected a block { … }")),
     }
 }
 
 pub(super) fn list(value: &LocatedValue) -> Outcome<&[LocatedValue]> {
     match &value.value {
         Value::List(list) => Ok(list),
-        _ => Err(Fault::new(value.line, "a list [ … ] is wanted")),
+        _ => Err(Fault::new(value.line, "expected a list [ … ]")),
     }
 }
 
 pub(super) fn string(value: &LocatedValue) -> Outcome<String> {
     match &value.value {
         Value::Text(text) => Ok(text.clone()),
-        _ => Err(Fault::new(value.line, "one value is wanted, not a block or list")),
+        _ => Err(Fault::new(value.line, "expected one value, not a block or list")),
     }
 }
 
@@ -79,7 +78,7 @@ pub(super) fn boolean(value: &LocatedValue) -> Outcome<bool> {
     match string(value)?.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
-        other => Err(Fault::new(value.line, format!("`{other}` is neither true nor false"))),
+        other => Err(Fault::new(value.line, format!("invalid value `{other}`: expected true or false"))),
     }
 }
 
@@ -87,7 +86,7 @@ pub(super) fn boolean(value: &LocatedValue) -> Outcome<bool> {
 /// powers of 1024 (nats-server's rule).
 pub(super) fn count(value: &LocatedValue) -> Outcome<u64> {
     let text = string(value)?;
-    let wrong = || Fault::new(value.line, format!("`{text}` is no whole number, such as 65536 or 64KB"));
+    let wrong = || Fault::new(value.line, format!("invalid whole number `{text}`; expected 65536 or 64KB"));
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let unit = text[digits..].to_ascii_lowercase();
@@ -132,7 +131,7 @@ pub(super) fn some_duration(value: &LocatedValue) -> Outcome<Option<Duration>> {
 /// Reads a time in Go's format (`1m30s`, `250ms`); a bare number, possibly with a fraction, is in seconds.
 pub(super) fn duration(value: &LocatedValue) -> Outcome<Duration> {
     let text = string(value)?;
-    let wrong = || Fault::new(value.line, format!("`{text}` is no time, such as 10s, 2m or 250ms"));
+    let wrong = || Fault::new(value.line, format!("invalid time `{text}`; expected 10s, 2m or 250ms"));
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
     }
@@ -166,7 +165,7 @@ pub(super) fn port(value: &LocatedValue) -> Outcome<u16> {
         // -1 takes a free port, as in nats-server.
         Ok(-1) => Ok(0),
         Ok(port) if (0..=65_535).contains(&port) => Ok(u16::try_from(port).unwrap_or(0)),
-        _ => Err(Fault::new(value.line, format!("`{text}` is no port"))),
+        _ => Err(Fault::new(value.line, format!("invalid port `{text}`"))),
     }
 }
 
@@ -179,7 +178,7 @@ pub(super) fn host(value: &LocatedValue, around: &dyn Surroundings) -> Outcome<I
         ("localhost", _) => Ok(Ipv4Addr::LOCALHOST.into()),
         _ => around
             .address_of(name)
-            .map_err(|why| Fault::new(value.line, format!("`{text}` is no address and means none: {why}"))),
+            .map_err(|why| Fault::new(value.line, format!("invalid address `{text}`: {why}"))),
     }
 }
 

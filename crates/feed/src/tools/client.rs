@@ -47,13 +47,13 @@ pub enum ClientError {
     #[error("{0} says: {1}")]
     Refused(Box<str>, String),
     /// The server does not speak NATS.
-    #[error("{0} is no NATS server: {1}")]
+    #[error("{0} is not a NATS server: {1}")]
     NotNats(Box<str>, String),
     /// TLS cannot be set up.
-    #[error("no TLS with {0}: {1}")]
+    #[error("TLS with {0} failed: {1}")]
     Tls(Box<str>, String),
     /// The seed is not that of a user's nkey.
-    #[error("the seed is no user nkey's: it begins with SU")]
+    #[error("invalid seed: a user's nkey seed begins with SU")]
     Seed,
     /// The server did not answer in time.
     #[error("{0} did not answer within 10 s")]
@@ -349,9 +349,7 @@ impl Client {
         let roots = match &self.target.ca_file {
             Some(path) => roots(path).map_err(failed)?,
             None => {
-                return Err(failed(
-                    "say --tls-ca FILE: whose signature on its certificate is trusted".into(),
-                ));
+                return Err(failed("set --tls-ca FILE to the CA certificates to trust".into()));
             }
         };
         let config = rustls::ClientConfig::builder_with_provider(engine::tls::provider())

@@ -58,7 +58,7 @@ impl FromStr for Target {
         let tls = match scheme {
             "nats" => false,
             "tls" => true,
-            _ => return Err(NotATarget("the scheme is neither nats nor tls")),
+            _ => return Err(NotATarget("unknown scheme; expected nats or tls")),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (who, place) = match rest.rsplit_once('@') {
@@ -67,7 +67,7 @@ impl FromStr for Target {
         };
         let (host, port) = match place.strip_prefix('[') {
             Some(v6) => {
-                let (host, after) = v6.split_once(']').ok_or(NotATarget("a [ without its ]"))?;
+                let (host, after) = v6.split_once(']').ok_or(NotATarget("unclosed ["))?;
                 (host, after.strip_prefix(':'))
             }
             None => match place.rsplit_once(':') {
@@ -76,10 +76,10 @@ impl FromStr for Target {
             },
         };
         if host.is_empty() || host.contains('/') {
-            return Err(NotATarget("there is no host"));
+            return Err(NotATarget("missing host"));
         }
         let port = match port {
-            Some(port) => port.parse().map_err(|_| NotATarget("the port is no port"))?,
+            Some(port) => port.parse().map_err(|_| NotATarget("invalid port"))?,
             None => PORT,
         };
         let (user, password, token) = match who.map(|who| who.split_once(':').ok_or(who)) {

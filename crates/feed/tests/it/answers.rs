@@ -1,5 +1,5 @@
-//! Clients that make the server answer and do not read the answers: what waits for them is bounded, and they are cut
-//! off. Clients that read late are only paused.
+//! Clients that make the server answer and do not read the answers: their pending bytes are bounded, and the
+//! clients are cut off. Clients that read late are only paused.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -15,9 +15,9 @@ use feed::{
     identity::{Entry, Permissions, Rules, Secret, User},
 };
 
-/// What may wait for a client in these tests.
+/// `max_pending` of the servers in these tests.
 const MAX_PENDING: usize = 1 << 20;
-/// More than what a socket's buffers take of questions, and of answers.
+/// More requests, and more answers, than a socket's buffers take.
 const PINGS: usize = 1_000_000;
 const VERBOSE: &[u8] =
     b"CONNECT {\"verbose\":true,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
@@ -26,8 +26,8 @@ fn slow(server: &Server) -> u64 {
     server.counted(Counter::SlowPending) + server.counted(Counter::SlowDeadline)
 }
 
-/// A client that says `first` and then `again` for ever, and reads nothing: less than `max_pending` waits for it at any
-/// time, and then it is gone, counted as a slow consumer.
+/// Runs a client that sends `first` and then `again` for ever, and reads nothing: less than `max_pending` is
+/// pending for it at any time, and in the end it is cut and counted as a slow consumer.
 fn flood(change: impl FnOnce(&mut Config), first: &[u8], again: &[u8]) -> Server {
     let server = start(1, |config| {
         config.limits.max_pending = MAX_PENDING;
@@ -38,11 +38,11 @@ fn flood(change: impl FnOnce(&mut Config), first: &[u8], again: &[u8]) -> Server
     let mut flooder = Client::silent(&server).socket;
     flooder.write_all(first).expect("sent");
     let batch = again.repeat((64 << 10) / again.len() + 1);
-    // Until the server closes: a reset ends the write.
+    // Writes until the server closes: a reset ends the write.
     let flooding = thread::spawn(move || while flooder.write_all(&batch).is_ok() {});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     wait_until("the flooder is cut", || {
-        // A machine that is too busy to answer is asked again.
+        // A machine that is too busy to answer in time is asked again.
         for connection in
             runtime.block_on(server.snapshot()).iter().flat_map(|snapshot| &snapshot.connections)
         {
@@ -52,7 +52,7 @@ fn flood(change: impl FnOnce(&mut Config), first: &[u8], again: &[u8]) -> Server
         slow(&server) == 1
     });
     flooding.join().expect("no panic");
-    // Who reads its answers has noticed nothing.
+    // A client that reads its answers is not disturbed.
     honest.ping();
     server
 }
@@ -80,11 +80,11 @@ fn requests_that_nobody_answers_without_reading() {
     let subscribe = |sid: &str| [HELLO, b"SUB reply ", sid.as_bytes(), b"\r\n"].concat();
     let server = flood(|_| {}, &subscribe("1"), b"PUB nobody reply 0\r\n\r\n");
     assert!(server.counted(Counter::HeldForAnswers) > 0, "it was not read from before it was cut");
-    // A sid as long as a control line may be makes each answer two hundred times as long as its request.
+    // A sid as long as a control line allows makes each answer two hundred times as long as its request.
     flood(|_| {}, &subscribe(&"9".repeat(4000)), b"PUB nobody reply 0\r\n\r\n");
 }
 
-/// A run of messages that may not be published is answered message by message.
+/// A run of denied messages gets one error for each message.
 #[test]
 fn denied_messages_without_reading() {
     let deny = |config: &mut Config| {
@@ -100,12 +100,12 @@ fn denied_messages_without_reading() {
     flood(deny, HELLO, b"PUB denied 0\r\n\r\n");
 }
 
-/// Who takes a little now and then does not take what waits for it.
+/// A client that reads a little now and then is still too slow for its pending bytes.
 #[test]
 fn a_trickle_of_reading_is_not_progress() {
     let server = start(1, |config| {
         config.limits.write_deadline = Duration::from_secs(1);
-        // A sixteenth of it, 32 MiB, is due in a second.
+        // A sixteenth of `max_pending`, 32 MiB, must be read in each second.
         config.limits.max_pending = 512 << 20;
     });
     let mut socket = Client::silent(&server).socket;
@@ -115,7 +115,7 @@ fn a_trickle_of_reading_is_not_progress() {
     let flooding = thread::spawn(move || while writing.write_all(&batch).is_ok() {});
     let mut buffer = vec![0; 64 << 10];
     wait_until("it is cut", || {
-        // At most 6 MB a second: the socket takes more all the time, and never what is due.
+        // At most 6 MB a second: the socket always takes some, but never enough.
         let _ = socket.read(&mut buffer);
         (0..5).for_each(|_| pause());
         server.counted(Counter::SlowDeadline) == 1
@@ -123,8 +123,8 @@ fn a_trickle_of_reading_is_not_progress() {
     flooding.join().expect("no panic");
 }
 
-/// Reads the PONGs of [`PINGS`] and checks that there is nothing else but the server's own PING, which comes after two
-/// seconds.
+/// Reads the PONGs for [`PINGS`] and checks that nothing else arrives but the server's own PING, which is
+/// sent after two seconds.
 fn take_pongs(socket: &mut TcpStream) {
     let (mut buffer, mut taken, mut pongs) = (vec![0; 64 << 10], 0, 0);
     while pongs < PINGS || taken % b"PONG\r\n".len() > 0 {
@@ -150,16 +150,17 @@ fn a_pipeliner_that_reads_gets_all_its_answers() {
     assert_eq!(slow(&server), 0);
 }
 
-/// The same, when it begins to read only after the server has stopped to read from it.
+/// A client that pipelines and begins to read only after the server has stopped reading from it gets all its
+/// answers.
 #[test]
 fn a_pipeliner_that_reads_late_is_paused_and_gets_all_its_answers() {
     let server = start(1, |config| {
         config.limits.max_pending = MAX_PENDING;
-        // However busy the machine is, this one is not stuck.
+        // This client must not be cut, however busy the machine is.
         config.limits.write_deadline = Duration::from_secs(60);
     });
     let mut client = Client::new(&server);
-    // So that the answers do not all fit into the kernel.
+    // A small receive buffer, so that the answers do not all fit into the kernel.
     socket2::SockRef::from(&client.socket).set_recv_buffer_size(64 << 10).expect("an option");
     let mut writing = client.socket.try_clone().expect("a second handle");
     let sending = thread::spawn(move || writing.write_all(&b"PING\r\n".repeat(PINGS)).expect("sent"));

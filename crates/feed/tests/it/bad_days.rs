@@ -1,4 +1,5 @@
-//! Consumers that do not read, producers that stop, clients that vanish: they are dealt with, and nobody else notices.
+//! Consumers that do not read, producers that stop, clients that vanish: the server handles them, and no
+//! other client is disturbed.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{thread, time::Duration};
@@ -6,7 +7,7 @@ use std::{thread, time::Duration};
 use crate::common::{Client, Got, start, wait_until};
 use feed::{Config, Counter, Server};
 
-/// A pair that must lose nothing, whatever else goes on: sequence numbers there and back, until told to stop.
+/// A pair of clients that must lose nothing: sequence numbers go from one to the other until `stop` is sent.
 struct Honest {
     stop: std::sync::mpsc::Sender<()>,
     thread: thread::JoinHandle<usize>,
@@ -40,7 +41,7 @@ impl Honest {
     }
 }
 
-/// More than the kernel's buffers of one connection take.
+/// More bytes than the kernel's buffers of one connection take.
 const MORE_THAN_SOCKETS_HOLD: usize = 24 << 20;
 
 #[test]
@@ -82,8 +83,9 @@ fn a_consumer_that_never_reads_holds_its_producer_for_a_while_and_is_cut() {
     }
 }
 
-/// One producer fills the output of a consumer that does not read: it is held once and briefly, and whoever else that
-/// consumer hears is not held at all. (Waiting for the consumer would be waiting for an hour.)
+/// One producer fills the output of a consumer that does not read: that producer is held once and briefly,
+/// and other producers who publish to the same consumer are not held at all. (Waiting for the consumer would
+/// take an hour.)
 #[test]
 fn a_stuck_consumer_holds_no_small_producer() {
     for loops in [1, 2] {
@@ -111,7 +113,7 @@ fn a_slow_consumer_that_lives_slows_its_producer_and_loses_nothing() {
     for loops in [1, 2] {
         let server = start(loops, |config| {
             config.limits.max_pending_total = 1 << 30;
-            // However busy the machine is, this one lives by the little that it takes.
+            // This consumer must not be cut, however busy the machine is: it reads a little at a time.
             config.limits.producer_hold_max = Duration::from_secs(60);
         });
         let mut consumer = Client::new(&server);
@@ -205,7 +207,7 @@ fn half_a_message_is_never_delivered() {
     }
 }
 
-/// Subscriptions without end, by one client that then vanishes; everything comes back.
+/// A client with very many subscriptions vanishes; all their memory is freed.
 #[test]
 fn a_million_subscriptions_come_and_go() {
     let count: usize =
@@ -244,7 +246,7 @@ fn a_million_subscriptions_come_and_go() {
     });
 }
 
-/// Clients that are reset in the middle of everything.
+/// Clients that are reset in the middle of their operations leave nothing behind.
 #[test]
 fn clients_that_vanish_leave_nothing_behind() {
     let server = start(3, |_| {});
@@ -253,7 +255,7 @@ fn clients_that_vanish_leave_nothing_behind() {
         let mut client = Client::new(&server);
         client.send(b"SUB honest.* 1\r\nSUB a q 2\r\nSUB b.* 3\r\nPUB a 3\r\nxyz\r\nPUB b.c 10\r\n123");
         if round % 2 == 0 {
-            // A reset instead of a goodbye.
+            // A reset instead of an orderly close.
             let socket = socket2::SockRef::from(&client.socket);
             socket.set_linger(Some(Duration::ZERO)).expect("an option");
         }
@@ -264,7 +266,7 @@ fn clients_that_vanish_leave_nothing_behind() {
     wait_until("all have ended", || server.counted(Counter::Subscriptions) == 0);
 }
 
-/// A limit that is lowered closes those who are too many, and says so to them; who came first stays.
+/// A lowered `max_connections` closes the surplus connections with an error; the oldest connections stay.
 #[test]
 fn a_lower_limit_of_connections_closes_the_surplus() {
     let server = start(2, |_| {});
@@ -287,7 +289,7 @@ fn a_lower_limit_of_connections_closes_the_surplus() {
     assert_eq!(server.counted(Counter::ConnectionsRefused), 6);
 }
 
-/// A server that stops tells those who understand, and closes them all.
+/// A stopping server announces it (`ldm`) to clients that support this, and closes all connections.
 #[test]
 fn a_server_that_stops_says_so() {
     let server = start(2, |config| config.lame_duck_grace_period = Duration::from_millis(50));

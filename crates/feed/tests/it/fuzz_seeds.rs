@@ -1,5 +1,5 @@
-//! The seeds of the fuzz target, through the check that the target is. Of what only the crate itself can name:
-//! `src/fuzzing.rs`.
+//! Replays the seeds of the fuzz target through the target's check. Targets that need the crate's private
+//! names are replayed in `src/fuzzing`.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 

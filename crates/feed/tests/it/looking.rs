@@ -1,4 +1,4 @@
-//! What monitoring costs the loops: counted, not timed.
+//! Cost of monitoring for the loops: counted, not timed.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -22,7 +22,7 @@ impl monitor::Watched for Watched {
     }
 }
 
-/// The monitoring pages of a server, and how to ask for one.
+/// A server's monitoring pages, with a runtime that serves them.
 struct Pages {
     server: Server,
     address: SocketAddr,
@@ -60,7 +60,7 @@ impl Pages {
         answer
     }
 
-    /// What the loops do for a page: steps, and things that they look at.
+    /// Requests a page; returns it with the loops' cost: steps, and entries looked at.
     fn cost(&self, path: &str) -> (serde_json::Value, u64, u64) {
         let counted =
             || [Counter::MonitorSteps, Counter::MonitorLookedAt].map(|counter| self.server.counted(counter));
@@ -98,13 +98,13 @@ fn a_page_costs_the_loops_what_it_shows() {
     let (page, steps, looked_at) = pages.cost("/subsz");
     assert_eq!(page["num_subscriptions"], SUBSCRIPTIONS);
     assert_eq!((steps, looked_at), (2, 0), "the sizes of the tables, of each core");
-    // A core's numbers of connections, free ones included.
+    // A core's connection slots are looked at, free ones included.
     let (page, _, looked_at) = pages.cost("/connz");
     assert_eq!(page["num_connections"], CLIENTS);
     assert_eq!(page["connections"][0]["subscriptions"], SUBSCRIPTIONS / CLIENTS);
     assert!(looked_at <= 64, "{looked_at} things for {CLIENTS} connections");
 
-    // Lists go over all subscriptions, in small steps, also where few of them are shown.
+    // Lists walk all subscriptions in small steps, even if few of them are shown.
     for path in ["/subsz?subs=1&limit=10", "/subsz?subs=1&limit=100000", "/connz?subs=1"] {
         let (page, steps, looked_at) = pages.cost(path);
         assert!(looked_at >= SUBSCRIPTIONS as u64, "{path}: {looked_at}");
@@ -134,10 +134,10 @@ fn a_page_costs_the_loops_what_it_shows() {
     );
     let second = pages.ask("/subsz?subs=1&offset=19990");
     assert_eq!(second["subscriptions_list"].as_array().map(Vec::len), Some(10));
-    // Percent-encoded, as a browser or curl -G sends it.
+    // The query is percent-encoded, as a browser or curl -G sends it.
     let tested = pages.ask("/subsz?test=%33%2E17&acc=%24G");
     assert_eq!((&tested["total"], &tested["subscriptions_list"][0]["subject"]), (&1.into(), &"3.17".into()));
-    // A longer subject than a control line has room for is no subject; no loop is asked.
+    // A subject longer than a control line is no subject; the loops are not asked.
     let steps = pages.server.counted(Counter::MonitorSteps);
     let refused = pages.answer(&format!("/subsz?subs=1&test={}a", "a.".repeat(2048)));
     assert!(refused.starts_with("HTTP/1.0 400") && refused.contains("at most 4096 bytes"), "{refused}");

@@ -1,6 +1,6 @@
 //! The feed from outside, over sockets.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All tests are one program, because each test program is linked separately; each file covers one subject.
 
 mod accounts;
 mod answers;

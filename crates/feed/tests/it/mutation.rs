@@ -1,5 +1,5 @@
-//! Conversations with something wrong in them, against a server that serves an honest pair meanwhile: the pair loses
-//! nothing, and afterwards nothing is left of the others.
+//! Damaged conversations, against a server that also serves an honest pair: the pair loses nothing, and
+//! afterwards nothing of the damaged connections is left.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -16,7 +16,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 
-/// A conversation that is right, in pieces that may be damaged.
+/// Pieces of a valid conversation, which may be damaged.
 const PIECES: &[&[u8]] = &[
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1}\r\n",
     b"SUB evil.* 1\r\n",
@@ -77,14 +77,14 @@ fn an_honest_pair_among_the_mad_loses_nothing() {
             producer.publish("honest.x", text.as_bytes());
             assert_eq!(consumer.payload(), text.as_bytes(), "after {:?}", String::from_utf8_lossy(&bytes));
         }
-        // Some leave at once, some say goodbye, some stay and never read.
+        // Some clients leave at once, some close in order, some stay and never read.
         match round % 3 {
             0 => drop(socket),
             1 => {
                 let _ = socket.shutdown(Shutdown::Write);
                 socket.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
                 let mut rest = Vec::new();
-                // A reset is an end too; what must not be is that nothing comes.
+                // A reset ends the connection too; only a timeout is an error.
                 if let Err(error) = socket.read_to_end(&mut rest) {
                     assert!(
                         error.kind() != std::io::ErrorKind::WouldBlock,

@@ -1,5 +1,5 @@
-//! Every message once, whole and in order, on however many loops; groups share; requests are answered or told that
-//! nobody is there.
+//! Each message arrives once, whole and in order, on any number of loops; queue groups share messages;
+//! requests are answered or get 503 (no responders).
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{collections::BTreeMap, thread};
@@ -10,13 +10,13 @@ use feed::{
     identity::{Account, Authorization, Secret, User},
 };
 
-/// Messages of each producer; longer runs by the environment.
+/// Number of messages of each producer; `FEED_TEST_MESSAGES` makes runs longer.
 fn messages() -> usize {
     std::env::var("FEED_TEST_MESSAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
 }
 
-/// What message `number` of `producer` holds: its number, and bytes that follow from it, of a length that varies; some
-/// are longer than any buffer on the way.
+/// Payload of message `number` of `producer`: its number, and bytes that follow from it, of varying length;
+/// some payloads are longer than any buffer on the way.
 fn payload(producer: usize, number: usize) -> Vec<u8> {
     let mut bytes = format!("{producer} {number} ").into_bytes();
     let length = number * 7919 % if number % 61 == 7 { 300_000 } else { 300 };
@@ -24,7 +24,7 @@ fn payload(producer: usize, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// Checks a payload, and says whose it is and which.
+/// Checks a payload, and returns its producer and number.
 fn read(payload_bytes: &[u8]) -> (usize, usize) {
     let mut words = payload_bytes.splitn(3, |&byte| byte == b' ');
     let mut number = || {
@@ -39,7 +39,7 @@ fn read(payload_bytes: &[u8]) -> (usize, usize) {
 #[test]
 fn every_consumer_gets_every_producer_s_messages_in_order() {
     for loops in [1, 3] {
-        // However slow the machine, who reads is not stuck.
+        // A consumer that reads must not count as stuck, however slow the machine is.
         let server =
             start(loops, |config| config.limits.producer_hold_max = std::time::Duration::from_secs(600));
         let (producers, count) = (4, messages());
@@ -82,7 +82,7 @@ fn every_consumer_gets_every_producer_s_messages_in_order() {
                         } else {
                             wire::nats::write::publish(&mut batch, subject.as_bytes(), b"", &body);
                         }
-                        // Cut anywhere, so that reads end within messages.
+                        // Cut at arbitrary bytes, so that reads end within messages.
                         if batch.len() > 3000 + number % 1000 {
                             let rest = batch.split_off(batch.len() - number % 400);
                             client.send(&batch);
@@ -101,7 +101,8 @@ fn every_consumer_gets_every_producer_s_messages_in_order() {
     }
 }
 
-/// When a consumer has its PONG, what is published because of that reaches it, wherever both are.
+/// After a consumer's PONG its subscription is known on all cores: any message published because of that PONG
+/// reaches it.
 #[test]
 fn a_pong_means_that_the_subscription_is_known_everywhere() {
     let server = start(3, |_| {});
@@ -121,7 +122,8 @@ fn a_pong_means_that_the_subscription_is_known_everywhere() {
     assert_eq!(server.counted(Counter::Subscriptions), 0);
 }
 
-/// What does not cross costs half: a few clients are on one loop, unless they are to be spread.
+/// Messages within one loop cost half as much as messages across loops: a few clients share a loop, unless
+/// `gathered` says otherwise.
 #[test]
 fn clients_that_come_together_share_a_loop() {
     for (gathered, crosses) in [(8, false), (1, true)] {
@@ -149,7 +151,8 @@ fn a_group_shares_evenly_over_loops() {
         producer.publish("work.x", &payload(0, number));
     }
     producer.ping();
-    // Two patterns of one name are one group, in which each subscription is a member (nats-server's rule).
+    // Two patterns with one group name are one group, in which each subscription is a member (nats-server's
+    // rule).
     let mut seen = vec![0_usize; count];
     wait_until("all delivered", || server.counted(Counter::MessagesOut) == count as u64);
     for client in &mut clients {
@@ -271,7 +274,7 @@ fn accounts_are_worlds_of_their_own() {
     assert_eq!(early.next(), Got::Error("Authorization Violation".to_owned()));
 }
 
-/// The system account's user can ask the server how it is; others cannot.
+/// Users of the system account can query the server's state; other users cannot.
 #[test]
 fn the_server_answers_in_the_system_account() {
     let user = |name: &str| User {
@@ -301,7 +304,7 @@ fn the_server_answers_in_the_system_account() {
 }
 
 impl Client {
-    /// Takes its own message and then a PONG.
+    /// Reads the client's own message and then a PONG.
     fn ping_after_own(&mut self) {
         assert_eq!(self.until_pong().len(), 1);
     }

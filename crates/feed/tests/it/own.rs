@@ -1,4 +1,4 @@
-//! What the program publishes itself, on subjects that it keeps for itself.
+//! Messages that the program itself publishes, on subjects reserved for it.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn reserve(config: &mut Config, subscribe: bool) {
     config.authorization.reserved = ReservedSubjects { publish: mail(), subscribe };
 }
 
-/// Publishes, and tries again while the ring is full.
+/// Publishes a message, and retries while the ring is full.
 fn publish(publisher: &mut Publisher, subject: &str, payload: &[u8]) {
     while !publisher.add(subject, payload) {
         send(publisher);
@@ -29,7 +29,7 @@ fn send(publisher: &mut Publisher) {
 #[test]
 fn every_subscriber_hears_it_in_order() {
     let server = start(2, |config| reserve(config, false));
-    // They take turns among the cores.
+    // The consumers are distributed round-robin over the cores.
     let mut consumers: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
     consumers.iter_mut().for_each(|consumer| consumer.subscribe("mail.>", "1"));
     let mut publisher = server.publisher();
@@ -57,7 +57,7 @@ fn nobody_else_publishes_there() {
             "PUB mail.arrived.example.org.ann 2\r\n{}\r\n",
             "HPUB mail.missed 12 14\r\nNATS/1.0\r\n\r\n{}\r\n",
         ] {
-            // Who says no CONNECT has no headers.
+            // A client that sent no CONNECT may not use headers.
             if forged.starts_with("HPUB") && forger.until_pong().is_empty() {
                 forger.send(HELLO);
             }
@@ -68,7 +68,7 @@ fn nobody_else_publishes_there() {
             );
             assert!(refused, "{forged}: {told:?}");
         }
-        // As the place for an answer neither: a server would publish it.
+        // A reserved subject is refused as a reply subject too: a responder would publish to it.
         forger.send(b"PUB ask mail.arrived.x.y 2\r\n{}\r\n");
         assert!(matches!(&forger.until_pong()[..], [.., Got::Error(_)]));
         forger.publish("news", b"fine");
@@ -127,7 +127,7 @@ fn those_hear_it_whose_permissions_name_it() {
     assert!(elsewhere.until_pong().is_empty(), "another account is another world");
 }
 
-/// More than the kernel's buffers of one connection take.
+/// More bytes than the kernel's buffers of one connection take.
 const MORE_THAN_SOCKETS_HOLD: usize = 24 << 20;
 
 #[test]
@@ -135,7 +135,7 @@ fn nobody_slow_holds_it_back() {
     let server = start(2, |config| {
         reserve(config, false);
         config.limits.max_pending = 1 << 20;
-        // A producer that is held would be held for longer than this test has.
+        // A producer that is held would be held for longer than this test lasts.
         config.limits.producer_hold_max = Duration::from_secs(3600);
         config.limits.write_deadline = Duration::from_secs(3600);
     });

@@ -1,4 +1,4 @@
-//! Behind a proxy: whom it speaks for is who the client is, whatever the listener speaks.
+//! Behind a proxy: the client's address is the one in the PROXY header, on every listener.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -33,7 +33,7 @@ fn connected(address: SocketAddr) -> TcpStream {
     socket
 }
 
-/// Reads up to these bytes.
+/// Reads until `end` has arrived.
 fn read_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     let mut byte = [0];
@@ -56,12 +56,12 @@ fn the_proxy_says_who_the_client_is_by_tcp_and_by_websocket() {
     let (nats, web) = (server.addresses()[0], server.addresses()[1]);
     let mut clients = Vec::new();
     for header in [V1.to_vec(), v2()] {
-        // What follows comes with the header, as a client's that does not wait for INFO.
+        // CONNECT arrives in one piece with the PROXY header, as from a client that does not wait for INFO.
         let mut client = connected(nats);
         client.write_all(&[&header, &b"CONNECT {}\r\nPING\r\n"[..]].concat()).expect("it listens");
         read_until(&mut client, b"PONG\r\n");
         clients.push(client);
-        // A byte at a time.
+        // The header arrives byte by byte.
         let mut client = connected(nats);
         header.iter().for_each(|byte| client.write_all(&[*byte]).expect("it listens"));
         let info = read_until(&mut client, b"\r\n");
@@ -74,7 +74,7 @@ fn the_proxy_says_who_the_client_is_by_tcp_and_by_websocket() {
         clients.push(browser);
     }
     assert_eq!(addresses(&server), ["192.0.2.7:4000"; 6]);
-    // The proxy asks whether we are there.
+    // A health check by the proxy itself (`PROXY UNKNOWN`).
     let mut probe = connected(nats);
     probe.write_all(b"PROXY UNKNOWN\r\n").expect("it listens");
     read_until(&mut probe, b"INFO");
@@ -94,7 +94,7 @@ fn who_brings_no_header_is_not_served() {
     wait_until("they are counted", || server.counted(Counter::BadProxyHeaders) == 6);
 }
 
-/// Who says half a header, or nothing, is not waited for for ever.
+/// A client that sends half a PROXY header, or nothing, is cut after a timeout.
 #[test]
 fn a_header_has_a_time() {
     let server = start(1, |config| {

@@ -1,4 +1,4 @@
-//! Public reports of people who run NATS, and advisories, each with its smallest input.
+//! Public reports about NATS, and security advisories, each with its smallest input.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -13,8 +13,8 @@ use feed::{
 
 use crate::common::{Client, Got, HELLO, start, web_handshake, with_web};
 
-/// A WebSocket after its upgrade, and what the server has answered. The client asks for compression, as Safari and nats.go
-/// with `nats.Compression(true)` do.
+/// Opens a WebSocket; returns it with the head of the server's answer. The client offers compression, like
+/// Safari and nats.go with `nats.Compression(true)`.
 fn upgraded(server: &Server) -> (TcpStream, String) {
     let fields = "Host: localhost\r\n\
         Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover; server_no_context_takeover\r\n";
@@ -22,7 +22,7 @@ fn upgraded(server: &Server) -> (TcpStream, String) {
     (socket, head.to_ascii_lowercase())
 }
 
-/// RFC 9112 §3.2, §3.2.2: an origin is compared with `Host`, so there is no doubt which host that is.
+/// RFC 9112 §3.2, §3.2.2: the `Origin` is compared with `Host`, so a handshake must name exactly one host.
 #[test]
 fn a_handshake_that_names_two_hosts_is_refused() {
     let server = start(1, with_web);
@@ -39,7 +39,7 @@ fn a_handshake_that_names_two_hosts_is_refused() {
     }
 }
 
-/// A frame of a client's; the mask is of zeros.
+/// A client's frame, with a mask of zeros.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match u8::try_from(payload.len()) {
@@ -54,7 +54,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The next frame of the server's: its first byte and its payload; none when it has closed.
+/// Reads the server's next frame: its first byte and its payload. Returns `None` if the server has closed.
 fn read_frame(socket: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 2];
     socket.read_exact(&mut head).ok()?;
@@ -76,7 +76,7 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// nats.go#1783: compression is not agreed to, so that no frame is compressed; one that says so breaks the protocol.
+/// nats.go#1783: the server does not accept compression, so a frame marked as compressed is a protocol error.
 #[test]
 fn websocket_compression_is_not_agreed_to() {
     let server = start(1, with_web);
@@ -91,7 +91,8 @@ fn websocket_compression_is_not_agreed_to() {
     assert_eq!(last, Some((CLOSE, vec![3, 234])), "1002, a protocol error");
 }
 
-/// Advisory of 2026-03: a length of 64 bits with its first bit set (RFC 6455 §5.2) is an error, and no room is made for it.
+/// Advisory of 2026-03: a 64-bit length with its top bit set (RFC 6455 §5.2) is an error, and no buffer is
+/// allocated for it.
 #[test]
 fn a_websocket_length_has_63_bits() {
     let server = start(1, with_web);
@@ -105,7 +106,7 @@ fn a_websocket_length_has_63_bits() {
     honest.ping();
 }
 
-/// nats.go#1783: control frames stand between the fragments of a message (RFC 6455 §5.4).
+/// nats.go#1783: control frames are allowed between the fragments of a message (RFC 6455 §5.4).
 #[test]
 fn a_websocket_message_comes_in_a_thousand_fragments() {
     let server = start(1, with_web);
@@ -135,11 +136,12 @@ fn a_websocket_message_comes_in_a_thousand_fragments() {
     sending.join().expect("no panic");
     let text = String::from_utf8_lossy(&got).into_owned();
     assert!(text.contains(&format!("MSG a 1 2000\r\n{}\r\nPONG\r\n", "x".repeat(2000))));
-    // RFC 6455 §5.5.3: the newest ping is answered at least.
+    // RFC 6455 §5.5.3: at least the newest ping is answered.
     assert!(pongs >= 1);
 }
 
-/// nats-server ccd898ea8: who is known by a certificate is not let in by that name without one.
+/// nats-server ccd898ea8: a user who is identified by a certificate cannot log in by name without the
+/// certificate.
 #[test]
 fn a_certificates_user_has_no_empty_password() {
     let name = "CN=example.test,OU=NATS.io";
@@ -165,7 +167,8 @@ fn a_certificates_user_has_no_empty_password() {
     }
 }
 
-/// nats.py#795, nats-server#2421: a subscription that ends by itself is gone, from the books, too.
+/// nats.py#795, nats-server#2421: a subscription with a maximum is removed when it is reached, also from the
+/// counters.
 #[test]
 fn a_bound_subscription_is_gone_at_its_end() {
     let server = start(2, |_| {});
@@ -183,7 +186,7 @@ fn a_bound_subscription_is_gone_at_its_end() {
         one.send(b"SUB a 1\r\nUNSUB 1 1\r\nPUB a 1\r\nx\r\n");
     }
     assert_eq!((one.until_pong().len(), counted()), (1000, 0));
-    // Of a group: as many as its members together.
+    // In a queue group the maxima of all members add up.
     let mut two = Client::new(&server);
     for member in [&mut one, &mut two] {
         member.send(b"SUB a q 1\r\nUNSUB 1 2\r\n");
@@ -194,7 +197,7 @@ fn a_bound_subscription_is_gone_at_its_end() {
     for _ in 0..10 {
         asker.publish("a", b"x");
         asker.ping();
-        // What goes to another core has come when that one's clients have been answered.
+        // A message to another core has arrived once that core's clients have got a PONG.
         let got = [one.until_pong().len(), two.until_pong().len()];
         assert!(got[0] + got[1] <= 1, "{got:?}");
     }
@@ -202,12 +205,12 @@ fn a_bound_subscription_is_gone_at_its_end() {
     let Got::Message { header, .. } = asker.next() else { panic!("nobody is there") };
     assert!(header.starts_with(b"NATS/1.0 503"));
     assert_eq!((server.counted(feed::Counter::MessagesOut), counted()), (5 + 1000 + 4, 1));
-    // A bound of nothing is none; an unknown number is no mistake.
+    // A maximum of 0 is no maximum; an unknown sid is no error.
     one.send(b"SUB a 1\r\nUNSUB 1 0\r\nUNSUB 99\r\nPUB a 1\r\nx\r\n");
     assert_eq!((one.until_pong().len(), counted()), (0, 1));
 }
 
-/// nats.net#376, nats.py#888: `max_payload` counts a header, too.
+/// nats.net#376, nats.py#888: `max_payload` counts the header, too.
 #[test]
 fn a_header_counts_as_payload() {
     let server = start(1, |config| config.limits.max_payload = 20);

@@ -1,4 +1,5 @@
-//! A reload takes away what is not allowed any more, from who is connected too, on all cores or on none.
+//! A reload takes away rights that are no longer granted, from connected clients too, on all cores or on
+//! none.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use feed::{
@@ -26,7 +27,7 @@ fn users(users: Vec<User>) -> Authorization {
     Authorization { users, ..Authorization::default() }
 }
 
-/// A connection as `who`, in CONNECT's words.
+/// Connects with `who` in CONNECT.
 fn enter(server: &Server, who: &str) -> Client {
     let mut client = Client::silent(server);
     client.send(format!("CONNECT {{\"verbose\":false,\"pedantic\":false,{who}}}\r\n").as_bytes());
@@ -43,7 +44,7 @@ fn reload(server: &Server, authorization: Authorization) {
     server.reload(Config { listen, authorization, ..Config::default() }).expect("it is sound");
 }
 
-/// It is told why, if anything is said, and closed.
+/// Checks that the server closes the connection, with no error but `Authorization Violation`.
 fn is_closed(mut client: Client, what: &str) {
     loop {
         match client.next() {
@@ -143,7 +144,7 @@ fn narrowed_permissions_hold_for_who_is_connected() {
         ]
     );
     assert_eq!(server.counted(Counter::Revoked), 0);
-    // And widened ones.
+    // Wider permissions are applied as well.
     reload(&server, users(vec![user("ann", "p"), user("bob", "p")]));
     wait_until("it may now", || {
         ann.send(b"PUB foo.z 0\r\n\r\n");
@@ -151,7 +152,7 @@ fn narrowed_permissions_hold_for_who_is_connected() {
     });
 }
 
-/// What is not sound changes nothing, on no core.
+/// An invalid configuration changes nothing, on no core.
 #[test]
 fn all_or_none() {
     let server = start(3, |config| config.authorization = users(vec![user("ann", "p")]));

@@ -1,4 +1,4 @@
-//! What permissions, queue groups and answers allow: as nats-server 2.15.2 has it.
+//! Permissions, queue groups and allowed responses work as in nats-server 2.15.2.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::path::Path;
@@ -10,17 +10,16 @@ use crate::{
     common::{Client, Got, start},
 };
 
-/// A feed of so many loops with a NATS file.
+/// Starts a feed with `loops` event loops from a NATS configuration file.
 fn feed(loops: usize, text: &str) -> Server {
     let (options, _) = nats_config::read(text, Path::new("nats.conf"), &Nothing).expect("it is sound");
     start(loops, |config| {
         config.authorization = options.authorization;
-        // Turns are fair to addresses, and all clients here are one.
         config.limits.max_payload = options.max_payload.map_or(1 << 20, |bytes| bytes as usize);
     })
 }
 
-/// A client that is in. `echo` off: it does not get what it writes itself.
+/// Connects as a user. With `echo` off in `more`, the client does not get its own messages.
 fn client(server: &Server, user: &str, more: &str) -> Client {
     let mut client = Client::silent(server);
     client.send(
@@ -34,7 +33,7 @@ fn client(server: &Server, user: &str, more: &str) -> Client {
     client
 }
 
-/// What came: `sid subject payload` of a message, the words of an error.
+/// Operations as text: `sid subject payload` for a message, the text of an error.
 fn shown(got: Vec<Got>) -> Vec<String> {
     let shown = |got| match got {
         Got::Message { subject, sid, payload, .. } => {
@@ -46,10 +45,10 @@ fn shown(got: Vec<Got>) -> Vec<String> {
     got.into_iter().map(shown).collect()
 }
 
-/// What each of the clients got, when what went from core to core has come.
+/// Messages and errors that each client received, once messages between cores have arrived.
 fn all(clients: &mut [&mut Client]) -> Vec<Vec<String>> {
     let mut got = vec![Vec::new(); clients.len()];
-    // A message is passed on by each core at most once.
+    // Each core passes a message on at most once.
     for _ in 0..4 {
         for (client, got) in clients.iter_mut().zip(&mut got) {
             got.extend(shown(client.until_pong()));
@@ -95,7 +94,7 @@ fn a_denied_group_gets_nothing_by_wildcards() {
                 ],
                 "{deny} {loops}"
             );
-            // Another member has all of them.
+            // Another member of the group gets all of the messages.
             legit.send(format!("SUB admin.* {group} 9\r\n").as_bytes());
             legit.ping();
             for _ in 0..100 {
@@ -108,7 +107,7 @@ fn a_denied_group_gets_nothing_by_wildcards() {
     }
 }
 
-/// GHSA-wh7g-5m82-pmhr: a plain deny holds for every group, whatever entries with groups say.
+/// GHSA-wh7g-5m82-pmhr: a plain deny holds for every queue group, whatever entries with groups allow.
 #[test]
 fn a_plain_deny_holds_beside_one_of_a_group() {
     let server = feed(1, &users("{subscribe: {deny: [\"admin.secret\", \"admin.secret workers\"]}}"));
@@ -123,7 +122,7 @@ fn a_plain_deny_holds_beside_one_of_a_group() {
     );
 }
 
-/// GHSA-jx8g-9g95-6322: denies that overlap the subscription without covering it, plain and in a group.
+/// GHSA-jx8g-9g95-6322: denies that overlap a subscription without covering it hold, plain and in a group.
 #[test]
 fn overlapping_denies_hold_and_no_message_is_lost() {
     const PAIRS: [(&str, &str, &str, &str); 4] = [
@@ -164,7 +163,8 @@ fn overlapping_denies_hold_and_no_message_is_lost() {
     }
 }
 
-/// Members that refuse on several cores: a message goes to each core once, and to the one that takes it.
+/// Members on several cores may not receive a message: it goes to each core once, and is delivered by the
+/// core whose member may.
 #[test]
 fn a_group_asks_every_core_until_one_takes() {
     let server = feed(4, &users("{subscribe: {deny: [\"a.secret\"]}}"));
@@ -176,7 +176,7 @@ fn a_group_asks_every_core_until_one_takes() {
     }
     taking.send(b"SUB a.* g 2\r\n");
     taking.ping();
-    // On each core one: a producer that is a member and wants no echo, too.
+    // One producer on each core, which is itself a member without echo.
     let mut producers: Vec<Client> = (0..4).map(|_| client(&server, "pub", ",\"echo\":false")).collect();
     for producer in &mut producers {
         producer.send(b"SUB a.secret g 3\r\n");
@@ -191,7 +191,7 @@ fn a_group_asks_every_core_until_one_takes() {
     everybody.push(&mut taking);
     let got = all(&mut everybody);
     assert_eq!(got.iter().map(|got| of("a.secret", got)).sum::<usize>(), 100, "each once");
-    // When nobody takes them they are gone, and nothing goes round.
+    // Messages that no member may receive are dropped, and do not circulate.
     drop((taking, producers));
     let mut producer = client(&server, "pub", ",\"echo\":false");
     producer.send(b"SUB a.secret g 3\r\n");
@@ -201,7 +201,7 @@ fn a_group_asks_every_core_until_one_takes() {
     assert_eq!(of("a.secret", &got[0]), 0);
 }
 
-/// nats-server: one name is one group, at however many of the matching patterns it has members.
+/// nats-server: one group name is one group, over any number of matching patterns with members.
 #[test]
 fn one_name_on_overlapping_patterns_is_one_group() {
     for loops in [1, 2, 3] {
@@ -253,7 +253,8 @@ fn one_name_is_one_group_over_imports() {
     }
 }
 
-/// A reply subject need not be publishable by who asks; those that servers make are refused.
+/// A requester needs no permission to publish to its reply subject; reply subjects that servers generate are
+/// refused.
 #[test]
 fn who_asks_need_not_publish_to_its_reply() {
     let server = feed(1, &users("{publish: \"req.>\", subscribe: \"_INBOX.>\"}"));
@@ -276,7 +277,7 @@ fn who_asks_need_not_publish_to_its_reply() {
     }
 }
 
-/// nats-server's clients do not speak where its servers speak to each other.
+/// Subjects and groups that nats-servers use among themselves are refused to clients.
 #[test]
 fn subjects_of_servers_are_refused() {
     let server = feed(1, &users("{}"));
@@ -294,7 +295,7 @@ fn subjects_of_servers_are_refused() {
     );
 }
 
-/// Each response counts, however many come in one read.
+/// Each response counts against the limit, even if many arrive in one read.
 #[test]
 fn each_response_counts_however_it_is_cut() {
     for (rule, max) in [("true", 1), ("{max: 2}", 2), ("{max: 3, expires: \"1m\"}", 3)] {
@@ -323,7 +324,7 @@ fn each_response_counts_however_it_is_cut() {
     }
 }
 
-/// A verbose client gets one word for each thing that it says.
+/// A verbose client gets one answer for each operation: a refused message gets an error and no +OK.
 #[test]
 fn a_refused_message_gets_no_ok() {
     let server = feed(1, &users("{publish: \"a\", subscribe: \"a\"}"));
@@ -342,7 +343,8 @@ fn a_refused_message_gets_no_ok() {
     );
 }
 
-/// Advisory 2026-03 and nats-server 894ecebe9: who asks is what the server says, whichever way the asker spells it.
+/// Advisory 2026-03 and nats-server 894ecebe9: the server alone sets `Nats-Request-Info`; a client's own
+/// header is dropped in any spelling.
 #[test]
 fn nobody_says_who_asks_but_the_server() {
     let accounts = "accounts {\nA { users: [ {user: a, password: x} ], imports: [ {service: {account: B, subject: ask.stock}, share: true} ] }\n\
@@ -378,7 +380,7 @@ fn nobody_says_who_asks_but_the_server() {
     }
 }
 
-/// nats-server: an account with nothing but the system's users beside, and no `authorization`, keeps nobody out.
+/// nats-server: accounts with only the system account's users, and no `authorization`, require no login.
 #[test]
 fn a_system_account_alone_keeps_nobody_out() {
     let connected = |text: &str, connect: &str| {
@@ -394,7 +396,7 @@ fn a_system_account_alone_keeps_nobody_out() {
         assert_eq!(connected(text, ",\"user\":\"sys\",\"pass\":\"x\""), Got::Pong, "{text}");
         let wrong = Got::Error("Authorization Violation".to_owned());
         assert_eq!(connected(text, ",\"user\":\"sys\",\"pass\":\"y\""), wrong, "{text}");
-        // GHSA-fr2g-9hjm-wr23: whatever else is said of who may come in, nobody is let in without it.
+        // GHSA-fr2g-9hjm-wr23: any `authorization` beside it requires a login.
         for more in [
             "authorization { }",
             "authorization { users: [ {user: a, password: x} ] }",
@@ -409,7 +411,8 @@ fn a_system_account_alone_keeps_nobody_out() {
     assert_eq!(connected(two, ""), Got::Error("Authorization Violation".to_owned()));
 }
 
-/// Go reads JSON's names without regard to case, the last of a name counts, and null says nothing.
+/// CONNECT is parsed like Go's JSON: names are case-insensitive, the last of equal names counts, and null
+/// changes nothing.
 #[test]
 fn connect_is_read_as_go_reads_it() {
     let server = feed(1, "authorization { user: u, password: p }");
@@ -426,7 +429,7 @@ fn connect_is_read_as_go_reads_it() {
     }
 }
 
-/// nats-server: another CONNECT is another login, without the subscriptions of before.
+/// nats-server: a second CONNECT is another login, without the earlier subscriptions.
 #[test]
 fn another_connect_is_another_login() {
     let accounts =
@@ -435,7 +438,7 @@ fn another_connect_is_another_login() {
     let (mut of_a, mut of_b) = (client(&server, "a", ""), client(&server, "b", ""));
     let mut one = client(&server, "a", "");
     one.subscribe("s", "1");
-    // One that names nobody stays who it is.
+    // A CONNECT without credentials keeps the user.
     one.send(b"CONNECT {\"verbose\":false}\r\n");
     one.subscribe("s", "2");
     of_a.publish("s", b"x");
@@ -453,7 +456,7 @@ fn another_connect_is_another_login() {
     assert_eq!((one.next(), one.next()), (Got::Error("Authorization Violation".to_owned()), Got::Closed));
 }
 
-/// nats-server: where `no_auth_user` stands for who says nothing, a client may begin with any operation.
+/// nats-server: with `no_auth_user` a client may begin with any operation.
 #[test]
 fn who_says_nothing_needs_no_connect() {
     let text = "authorization { users: [ {user: nobody, password: x, permissions: {publish: a}}, {user: b, password: x} ] }\n\
@@ -465,7 +468,7 @@ fn who_says_nothing_needs_no_connect() {
     socket.send(b"PUB a 1\r\nx\r\nPUB b 1\r\nx\r\n");
     assert_eq!(shown(socket.until_pong()), ["Ok", "Permissions Violation for Publish to \"b\""]);
     assert_eq!(shown(watcher.until_pong()), ["1 a x"]);
-    // Without it nothing but CONNECT is taken.
+    // Without `no_auth_user` the first operation must be CONNECT.
     let server = feed(1, "authorization { users: [ {user: b, password: x} ] }");
     let mut socket = Client::silent(&server);
     socket.send(b"PING\r\n");

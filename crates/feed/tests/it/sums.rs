@@ -1,4 +1,4 @@
-//! What many clients together make the server hold is bounded, whatever each may.
+//! Memory that all clients together make the server hold is bounded, whatever the limits of each client.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -17,7 +17,8 @@ use crate::common::{Client, Got, HELLO, expect_cut, start, wait_until, web_clien
 const TOTAL: usize = 16 << 20;
 const FLOODERS: usize = 16;
 
-/// A client whose answers are two hundred times as long as its requests, and which reads none. It ends when it is cut.
+/// Runs a client whose answers are two hundred times as long as its requests, and which reads none of them.
+/// The thread ends when the client is cut.
 fn flood(server: &Server) -> thread::JoinHandle<()> {
     flood_by(Client::silent(server).socket)
 }
@@ -34,7 +35,8 @@ fn outputs_of_all_clients_together() {
     for loops in [1, 2] {
         let server = start(loops, |config| {
             config.limits.max_pending_total = TOTAL;
-            // Each may have four of them, and a client that reads nothing is not what ends this.
+            // A single client's limits are too high to matter: `max_pending` is four times the total, and the
+            // write deadline is long.
             config.limits.max_pending = 4 * TOTAL;
             config.limits.write_deadline = Duration::from_secs(600);
         });
@@ -45,7 +47,7 @@ fn outputs_of_all_clients_together() {
         wait_until("some are cut", || {
             honest.publish("honest", b"x");
             assert_eq!(honest.payload(), b"x");
-            // A machine that is too busy to answer is asked again.
+            // A machine that is too busy to answer in time is asked again.
             let pending: usize = runtime
                 .block_on(server.snapshot())
                 .iter()
@@ -60,7 +62,7 @@ fn outputs_of_all_clients_together() {
     }
 }
 
-/// Each has begun a message that it may send, and never ends it.
+/// Each client has begun a message within its limits, and never ends it.
 #[test]
 fn messages_that_do_not_come_whole_of_all_clients_together() {
     const PAYLOAD: usize = 1 << 20;
@@ -72,12 +74,12 @@ fn messages_that_do_not_come_whole_of_all_clients_together() {
     honest.subscribe("honest", "1");
     let mut begun = format!("PUB begun {PAYLOAD}\r\n").into_bytes();
     begun.resize(begun.len() + PAYLOAD - 1, b'x');
-    // Half of the sum is for other cores.
+    // Half of the total is reserved for other cores.
     let _held: Vec<_> = (0..2 * TOTAL / PAYLOAD)
         .map(|_| {
             let mut socket = Client::silent(&server).socket;
             socket.write_all(HELLO).expect("sent");
-            // One that is cut while it writes.
+            // The client may be cut while it writes.
             let _ = socket.write_all(&begun);
             socket
         })
@@ -85,19 +87,19 @@ fn messages_that_do_not_come_whole_of_all_clients_together() {
     expect_cut(&server, &mut honest, TOTAL / PAYLOAD);
 }
 
-/// Resident memory of this process, which is the server and its clients.
+/// Resident memory of this process, which holds the server and its clients.
 fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     pages.split(' ').nth(1).expect("a number").parse::<usize>().expect("a number")
         * rustix::param::page_size()
 }
 
-/// After clients for which much waited are gone, although what came later is still there.
+/// Memory of clients with large backlogs is returned once they are gone, although later allocations remain.
 #[test]
 fn memory_that_was_needed_once_is_given_back() {
     const WAITS: usize = 100 << 20;
     let server = start(1, |config| {
-        // A sixteenth in answers, and it is not read from.
+        // A client with a sixteenth of `max_pending` in unread answers is no longer read from.
         config.limits.max_pending = 16 * WAITS / 4;
         config.limits.max_pending_total = 16 * WAITS;
         config.limits.write_deadline = Duration::from_secs(600);
@@ -109,7 +111,7 @@ fn memory_that_was_needed_once_is_given_back() {
     let flooding: Vec<_> =
         flooders.iter().map(|socket| flood_by(socket.try_clone().expect("a handle"))).collect();
     wait_until("much waits", || resident_bytes() > before + WAITS);
-    // Behind it in the allocator's memory.
+    // Allocations that lie after the backlogs in the allocator's memory.
     let words: String = (0..20_000).map(|sid| format!("SUB later.{sid}.{sid:0>40} {sid:0>30}\r\n")).collect();
     honest.send(words.as_bytes());
     honest.ping();
@@ -133,7 +135,8 @@ fn connect(password: &str) -> String {
     format!("CONNECT {{\"verbose\":false,\"user\":\"ann\",\"pass\":\"{password}\"}}\r\nPING\r\n")
 }
 
-/// More than wait at once are told to come again, those that leave are not checked, and who comes then is let in.
+/// The queue of password checks is bounded: clients beyond it are refused, clients that leave are not
+/// checked, and a later client is let in.
 #[test]
 fn passwords_wait_in_a_queue_that_is_bounded_and_leave_it_with_their_clients() {
     const CLIENTS: usize = 320;
@@ -150,7 +153,7 @@ fn passwords_wait_in_a_queue_that_is_bounded_and_leave_it_with_their_clients() {
         .collect();
     wait_until("some are refused", || server.counted(Counter::ChecksRefused) > 0);
     drop(flood);
-    // Until it is noticed that they have left, there is no place.
+    // The queue is full until the server has noticed that the flood has left.
     wait_until("she is let in", || {
         let mut ann = Client::silent(&server);
         ann.send(connect("right").as_bytes());
@@ -179,7 +182,7 @@ fn a_password_check_has_its_deadline() {
     assert!(server.counted(Counter::Checks) <= 4);
 }
 
-/// Who has not said who it is does not have a message of megabytes gathered for it; who is let in does.
+/// No message of megabytes is buffered for a client before authentication; afterwards it is.
 #[test]
 fn web_sockets_are_small_before_authentication() {
     let server = start(1, |config| {
@@ -188,7 +191,7 @@ fn web_sockets_are_small_before_authentication() {
     });
     let mut stranger = web_client(&server).expect("an upgrade");
     stranger.write_all(&web_head(4 << 20)).expect("sent");
-    // As much as the kernel takes: the server may close within it.
+    // As much as the kernel takes; the server may close before all is written.
     let _ = stranger.write_all(&vec![b' '; 100 << 10]);
     let mut rest = Vec::new();
     let closed = stranger.read_to_end(&mut rest);

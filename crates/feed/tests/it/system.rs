@@ -1,4 +1,4 @@
-//! The system account, asked as nats-server's tools ask it.
+//! Requests in the system account, as nats-server's tools send them.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{net::SocketAddr, sync::Arc};
@@ -35,7 +35,7 @@ fn login(server: &Server, user: &str) -> Client {
     client
 }
 
-/// Asks, and gives the answer.
+/// Publishes a request and returns the answer's JSON.
 fn ask(client: &mut Client, subject: &str, options: &str) -> Value {
     client.send(format!("PUB {subject} in.box {}\r\n{options}\r\n", options.len()).as_bytes());
     match client.next() {
@@ -54,7 +54,7 @@ fn tools_ask_the_server() {
     a.until_pong();
     let mut admin = login(&server, "admin");
     admin.subscribe("in.box", "1");
-    // Whoever listens everywhere does not keep the server from answering.
+    // A client that subscribes to all requests does not keep the server from answering.
     let mut eager = login(&server, "admin");
     eager.send(b"SUB $SYS.REQ.> 1\r\n");
     eager.ping();
@@ -138,7 +138,7 @@ fn tools_ask_the_server() {
         json!({"user": "admin", "account": "$SYS"})
     );
 
-    // Wrong questions are answered, those for others are not.
+    // Invalid requests get an error; requests for another server get no answer.
     for (subject, options, code) in [
         ("$SYS.REQ.SERVER.PING.CONNZ", "{", 400),
         ("$SYS.REQ.SERVER.PING.CONNZ", r#"{"sort":"nose"}"#, 500),
@@ -152,10 +152,10 @@ fn tools_ask_the_server() {
             format!("PUB $SYS.REQ.SERVER.PING.IDZ in.box {}\r\n{options}\r\n", options.len()).as_bytes(),
         );
     }
-    // The next answer is to the next question.
+    // The next answer is to the next request, so those before had none.
     assert_eq!(ask(&mut admin, "$SYS.REQ.SERVER.PING.IDZ", r#"{"tags":["EU"]}"#)["name"], "night-1");
 
-    // Other accounts see nothing of it, but who they are.
+    // Other accounts get only their own user's data.
     a.send(b"SUB in.box 9\r\n");
     assert_eq!(ask(&mut a, "$SYS.REQ.USER.INFO", "")["data"], json!({"user": "a", "account": "A"}));
     a.send(b"PUB $SYS.REQ.SERVER.PING in.box 0\r\n\r\n");

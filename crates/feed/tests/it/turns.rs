@@ -1,4 +1,5 @@
-//! A client that makes much work with few words: the others have their turns in between, on its core and on others.
+//! One client's operations cost much: other clients still get their turns in between, on its core and on
+//! others.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -12,7 +13,7 @@ use std::{
 use crate::common::{Client, start};
 use feed::Counter;
 
-/// Tokens of each pattern; there are two to the power of it.
+/// Tokens of each pattern; there are 2^`TOKENS` patterns.
 const TOKENS: u32 = 12;
 const PUBLISHES: usize = 600;
 
@@ -53,8 +54,8 @@ fn others_have_their_turns_beside_an_expensive_write() {
     }
 }
 
-/// Across cores: a message for more subscribers than a turn serves, from another core, and behind it what was published
-/// later; a PONG says that all is delivered that was published before.
+/// A message from another core, to more subscribers than one turn serves, stays before the messages published
+/// later; a PONG means that everything published before it is delivered.
 #[test]
 fn a_backlog_of_another_core_keeps_its_order() {
     const SUBSCRIPTIONS: usize = 20_000;
@@ -68,7 +69,7 @@ fn a_backlog_of_another_core_keeps_its_order() {
     for round in 0..5 {
         producer.publish("s", round.to_string().as_bytes());
     }
-    // What is published before the PONG of its producer is there before any later PONG.
+    // Messages published before their producer's PONG are delivered before any later PONG.
     producer.ping();
     let got = last.until_pong();
     assert_eq!(got.len(), 5, "{got:?}");

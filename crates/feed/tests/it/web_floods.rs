@@ -1,4 +1,4 @@
-//! What browsers' connections may cost the others: frames, and what has not come whole.
+//! Cost of WebSocket connections for other clients: frames, and unfinished messages.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{
@@ -16,7 +16,7 @@ use feed::Counter;
 
 use crate::common::{Client, HELLO, expect_cut, pause, start, wait_until, web_client, web_head, with_web};
 
-/// Frames without payload are work like any other: who sends them has turns, and so have the others.
+/// Frames without payload count toward a turn's budget: their sender and the other clients take turns.
 #[test]
 fn empty_frames_leave_turns_to_others() {
     const FLOODERS: usize = 4;
@@ -56,7 +56,7 @@ fn empty_frames_leave_turns_to_others() {
     assert!(trips > 30, "{trips} round trips beside two million frames");
 }
 
-/// What has come of frames that are not whole counts like what has come of messages.
+/// Received bytes of unfinished frames count like those of unfinished messages.
 #[test]
 fn unfinished_frames_of_all_clients_together() {
     const TOTAL: usize = 16 << 20;
@@ -72,7 +72,7 @@ fn unfinished_frames_of_all_clients_together() {
     let _held: Vec<_> = (0..2 * TOTAL / PART)
         .map(|_| {
             let mut socket = web_client(&server).expect("an upgrade");
-            // One that is cut while it writes.
+            // The client may be cut while it writes.
             let _ = socket.write_all(&begun);
             socket
         })
@@ -80,7 +80,8 @@ fn unfinished_frames_of_all_clients_together() {
     expect_cut(&server, &mut honest, TOTAL / PART);
 }
 
-/// More idle connections than handshakes may be under way: whoever comes then is served, and an idle one goes.
+/// More idle connections than concurrent handshakes allowed: a new client is served, and an idle connection
+/// is closed.
 #[test]
 fn idle_connections_keep_no_upgrade_out() {
     let server = start(1, with_web);
@@ -93,8 +94,8 @@ fn idle_connections_keep_no_upgrade_out() {
     assert!(server.counted(Counter::HandshakesDisplaced) >= 76);
 }
 
-/// Many who have begun a message of 60 KiB and do not go on, and one who sends one of 100 KiB in two parts: that is not
-/// cut, although it holds most.
+/// Many clients hold an unfinished message of 60 KiB, and one client sends 100 KiB in two parts: that client
+/// is not cut, although it holds the most.
 #[test]
 fn who_goes_on_is_not_cut_for_who_does_not() {
     const TOTAL: usize = 16 << 20;
@@ -105,7 +106,7 @@ fn who_goes_on_is_not_cut_for_who_does_not() {
         socket.write_all(&begun).expect("sent");
         socket
     };
-    // Nearly all that there is, of one core's half.
+    // Nearly all of one core's half of the total.
     let mut held: Vec<TcpStream> = (0..120).map(|_| hold()).collect();
     for _ in 0..200 {
         pause();
@@ -125,7 +126,7 @@ fn who_goes_on_is_not_cut_for_who_does_not() {
     assert!(server.counted(Counter::SlowProducers) > 0, "there was more than there may be");
 }
 
-/// A long operation that does not go on ends within its deadline, however little all hold.
+/// An operation that stalls is cut at its deadline, however little memory all clients hold.
 #[test]
 fn a_long_operation_has_a_deadline() {
     let server = start(1, |config| config.limits.write_deadline = Duration::from_millis(100));

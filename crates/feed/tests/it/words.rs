@@ -1,4 +1,4 @@
-//! What the server answers, byte for byte, and whether it then closes: as nats-server 2.15.2 does on the wire.
+//! Answers of the server, byte for byte, and whether it then closes: as nats-server 2.15.2 does on the wire.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{io::Write, time::Duration};
@@ -11,7 +11,7 @@ const VERBOSE: &[u8] = b"CONNECT {\"verbose\":true,\"pedantic\":false,\"headers\
 const OPEN: bool = false;
 const CLOSED: bool = true;
 
-/// Name, what opens the conversation, what is sent then, what comes, and whether the server closes. `<INFO>` stands for
+/// Name, opening bytes, bytes sent next, expected answer, and whether the server closes. `<INFO>` stands for
 /// an INFO line.
 type Row = (&'static str, &'static [u8], &'static [u8], &'static [u8], bool);
 
@@ -117,7 +117,7 @@ const ROWS: &[Row] = &[
     ("PUB no CR LF: pingpong glue", HELLO, b"PING\r\nPING\r\n", b"PONG\r\n<INFO>PONG\r\n", OPEN),
 ];
 
-/// INFO lines as `<INFO>`: what is in them differs from run to run.
+/// Replaces INFO lines by `<INFO>`, since their content differs from run to run.
 fn without_infos(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
@@ -130,7 +130,7 @@ fn without_infos(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Sends `bytes` and a mark behind them; what comes before the mark's answer, and whether the server closed instead.
+/// Sends `opening` and `bytes` in pieces; returns the answer, and whether the server closed.
 fn say(
     client: &mut Client,
     opening: &[u8],
@@ -150,7 +150,7 @@ fn say(
         let (got, closed) = client.rest();
         return (without_infos(&got), closed);
     }
-    // It stays open: as much as is expected comes, and then, for a while, nothing.
+    // The connection stays open: read until as many bytes as expected have arrived.
     let mut got = Vec::new();
     client.socket.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
     while without_infos(&got).len() < expected.len() || !got.ends_with(b"\n") {
@@ -208,7 +208,7 @@ fn long_lines() {
         if !line.starts_with("CONNECT") {
             client.send(HELLO);
         }
-        // The server may close before it has read all.
+        // The server may close before it has read everything.
         let _ = client.socket.write_all(line.as_bytes());
         let (got, closed) = client.rest();
         assert!(

@@ -1,4 +1,4 @@
-//! TLS and WebSocket: the same conversations through either, and the handshakes that must fail.
+//! TLS and WebSocket: the same conversations over each of them, and handshakes that must fail.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::{Bytes, Message, client::IntoClientRequest};
 
-/// A certificate for localhost and one for a client, signed by themselves, as files.
+/// Self-signed certificates for localhost and for a client, as files.
 struct Certificates {
     _directory: tempfile::TempDir,
     server: rcgen::CertifiedKey<rcgen::KeyPair>,
@@ -83,7 +83,7 @@ async fn info_line(stream: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8(line).expect("text")
 }
 
-/// A megabyte there and back, and a word.
+/// Sends a message of a megabyte to itself, and a PING.
 async fn converse(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let body: Vec<u8> = (0..1_000_000_u32).map(|at| (at / 3) as u8).collect();
     let mut out = [HELLO, b"SUB a 1\r\n"].concat();
@@ -139,7 +139,7 @@ fn tls_after_info_or_first_with_or_without_a_certificate() {
             block_on(async {
                 let mut socket = TcpStream::connect(server.addresses()[0]).await.expect("a connection");
                 info_line(&mut socket).await;
-                // With TLS 1.3 the client learns of the refusal when it reads.
+                // In TLS 1.3 the client learns of the refusal only when it reads.
                 let refused = match connector(&certificates, false).connect(name(), socket).await {
                     Ok(mut stream) => stream.read_u8().await.is_err(),
                     Err(_) => true,
@@ -148,7 +148,7 @@ fn tls_after_info_or_first_with_or_without_a_certificate() {
             });
             wait_until("it is counted", || server.counted(Counter::HandshakesFailed) == 1);
         }
-        // Who speaks plainly is closed.
+        // A client without TLS is closed.
         let mut plain = std::net::TcpStream::connect(server.addresses()[0]).expect("a connection");
         std::io::Write::write_all(&mut plain, b"CONNECT {}\r\nPING\r\n").expect("sent");
         plain.set_read_timeout(Some(crate::common::PATIENCE)).expect("an option");
@@ -158,13 +158,13 @@ fn tls_after_info_or_first_with_or_without_a_certificate() {
     }
 }
 
-/// `allow_non_tls`: clients may do without, and INFO says that TLS is to be had.
+/// `allow_non_tls`: clients may connect without TLS, and INFO says that TLS is available.
 #[test]
 fn tls_is_offered_where_it_is_not_required() {
     let certificates = certificates();
     let server = start(1, |config| {
         config.tls = Some(Tls { optional: true, ..certificates.tls.clone() });
-        // A client that says nothing waits for half of this.
+        // The server waits half of this for a client that sends nothing.
         config.limits.auth_timeout = crate::common::PATIENCE;
     });
     block_on(async {
@@ -231,7 +231,7 @@ fn browsers_by_web_socket() {
             request.headers_mut().insert("Origin", "http://good.example".parse().expect("a value"));
             let (mut socket, _) = tokio_tungstenite::client_async(request, stream).await.expect("an upgrade");
             let mut out = [HELLO, b"SUB live.a 7\r\nPUB live.a 5\r\nhello\r\nPING\r\n"].concat();
-            // Cut into messages anywhere.
+            // The operations are cut into messages at an arbitrary byte.
             let rest = out.split_off(out.len() - 9);
             socket.send(Message::Binary(Bytes::from(out))).await.expect("sent");
             socket.send(Message::Text(String::from_utf8(rest).expect("text").into())).await.expect("sent");
@@ -277,7 +277,7 @@ fn browsers_by_web_socket() {
     }
 }
 
-/// Who pipelines over TLS and reads late is paused, and gets all its answers.
+/// A client that pipelines over TLS and reads late is paused, and gets all its answers.
 #[test]
 fn a_pipeliner_over_tls_gets_all_its_answers() {
     const PINGS: usize = 1_000_000;
@@ -289,7 +289,7 @@ fn a_pipeliner_over_tls_gets_all_its_answers() {
     });
     block_on(async {
         let socket = TcpStream::connect(server.addresses()[0]).await.expect("a connection");
-        // So that the answers do not all fit into the kernel.
+        // A small receive buffer, so that the answers do not all fit into the kernel.
         socket2::SockRef::from(&socket).set_recv_buffer_size(64 << 10).expect("an option");
         let name = ServerName::try_from("localhost").expect("a name");
         let mut stream = connector(&certificates, false).connect(name, socket).await.expect("a handshake");
@@ -303,7 +303,7 @@ fn a_pipeliner_over_tls_gets_all_its_answers() {
             while server.counted(Counter::HeldForAnswers) == 0 {
                 tokio::task::yield_now().await;
             }
-            // The server's own PING, after two seconds, has no O.
+            // Only PONG has an O: the server's own PING, after two seconds, is not counted.
             let (mut buffer, mut pongs) = (vec![0; 64 << 10], 0);
             while pongs < PINGS {
                 let bytes = read.read(&mut buffer).await.expect("an answer");
@@ -317,7 +317,7 @@ fn a_pipeliner_over_tls_gets_all_its_answers() {
     assert_eq!(slow, [0, 0]);
 }
 
-/// Who has a certificate is the user that it names, whatever else CONNECT says; and who has none is nobody.
+/// A client certificate names the user, whatever else CONNECT says; a client without one is refused.
 #[test]
 fn a_certificate_names_the_user() {
     let certificates = certificates();
@@ -349,7 +349,7 @@ fn a_certificate_names_the_user() {
     }
 }
 
-/// A handshake that never ends does not stay.
+/// A handshake that never ends is cut after a timeout.
 #[test]
 fn a_handshake_has_its_time() {
     let certificates = certificates();

@@ -3,9 +3,9 @@
 //! ```text
 //! parent: ask(task) ─▶ child: do_task_and_exit() ─▶ perform(task) ─▶ answer in a file ─▶ parent
 //! ```
-//! So a test's executable can be its own child as well as `nighttrain` can. The child does its task where the
-//! experiment would begin, and ends; it never starts another. Its counters, its page cache and its memory cgroup are
-//! its own and end with it.
+//! A test's executable can be its own child in this way, like `nighttrain` itself. The child does its task at
+//! the point where the experiment would begin, and ends; it never starts another child. Its counters, its
+//! page cache and its memory cgroup are its own and end with it.
 
 use std::fs;
 use std::io;
@@ -15,22 +15,22 @@ use std::process::{Command, Stdio};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// How the children are started.
+/// Command line of the children.
 #[derive(Debug, Clone)]
 pub struct ChildCommand {
-    /// Arguments after the program's own path that lead to [`do_task_and_exit`].
+    /// Arguments after the program's own path that make it call [`do_task_and_exit`].
     pub arguments: Vec<String>,
 }
 
-/// What stands in the environment.
+/// Content of the environment variable.
 #[derive(Debug, Serialize, Deserialize)]
 struct ChildTask<T> {
     task: T,
     answer: PathBuf,
 }
 
-/// If this process is a child that was started with `variable`: does its task and ends the process. Returns at once
-/// if it is not.
+/// Does the task and ends the process if this process is a child that was started with `variable`. Otherwise
+/// returns at once.
 pub fn do_task_and_exit<T: DeserializeOwned, F: Serialize>(
     variable: &str,
     perform: impl FnOnce(&T) -> io::Result<F>,
@@ -42,17 +42,17 @@ pub fn do_task_and_exit<T: DeserializeOwned, F: Serialize>(
     std::process::exit(match done {
         Ok(()) => 0,
         Err(error) => {
-            // The parent hands this on.
+            // The parent includes this message in its error.
             let _ = io::Write::write_all(&mut io::stderr(), format!("{error}\n").as_bytes());
             1
         }
     })
 }
 
-/// Starts a child for `task` and waits for what it finds; its answer passes through a file in `directory`.
+/// Starts a child for `task` and waits for its answer, which passes through a file in `directory`.
 ///
 /// # Errors
-/// If it cannot be started, or ended otherwise than well; the text has its own last words.
+/// Returns an error if the child cannot be started or fails; its text includes the child's last words.
 pub fn ask<T: Serialize, F: DeserializeOwned>(
     variable: &str,
     task: &T,

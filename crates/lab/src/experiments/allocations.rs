@@ -1,7 +1,8 @@
-//! `allocations`: allocations counted exactly, on one thread, with the counter's own cost taken off (claim C16).
+//! `allocations`: allocations counted exactly, on one thread, with the counter's own cost subtracted (claim
+//! C16).
 //!
-//! The instrument is the crate [`allocations`]; this puts its promises to the test with work whose
-//! allocations are known, and then measures what a server does for each request.
+//! The instrument is the crate [`allocations`]. This experiment tests it with code whose allocations are
+//! known, and then measures the allocations of a server per request.
 
 use std::hint::black_box;
 
@@ -29,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const REQUEST: &[u8] = b"GET /news?id=7 HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: lab\r\n\
                          Accept: text/html\r\nAccept-Encoding: gzip, br\r\nCookie: a=b\r\n\r\n";
 
-/// A stretch of code, what it should allocate if that is known, and what was counted.
+/// A stretch of code, its expected allocations if they are known, and its counted allocations.
 #[derive(Debug, Clone, Serialize)]
 struct Stretch {
     what: String,
@@ -71,7 +72,7 @@ fn measured(operations: u64) -> Result<(Vec<Stretch>, bool), Refusal> {
             black_box(&buffer);
         }
     })?;
-    // What another thread allocates meanwhile is not this thread's.
+    // Allocations of another thread are not counted on this thread.
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (done, finished) = std::sync::mpsc::channel::<()>();
     let worker = std::thread::spawn(move || {
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn without_the_allocator_it_says_that_it_is_missing() {
-        // The tests of this crate run on the system's allocator.
+        // The tests of this crate use the system's allocator.
         assert!(matches!(run(&Options { quick: true, ..Options::default() }), Err(Refusal::Missing(_))));
     }
 }

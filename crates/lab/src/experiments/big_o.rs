@@ -1,8 +1,9 @@
-//! `big-o`: where the better order of growth begins to pay (claim C14).
+//! `big-o`: the length from which the better order of growth pays off (claim C14).
 //!
-//! Each round sorts fresh shuffles of the same length in every way, in turn. The figure is nanoseconds an operation,
-//! where an operation is what the article's was: sort the array, and, after a library's sort, search one key in it by
-//! halves. Shuffling is not counted: the shuffles are made before the clock starts.
+//! Each round sorts fresh shuffles of the same length with every algorithm, alternately. The figure is
+//! nanoseconds per operation, and an operation is the article's: sort the array, and, after a library's sort,
+//! find one key in it by binary search. Shuffling is not counted: the shuffles are made before the clock
+//! starts.
 
 use std::{hint::black_box, time::Instant};
 
@@ -29,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The ways, in the order of the columns.
+/// Algorithms, in the order of the columns.
 const WAYS: [Algorithm; 4] = [
     Algorithm { name: "bubble sort", sort: bubble_sort, searches: false, quadratic: true },
     Algorithm {
@@ -58,11 +59,11 @@ struct Algorithm {
     quadratic: bool,
 }
 
-/// One length, over all rounds.
+/// Figures of one length, over all rounds.
 #[derive(Debug, Clone, Serialize)]
 struct Length {
     items: usize,
-    /// Nanoseconds an operation, by way and round.
+    /// Nanoseconds per operation, by algorithm and round.
     ns: [Vec<f64>; WAYS.len()],
 }
 
@@ -72,12 +73,12 @@ impl Length {
     }
 }
 
-/// How much is done.
+/// Sizes of the measurement.
 #[derive(Debug, Clone)]
 struct Sizes {
     lengths: Vec<usize>,
     rounds: usize,
-    /// Nanoseconds that one way takes in a round, about, where that is more than one operation.
+    /// Approximate nanoseconds that an algorithm takes in a round, if that is more than one operation.
     round_ns: f64,
 }
 
@@ -98,7 +99,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(report(&measured(&Sizes::of(options.quick), &|what| options.say(what))))
 }
 
-/// The textbook's: neighbours change places until a pass finds nothing to do.
+/// The textbook's bubble sort: neighbours are swapped until a pass swaps nothing.
 fn bubble_sort(keys: &mut [u64]) {
     let mut end = keys.len();
     while end > 1 {
@@ -128,7 +129,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> Vec<Length> {
     lengths
 }
 
-/// Nanoseconds an operation of one way on arrays of `items`.
+/// Returns an algorithm's nanoseconds per operation on arrays of `items`.
 fn timed(way: &Algorithm, items: usize, round_ns: f64, draws: &mut Draws) -> f64 {
     let n = items as f64;
     // A rough guess is enough: it only decides how many arrays fill the round.
@@ -156,19 +157,19 @@ fn shuffled(items: usize, draws: &mut Draws) -> Vec<u64> {
     keys
 }
 
-/// Where one way stops being faster than another.
+/// Length at which an algorithm stops being faster than another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum CrossoverLength {
-    /// Between these two lengths, and about here.
+    /// Between these two lengths, at about `about`.
     Between { low: usize, high: usize, about: f64 },
-    /// It is slower at every length.
+    /// The algorithm is slower at every length.
     Never,
-    /// It is faster at every length.
+    /// The algorithm is faster at every length.
     Always,
 }
 
-/// The last length from which on `way` stays slower than `against`, with certainty: the interval of the ratio lies
+/// Finds the length from which `way` stays slower than `against` with certainty: the interval of the ratio is
 /// above one at `high`, and not at `low`.
 fn crossing(lengths: &[Length], way: usize, against: usize) -> CrossoverLength {
     let ratio = |length: &Length| {
@@ -198,10 +199,12 @@ fn said(crossing: CrossoverLength) -> String {
     }
 }
 
-/// A step in nanoseconds an item from one length to the next above this factor is a switch of algorithms.
+/// Factor of nanoseconds per item from one length to the next above which the library has switched its
+/// algorithm.
 const SWITCH: f64 = 1.25;
 
-/// Lengths between which the cost an item jumps, where the next lengths are close enough to tell.
+/// Returns the pairs of lengths between which the cost per item jumps, if the lengths are close enough to
+/// tell.
 fn switches(lengths: &[Length], way: usize) -> Vec<(usize, usize)> {
     let an_item = |length: &Length| length.median(way) / length.items as f64;
     lengths
@@ -309,7 +312,7 @@ fn judge(lengths: &[Length], crossing: CrossoverLength, report: &mut Report) {
     );
     let verdict = match crossing {
         CrossoverLength::Between { about, .. } if (30.0..120.0).contains(&about) => Verdict::Holds,
-        // They do cross, elsewhere: the point that small sets turn the order round stands.
+        // The curves cross at another length: the point that small sets reverse the order still holds.
         CrossoverLength::Between { .. } => Verdict::HoldsWithAnotherFigure,
         CrossoverLength::Never | CrossoverLength::Always => Verdict::DoesNotHoldHere,
     };
@@ -325,7 +328,7 @@ fn judge(lengths: &[Length], crossing: CrossoverLength, report: &mut Report) {
 mod tests {
     use super::*;
 
-    /// Lengths whose costs are given by formulas, with a little noise that is the same each time.
+    /// Returns lengths with costs from formulas and a little noise that is the same each time.
     fn planted(bubble: impl Fn(f64) -> f64, library: impl Fn(f64) -> f64) -> Vec<Length> {
         let mut draws = Draws::new(1);
         [2, 4, 8, 16, 18, 20, 21, 32, 64, 128, 256, 5_000]

@@ -1,9 +1,10 @@
-//! `cache-vs-peers`: CPU a hit, ours beside five accelerators, in turns (C1).
+//! `cache-vs-peers`: CPU per hit of our accelerator and of five others, measured alternately (C1).
 //!
 //! ```text
 //!   first core: the server being measured (all run, one is busy)     last core: wrk, 64 connections, one page of 1 KiB
 //! ```
-//! The servers, their settings and the load are those of `make bench PART=cache`, which has more scenarios and a record.
+//! The servers, their settings and the load are those of `make bench PART=cache`, which has more scenarios and a
+//! record.
 
 use std::path::PathBuf;
 
@@ -36,18 +37,18 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// 12 flat-out machines against 3 of which 10% are busy.
+/// Published factor: 12 fully loaded machines against 3 that are 10% busy.
 const PUBLISHED: f64 = 40.0;
 const MEMORY_MIB: u64 = 256;
 const CONNECTIONS: u32 = 64;
-/// Of all answers, the most that may come from the origin.
+/// Maximum share of answers that may come from the origin.
 const MISS_SHARE_MAX: f64 = 0.001;
-/// Requests for the page before it is measured: it must be in the fastest place that a cache has for it.
+/// Requests for the page before the measurement, so that each cache has it in its fastest storage.
 const FILLS: usize = 4;
 
-/// Whom the claim is about: a quick run has these alone.
+/// Servers that the claim is about; a quick run has only these.
 const CLAIMED: [Contender; 3] = [Contender::Ours, Contender::Squid, Contender::Varnish];
-/// Those that take part: no floors here.
+/// Servers in the comparison; it has no floor programs.
 const WANTED: [Contender; 6] = [
     Contender::Ours,
     Contender::Squid,
@@ -57,7 +58,7 @@ const WANTED: [Contender; 6] = [
     Contender::TrafficServer,
 ];
 
-/// What stands while contenders come and go.
+/// Setup that stays in place while the servers change.
 #[derive(Debug)]
 pub(super) struct Bench {
     directory: tempfile::TempDir,
@@ -67,7 +68,8 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// With wrk and what starts servers as somebody else.
+    /// Prepares the bench, and checks that wrk and the tools that start servers as another user are
+    /// installed.
     pub(super) fn prepared() -> Result<Self, Refusal> {
         for (tool, package) in [("wrk", "wrk"), ("taskset", "util-linux"), ("setpriv", "util-linux")] {
             if find(tool).is_none() {
@@ -77,7 +79,7 @@ impl Bench {
         Self::plain()
     }
 
-    /// Without a look at the tools: for ours alone, under a load of our own.
+    /// Prepares the bench without checking the tools: for our server alone, under our own load generator.
     pub(super) fn plain() -> Result<Self, Refusal> {
         let directory = super::servers::directory()?;
         let scripts = Scripts::write(directory.path())?;
@@ -85,7 +87,7 @@ impl Bench {
         Ok(Self { directory, origin, bodies: Bodies::new(), scripts })
     }
 
-    /// Starts a server and lets it have the page.
+    /// Starts a server and requests the page until it is stored.
     pub(super) fn filled(
         &self,
         contender: Contender,
@@ -109,7 +111,7 @@ impl Bench {
         Ok(server)
     }
 
-    /// One round. A server that dies or a load that fails is a sample of nothing, with the reason.
+    /// Measures one round. If the server dies or the load fails, the sample is empty and has the reason.
     pub(super) fn sample(&self, server: &ServerProcess, seconds: u64) -> Sample {
         let asked =
             LoadSpec { page: Page::Shared, body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };
@@ -181,7 +183,7 @@ fn measured(
     })
 }
 
-/// What one costs, as many times what another does.
+/// Ratio of the costs of two servers.
 #[derive(Debug, Clone, Serialize)]
 struct CostRatio {
     dear: &'static str,
@@ -261,7 +263,7 @@ mod tests {
     use crate::experiments::servers::planted;
 
     fn verdicts(squid: &[f64], varnish: &[f64]) -> Vec<Verdict> {
-        // A second of CPU each: the more were served, the cheaper was one.
+        // Each has used a second of CPU: the more requests it served, the cheaper is one.
         let all = [planted("squid", squid, 1.0), planted("varnish", varnish, 1.0)];
         report(&all).verdicts.iter().map(|judgement| judgement.verdict).collect()
     }

@@ -1,4 +1,4 @@
-//! `contended-store`: what a store costs when another thread stores beside it (claim C12).
+//! `contended-store`: the cost of a store while another thread stores nearby (claim C12).
 //!
 //! ```text
 //!   shared word        one line, two words       padded
@@ -6,8 +6,9 @@
 //!   │ A and B│         │   A    │   B    │       │   A    │ │   B    │
 //!   └────────┘         └────────┴────────┘       └────────┘ └────────┘
 //! ```
-//! Each thread stores its own counter a fixed number of times. The figure is CPU time of the thread a store, not
-//! wall-clock time: on a busy machine the latter counts others' work. Variants take turns, round by round.
+//! Each thread stores its own counter a fixed number of times. The figure is the thread's CPU time per store,
+//! not wall-clock time, which would include other processes on a busy machine. Variants alternate, round by
+//! round.
 
 use std::{
     hint::black_box,
@@ -42,20 +43,20 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Two lines: some processors fetch lines in pairs.
+/// Aligned to two cache lines, because some processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line([AtomicU64; 16]);
 
-/// Where the threads store.
+/// Target of the threads' stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum StorePlacement {
-    /// All into one word.
+    /// All threads store into one word.
     Word,
-    /// Each into a word of its own, all in one line.
+    /// Each thread stores into a word of its own, all in one line.
     Line,
-    /// Each into a line of its own.
+    /// Each thread stores into a line of its own.
     Padded,
 }
 
@@ -66,25 +67,25 @@ const PLACES: [(StorePlacement, &str); 3] = [
 ];
 const ORDERS: [(Ordering, &str); 3] =
     [(Relaxed, "relaxed"), (Release, "release"), (SeqCst, "sequentially consistent")];
-/// Words in a line of 64 bytes.
+/// Number of words in a line of 64 bytes.
 const WORDS: usize = 8;
 
-/// How much is done.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     stores: u64,
     rounds: usize,
 }
 
-/// One variant, over all rounds.
+/// Figures of one variant, over all rounds.
 #[derive(Debug, Clone, Serialize)]
 struct Variant {
     order: &'static str,
     place: &'static str,
     threads: usize,
-    /// Processors that the threads share.
+    /// Number of cores that the threads share.
     cores: usize,
-    /// CPU nanoseconds a store, round by round.
+    /// CPU nanoseconds per store, one per round.
     ns: Vec<f64>,
 }
 
@@ -105,11 +106,11 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(report(&variants, cores.len()))
 }
 
-/// What a thread does: `stores` stores into `word`.
+/// Loop of a thread: `stores` stores into `word`.
 type StoreLoop = fn(&AtomicU64, u64, Ordering);
 
 fn store(word: &AtomicU64, stores: u64, order: Ordering) {
-    // The order is a constant in each arm, so that the loop holds the store alone.
+    // The order is a constant in each arm, so that the loop contains nothing but the store.
     match order {
         Relaxed => (0..stores).for_each(|n| word.store(black_box(n), Relaxed)),
         Release => (0..stores).for_each(|n| word.store(black_box(n), Release)),
@@ -157,7 +158,8 @@ fn measured(
     Ok(variants)
 }
 
-/// CPU nanoseconds a store, the mean over the threads; thread `n` runs on core `n` modulo their number.
+/// Returns CPU nanoseconds per store, the mean over the threads; thread `n` runs on core `n` modulo the
+/// number of cores.
 fn one(
     cores: &[usize],
     threads: usize,
@@ -207,7 +209,7 @@ fn find<'v>(
     variants.iter().find(|v| v.order == order && v.place == place && v.threads == threads && v.cores == cores)
 }
 
-/// How much dearer a store is with a second thread.
+/// Returns the factor by which a second thread makes a store dearer.
 fn second_thread(variants: &[Variant], place: &str, cores: usize) -> Option<Ratio> {
     let series = |v: &Variant| v.ns.iter().copied().map(Some).collect::<Vec<_>>();
     let order = ORDERS[2].1;
@@ -216,7 +218,7 @@ fn second_thread(variants: &[Variant], place: &str, cores: usize) -> Option<Rati
     Ratio::paired(&series(both), &series(alone))
 }
 
-/// A second thread must make a store dearer by this factor to count as an effect.
+/// Minimum factor by which a second thread must make a store dearer to count as an effect.
 const EFFECT: f64 = 1.5;
 
 fn report(variants: &[Variant], cores: usize) -> Report {
@@ -350,12 +352,13 @@ mod tests {
         assert_eq!(planted(5.0, 4.0), Verdict::DoesNotHoldHere);
     }
 
-    /// Sharing is planted in the work itself: whoever finds a foreign value in the word does a hundred times the work.
+    /// Sharing planted in the work itself is measured: a thread that finds a foreign value in the word works
+    /// 200 times as long.
     #[test]
     fn planted_false_sharing_shows_in_the_measure() {
         fn planted(word: &AtomicU64, stores: u64, _: Ordering) {
             let mine = word as *const AtomicU64 as u64;
-            // A word that somebody else has marked is shared.
+            // A word with another thread's value is shared.
             let shared = word.fetch_add(mine | 1, SeqCst) != 0;
             let work = if shared { 200 } else { 1 };
             for n in 0..stores * work {

@@ -1,28 +1,29 @@
-//! What the kernel counted for this thread: faults, and bytes moved for it. Source: proc(5).
+//! Kernel counters of this thread: faults, and bytes transferred. Source: proc(5).
 
 use std::fs;
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// Counters of the calling thread since it began; [`Counters::since`] makes a difference of two.
+/// Counters of the calling thread since its start; [`Counters::since`] returns a difference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Faults that found their page in memory.
+    /// Faults whose page was in memory.
     pub minor_faults: u64,
     /// Faults that waited for a read.
     pub major_faults: u64,
     /// Bytes read from the block device.
     pub bytes_read: u64,
-    /// Bytes that will be written to the block device: counted when a clean page is made dirty.
+    /// Bytes that will be written to the block device, counted when a clean page becomes dirty.
     pub bytes_written: u64,
 }
 
 impl Counters {
-    /// The counters now.
+    /// Reads the counters.
     ///
     /// # Errors
-    /// If `/proc` is not mounted, or a kernel without I/O accounting lacks `/proc/thread-self/io`.
+    /// Returns an error if `/proc` is not mounted, or if a kernel without I/O accounting lacks
+    /// `/proc/thread-self/io`.
     pub fn now() -> io::Result<Self> {
         let stat = fs::read_to_string("/proc/thread-self/stat")?;
         let (minor_faults, major_faults) =
@@ -37,7 +38,7 @@ impl Counters {
         })
     }
 
-    /// What was counted after `earlier`.
+    /// Returns the difference from `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -53,7 +54,8 @@ fn malformed(file: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{file} is not as proc(5) says"))
 }
 
-/// Fields 10 and 12 (minflt, majflt), counted from after the command's name: it may contain spaces and brackets.
+/// Parses fields 10 and 12 (minflt, majflt), counted from after the command's name, which may contain spaces
+/// and brackets.
 fn faults_of(stat: &str) -> Option<(u64, u64)> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(7);
     let minor = fields.next()?.parse().ok()?;

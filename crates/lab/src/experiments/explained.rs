@@ -1,20 +1,21 @@
-//! Each claim in words that a student understands: what it is about, and why a machine of today may say otherwise.
+//! Explanations of each claim for students: its subject, and why a machine of today may give another result.
 //!
-//! The report's generator ([`crate::report::markdown`]) puts these paragraphs beside the verdicts of a run. They name
-//! no figure of ours: figures come from the run.
+//! The report's generator ([`crate::report::markdown`]) puts these paragraphs beside the verdicts of a run.
+//! They have no figures of ours: figures come from the run.
 
-/// A claim's paragraphs.
+/// Paragraphs of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Explanation {
-    /// As numbered in the project's list.
+    /// Number in the project's list.
     pub claim: &'static str,
-    /// What it says, and why it should be so.
+    /// Meaning of the claim, and why it should hold.
     pub why: &'static str,
-    /// Where it does not hold as published: what has changed since, or what else may be at work.
+    /// Explanation if the claim does not hold as published: what has changed since, or what else may be the
+    /// cause.
     pub otherwise: &'static str,
 }
 
-/// The paragraphs of a claim.
+/// Returns the paragraphs of a claim.
 #[must_use]
 pub fn explained(claim: &str) -> Option<&'static Explanation> {
     ALL.iter().find(|explained| explained.claim == claim)

@@ -1,9 +1,10 @@
-//! `feed-lan`: the same flow through a cable of 1 Gbit/s, and what of it the cable allows (C11).
+//! `feed-lan`: the same flow through a link of 1 Gbit/s, and the share of the link's capacity that it reaches
+//! (C11).
 //!
-//! The arithmetic comes first: 125 million bytes a second by 200 bytes a message are 625,000 messages, and where those
-//! that come and those that go share the cable, 312,500 each way. Then the run: the server in one network namespace,
-//! the load in another, between them the shaper of [`crate::lan`]; and the same without the shaper, in turns, so that
-//! one sees whether it was the cable that ended it.
+//! The arithmetic comes first: 125 million bytes per second at 200 bytes per message are 625,000 messages,
+//! and 312,500 each way if incoming and outgoing messages share the link. Then the run: the server in one
+//! network namespace, the load in another, and the shaper of [`crate::lan`] between them. The same runs
+//! without the shaper alternate with it, which shows whether the link was the bottleneck.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -35,32 +36,32 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Of the cable.
+/// Rate of the link.
 const MEGABITS: u32 = 1_000;
-/// What the article counts for a message of 100 bytes with all its headers.
+/// Bytes that the article counts for a message of 100 bytes with all its headers.
 const ARTICLE_BYTES: f64 = 200.0;
-/// What the article's arithmetic gives.
+/// Messages per second by the article's arithmetic.
 const ARTICLE_PER_S: f64 = 312_500.0;
-/// From this share of what the cable can carry on, it is the cable that ends it.
+/// Share of the link's capacity from which the link is the bottleneck.
 const FULL: f64 = 0.85;
-/// Nearer to the article's figure than this is the article's figure.
+/// Largest relative difference at which a rate counts as the article's.
 const SAME: f64 = 0.2;
 
-/// What was measured of a server.
+/// Figures of one server.
 #[derive(Debug, Clone, Serialize)]
 struct ServerFigures {
     server: &'static str,
     megabits: u32,
-    /// Through the shaped cable.
+    /// Rounds through the shaped link.
     shaped: Series,
-    /// Without the shaper.
+    /// Rounds without the shaper.
     open: Series,
-    /// Bytes that a message takes on the cable, the fuller direction, as the interface counts them.
+    /// Bytes per message on the link, in the fuller direction, as the interface counts them.
     wire_bytes: Vec<f64>,
 }
 
 impl ServerFigures {
-    /// Messages a second that the cable can carry at what a message really takes.
+    /// Returns the messages per second that the link can carry at the measured size of a message.
     fn bound(&self) -> Option<f64> {
         let bytes = middle(&self.wire_bytes.iter().copied().map(Some).collect::<Vec<_>>())?;
         Some(f64::from(self.megabits) * 1e6 / 8.0 / bytes)
@@ -166,9 +167,9 @@ fn arithmetic() -> Table {
     let bytes_per_s = f64::from(MEGABITS) * 1e6 / 8.0;
     let rows = [
         (ARTICLE_BYTES, "the article's"),
-        // 100 + PUB and its line, TCP and IP with timestamps, Ethernet with preamble and gap.
+        // 100 bytes, PUB and its line, TCP and IP with timestamps, Ethernet with preamble and gap.
         (100.0 + 20.0 + 52.0 + 38.0, "a packet for each message"),
-        // Twelve and a half messages of 116 bytes in 1,448, in a frame that takes 1,538.
+        // Twelve and a half messages of 116 bytes fit into 1,448 bytes, in a frame of 1,538.
         (116.0 * 1_538.0 / 1_448.0, "packets filled with messages"),
     ];
     for (bytes, what) in rows {
@@ -215,10 +216,10 @@ fn table(found: &[ServerFigures]) -> Table {
     table
 }
 
-/// Rounds further apart than this are no measurement of anything.
+/// Largest ratio between rounds; rounds further apart are not a measurement.
 const APART: f64 = 1.5;
 
-/// The cable ended it, or something else did.
+/// Judges whether the link or something else was the bottleneck.
 fn judged(found: &ServerFigures) -> (Verdict, String) {
     let (Some(rate), Some(bound), Some(open)) =
         (middle(&rates(&found.shaped)), found.bound(), middle(&rates(&found.open)))
@@ -240,7 +241,7 @@ fn judged(found: &ServerFigures) -> (Verdict, String) {
     } else if is_apart(&found.shaped) {
         return (Verdict::TooNoisyToSay, format!("{ours}; its rounds lie far apart"));
     } else if share < FULL {
-        // The processors end it first: on them the cable is no bound.
+        // The processors are the bottleneck, so the link does not bound the rate.
         Verdict::DoesNotHoldHere
     } else if (rate / ARTICLE_PER_S - 1.0).abs() <= SAME {
         Verdict::Holds
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_planted_wall_is_found_and_a_planted_null_is_not() {
-        // 125 MB/s by 200 bytes are 625,000; by 400, the article's 312,500.
+        // 125 MB/s are 625,000 messages of 200 bytes, or of 400 bytes the article's 312,500.
         assert_eq!(judged(&found(300e3, 900e3, 400.0)).0, Verdict::Holds);
         assert_eq!(judged(&found(600e3, 900e3, 200.0)).0, Verdict::HoldsWithAnotherFigure);
         assert_eq!(judged(&found(300e3, 310e3, 200.0)).0, Verdict::DoesNotHoldHere);
@@ -291,15 +292,15 @@ mod tests {
         assert_eq!((first[2].as_str(), first[3].as_str()), ("625,000", "312,500"));
     }
 
-    /// With a null in place of a server's silence: the whole path, where namespaces may be made and nats-server is
-    /// here.
+    /// A short run of a real nats-server goes through the whole path, where namespaces can be created and
+    /// nats-server is installed.
     #[test]
     fn a_real_run_counts_what_the_cable_carried() {
         let (Ok(program), Ok(lan)) = (Contender::Nats.program(), Lan::laid()) else { return };
         let run = (1, Duration::from_millis(50));
         let found = measured(&lan, &[(Contender::Nats, program)], run, &|_| ()).unwrap();
         assert_eq!(found[0].shaped.doubt(), None);
-        // More than its own bytes, and less than a packet for each.
+        // A message takes more than its own bytes, and less than a packet of its own.
         assert!((100.0..2_000.0).contains(&found[0].wire_bytes[0]), "{:?}", found[0].wire_bytes);
     }
 }

@@ -1,8 +1,8 @@
-//! `http-cores`: small pages from one core, from two, from all, and what each core does meanwhile (C22).
+//! `http-cores`: small pages from one core, from two, from all, and the load of each core meanwhile (C22).
 //!
-//! The counter-example beside `feed-cores`: requests that have nothing to do with each other can be answered at the
-//! same time, so that a server that computes gains by each core. The load is never tied down; where server and load
-//! have to share all cores that there are, the sum of both is what is bounded, and the table shows it.
+//! This is the counter-example to `feed-cores`: independent requests can be answered at the same time, so a
+//! server that computes gains from each core. The load is never pinned; if server and load share all cores,
+//! their sum is bounded, and the table shows it.
 
 use std::{cell::RefCell, path::PathBuf};
 
@@ -38,13 +38,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// One server, every placement.
+/// Figures of one server under every placement.
 #[derive(Debug, Clone, Serialize)]
 struct Graph {
     server: &'static str,
     placements: Vec<Placement>,
     series: Vec<Series>,
-    /// For each placement, the share of time that each core that may be used was busy, whoever used it; medians.
+    /// For each placement, the busy fraction of each allowed core, whichever process used it; medians.
     busy: Vec<Vec<f64>>,
 }
 
@@ -52,7 +52,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     let ours = Contender::Ours.program().map_err(Refusal::Missing)?;
     let mut here = vec![(Contender::Ours, ours)];
     let mut remarks = Vec::new();
-    // A thread for a busy connection, like the article's Tomcat.
+    // Varnish has a thread per busy connection, like the article's Tomcat.
     match Contender::Varnish.program() {
         Ok(program) => here.push((Contender::Varnish, program)),
         Err(why) => remarks.push(why),
@@ -74,7 +74,8 @@ fn measured(
     let bench = Bench::prepared()?;
     let load = all_cores()?;
     let cores = allowed().map_err(PeerError::from)?;
-    // Where the system places it is, for servers that take what they may have, the placement on all cores.
+    // The free placement is left out: these servers use all the cores that they may, so it equals the
+    // placement on all cores.
     let placements: Vec<Placement> = placements()
         .map_err(PeerError::from)?
         .into_iter()
@@ -122,7 +123,7 @@ fn core_busy_s(core: usize) -> Result<f64, PeerError> {
     Ok(busy_s(&one)?)
 }
 
-/// The middle of each column.
+/// Returns the median of each column.
 fn middles(rounds: &[Vec<f64>]) -> Vec<f64> {
     let columns = rounds.first().map_or(0, Vec::len);
     (0..columns)
@@ -166,7 +167,7 @@ fn all_against_one(graph: &Graph) -> Option<Ratio> {
     Ratio::paired(&rates(all.1), &rates(one.1))
 }
 
-/// One core is no gain when all cores serve at least as much; a loss of up to this is the load's share.
+/// Ratio from which all cores serve at least as much as one; a loss up to this is attributed to the load.
 const SAME: f64 = 0.95;
 
 fn judge(graph: &Graph, report: &mut Report) {

@@ -1,13 +1,13 @@
-//! `locality`: what it costs to visit every element, by where the elements lie (claim C15).
+//! `locality`: the cost of visiting every element, by data structure (claim C15).
 //!
 //! ```text
 //!   array            ▣▣▣▣▣▣▣▣        unrolled list   ▣▣▣▣─▶▣▣▣▣
 //!   list in order    ▣▶▣▶▣▶▣▶▣       index list      [▣ 3][▣ 0][▣ 2]… in one array, linked by position
 //!   list shuffled    ▣  ▣◀▣  ▣▶▣ …
 //! ```
-//! The sum of all elements, so that each is read. A structure is built, visited until the round is full, and dropped;
-//! the figure is the least of the rounds: what disturbs a walk can only make it slower. Lists are of boxes, as an
-//! allocator gives them out one after another.
+//! A visit sums all elements, so that each is read. A structure is built, visited until the round is full,
+//! and dropped; the figure is the minimum of the rounds, because disturbances can only make a walk slower.
+//! Lists consist of boxes, allocated one after another.
 
 use std::{hint::black_box, time::Instant};
 
@@ -33,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Elements in a node of the unrolled list: eight cache lines.
+/// Number of elements in a node of the unrolled list: eight cache lines.
 const UNROLLED: usize = 64;
 
 struct Node {
@@ -52,14 +52,14 @@ struct Slot {
     next: u32,
 }
 
-/// Dropped node by node: the compiler's own drop would go as deep as the list is long.
+/// Drops the list node by node: the compiler's own drop would recurse as deep as the list is long.
 fn drop_list(mut head: Option<Box<Node>>) {
     while let Some(mut node) = head {
         head = node.next.take();
     }
 }
 
-/// A way to keep elements, and how long a visit of each takes.
+/// A data structure, and the function that measures the time of a visit per element.
 struct Layout {
     name: &'static str,
     walk: fn(&Setting) -> f64,
@@ -68,7 +68,7 @@ struct Layout {
 struct Setting {
     items: usize,
     rounds: usize,
-    /// A round lasts at least so long, in nanoseconds.
+    /// Minimum duration of a round, in nanoseconds.
     round_ns: u64,
 }
 
@@ -84,7 +84,8 @@ const ARRAY: usize = 0;
 const IN_ORDER: usize = 3;
 const SHUFFLED: usize = 5;
 
-/// The least nanoseconds an element of several rounds of `visit`, which returns the sum of all.
+/// Returns the minimum nanoseconds per element over several rounds of `visit`, which returns the sum of all
+/// elements.
 fn least(setting: &Setting, sum: u64, mut visit: impl FnMut() -> u64) -> f64 {
     let mut least = f64::INFINITY;
     assert_eq!(black_box(visit()), sum, "each element once");
@@ -121,7 +122,7 @@ fn order(items: usize, shuffled: bool) -> Vec<u32> {
 }
 
 fn list(setting: &Setting, shuffled: bool) -> f64 {
-    // Allocated one after another, then linked in the order of visits.
+    // The nodes are allocated one after another, then linked in the order of visits.
     let mut nodes: Vec<Option<Box<Node>>> =
         (0..setting.items as u64).map(|value| Some(Box::new(Node { value, next: None }))).collect();
     let mut head: Option<Box<Node>> = None;
@@ -184,7 +185,7 @@ fn index_list(setting: &Setting, shuffled: bool) -> f64 {
     })
 }
 
-/// Nanoseconds an element, by layout, at one size.
+/// Nanoseconds per element at one size, by data structure.
 #[derive(Debug, Clone, Serialize)]
 struct Size {
     items: usize,
@@ -270,7 +271,7 @@ fn figure(sizes: &[Size], caches: &[Cache], report: &mut Report) {
         })
         .collect();
     let ends = (sizes.first().map_or(1.0, |s| s.items as f64), sizes.last().map_or(10.0, |s| s.items as f64));
-    // A box of the list: 16 bytes of content and what the allocator adds, as glibc's does.
+    // A box of the list takes 16 bytes of content and the allocator's overhead, as with glibc.
     let references = caches
         .iter()
         .map(|cache| (cache.bytes as f64 / 32.0, format!("L{} is full", cache.level)))
@@ -297,7 +298,7 @@ fn figure(sizes: &[Size], caches: &[Cache], report: &mut Report) {
     report.figure(title.clone(), plot.draw(&title), caption);
 }
 
-/// The shuffled list must be so much slower than the array, at the largest size, to be "the worst".
+/// Minimum factor between the shuffled list and the array, at the largest size, to count as "the worst".
 const WORST: f64 = 5.0;
 
 fn judge(sizes: &[Size], report: &mut Report) {
@@ -337,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_layout_visits_each_element_once() {
-        // The sum is asserted in each walk.
+        // Each walk asserts the sum.
         let sizes = Sizes { items: vec![1, 63, 64, 65, 1_000], rounds: 1, round_ns: 1 };
         let sizes = measured(&sizes, &|_| ());
         assert!(sizes.iter().all(|size| size.ns.iter().all(|ns| ns.is_finite() && *ns > 0.0)));

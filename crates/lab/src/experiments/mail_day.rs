@@ -1,11 +1,12 @@
-//! `mail-day`: mails a second accepted, stored and readable, and the day that it would make (C13).
+//! `mail-day`: mails per second accepted, stored and readable, and the daily total at that rate (C13).
 //!
 //! ```text
 //!   smtp-source, 20 sessions, 4 KiB a mail, an inbox each ──▶ 250 (accepted) ──▶ counted (stored) ──▶ asked for (readable)
 //! ```
-//! Accepted is what the sender was told. Stored is what a look finds: the count of ours, files in a Maildir of those
-//! that write them; a server that queues first has accepted long before it has stored. Readable is what the API shows
-//! of ours, in inboxes picked from all, mail and all.
+//! Accepted mails are those that the sender saw acknowledged. Stored mails are counted by polling: our own
+//! counter, or files in a Maildir of the peers that write them; a server that queues first has accepted a
+//! mail long before it has stored it. Readable mails are those that our API shows in a sample of all inboxes,
+//! with their content.
 
 use std::{
     net::Ipv4Addr,
@@ -42,36 +43,37 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const DAY_S: f64 = 86_400.0;
-/// The rewrite's last figure, a day.
+/// Last figure of the article's rewrite, in mails per day.
 const ARTICLE_DAY: f64 = 25e6;
-/// 25 M against 0.8 M.
+/// Published factor: 25 M against 0.8 M.
 const PUBLISHED: f64 = 31.25;
-/// A server that queues is waited for until it has stored nothing for so long.
+/// Time without progress after which waiting for a server's queue ends.
 const STORED_WAIT: Duration = Duration::from_secs(60);
 const STORED_POLL: Duration = Duration::from_millis(20);
-/// Inboxes that are looked into.
+/// Number of inboxes that are read.
 const READ: u64 = 20;
-/// smtp-source numbers the recipients: `1user@bench.test`, `2user@…`.
+/// Domain of the recipients, which smtp-source numbers: `1user@bench.test`, `2user@…`.
 const DOMAIN: &str = "bench.test";
 
-/// One round of one server.
+/// Figures of one server in one round.
 #[derive(Debug, Clone, Serialize)]
 struct Round {
     mails: u64,
     accepted_s: f64,
-    /// When the last was found stored; `None` of servers that do not show it.
+    /// Time until the last mail was found stored; `None` for servers that do not show it.
     stored_s: Option<f64>,
 }
 
-/// One server.
+/// Figures of one server.
 #[derive(Debug, Clone, Serialize)]
 struct ServerFigures {
     server: &'static str,
     version: Option<String>,
     rounds: Vec<Round>,
-    /// CPU of its processes, microseconds a mail, over all rounds.
+    /// CPU time of the server's processes over all rounds, in microseconds per mail.
     cpu_us: Option<f64>,
-    /// Of the inboxes that were looked into, those that showed all their mails; `None` of peers.
+    /// Number of sampled inboxes that showed all their mails, and the number of sampled inboxes; `None` for
+    /// peers.
     readable: Option<(u64, u64)>,
     doubt: Option<String>,
 }
@@ -81,7 +83,8 @@ impl ServerFigures {
         self.rounds.iter().map(|round| Some(round.mails as f64 / round.accepted_s)).collect()
     }
 
-    /// Stored, or where that is not shown, accepted: what flatters the server.
+    /// Returns the rates of stored mails, or of accepted ones if storing is not shown, which flatters the
+    /// server.
     fn kept(&self) -> Vec<Option<f64>> {
         let seconds = |round: &Round| round.stored_s.unwrap_or(round.accepted_s);
         self.rounds.iter().map(|round| Some(round.mails as f64 / seconds(round))).collect()
@@ -92,12 +95,12 @@ impl ServerFigures {
     }
 }
 
-/// How much is sent.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     rounds: usize,
     mails: u64,
-    /// To those that take a thousand a second or fewer.
+    /// Number of mails for servers that take a thousand per second or fewer.
     mails_slow: u64,
 }
 
@@ -111,7 +114,8 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     } else {
         Sizes { rounds: 7, mails: 30_000, mails_slow: 2_000 }
     };
-    // Throws mails away: no peer. A Java virtual machine takes longer to start than a quick run may take.
+    // The sink throws mails away, so it is not a peer. A Java virtual machine takes longer to start than a
+    // quick run may.
     let wanted = Contender::ALL.into_iter().filter(|contender| {
         *contender != Contender::Sink && !(options.quick && *contender == Contender::Greenmail)
     });
@@ -152,7 +156,7 @@ fn measured(
         }
     }
     let mails = |running: &ServerProcess| if running.is_slow { sizes.mails_slow } else { sizes.mails };
-    // What is compiled when it is first used, what grows.
+    // The warm-up round covers what is compiled or grows at first use.
     for (found, running) in &mut seats {
         found.doubt = once(running, &cores, mails(running)).err().map(|error| error.to_string());
     }
@@ -178,7 +182,7 @@ fn measured(
     Ok((all, remarks))
 }
 
-/// Seconds of CPU so far; a server that is gone is doubted elsewhere.
+/// Returns the CPU seconds so far; a server that is gone is reported elsewhere.
 fn cpu_s(running: &ServerProcess) -> f64 {
     running.tree.usage().map_or(0.0, |usage| usage.cpu_user_s + usage.cpu_system_s)
 }
@@ -191,7 +195,7 @@ fn once(running: &ServerProcess, cores: &Cores, mails: u64) -> Result<Round, Pee
     let Some(before) = before.or_else(|| running.stored().ok().flatten().map(|_| 0)) else {
         return Ok(Round { mails, accepted_s, stored_s: None });
     };
-    // What was there at the first look is not charged with the time that looking takes.
+    // Mails that are stored at the first poll are not charged with the time of polling.
     let mut stored_s = accepted_s;
     let (mut seen, mut moved) = (0, Instant::now());
     loop {
@@ -210,7 +214,8 @@ fn once(running: &ServerProcess, cores: &Cores, mails: u64) -> Result<Round, Pee
     Ok(Round { mails, accepted_s, stored_s: Some(stored_s) })
 }
 
-/// Inboxes that show as many mails as were sent there, the newest whole, of those that were looked into.
+/// Returns the number of sampled inboxes that show as many mails as were sent, with the newest whole, and the
+/// sample's size.
 fn readable(running: &ServerProcess, mails: u64, each: usize) -> Result<(u64, u64), Refusal> {
     let step = (mails / READ).max(1);
     let (mut good, mut looked) = (0, 0);
@@ -266,7 +271,7 @@ fn table(found: &[ServerFigures]) -> Table {
     table
 }
 
-/// Ours against postfix, which is what one takes off the shelf; else against the fastest of the others.
+/// Judges our server against postfix, a server off the shelf; without postfix, against the fastest other.
 fn judged(found: &[ServerFigures]) -> (Verdict, String) {
     let Some(ours) = found.iter().find(|one| one.is_ours()) else {
         return (Verdict::CannotBeTestedHere, "ours took no part".to_owned());
@@ -299,7 +304,7 @@ fn judged(found: &[ServerFigures]) -> (Verdict, String) {
     let theirs = middle(&peer.kept()).unwrap_or(0.0) * DAY_S / 1e6;
     said += &format!("; {} {theirs:.0} M: {} as many", peer.server, times(ratio.as_ref()));
     let verdict = match gain(ratio.as_ref(), PUBLISHED) {
-        // Many times what the shelf gives, and yet not what was published.
+        // The factor holds, but the daily total is below the published one.
         Verdict::Holds if day < ARTICLE_DAY => Verdict::HoldsWithAnotherFigure,
         verdict => verdict,
     };

@@ -1,8 +1,8 @@
-//! `mail-lan`: mail through cables of 10, 100 and 1,000 Mbit/s, and which wall comes next (C23).
+//! `mail-lan`: mail through links of 10, 100 and 1,000 Mbit/s, and the bottleneck at each speed (C23).
 //!
-//! The server in one network namespace, the senders in another, between them the shaper of [`crate::lan`]. At each
-//! speed: how full the cable is, how busy the server and the machine are, what goes to the disk; the first of these
-//! that is at its end is the wall.
+//! The server is in one network namespace, the senders in another, and the shaper of [`crate::lan`] is
+//! between them. The figures at each speed: use of the link, load of the server and of the machine, bytes
+//! written to the disk. The first of these that reaches its limit is the bottleneck.
 
 use std::{
     fs,
@@ -47,21 +47,21 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const LINKS_MEGABITS: [u32; 3] = [10, 100, 1_000];
 const DAY_S: f64 = 86_400.0;
-/// Twice as many mails by the faster cable.
+/// Published factor: twice as many mails with the faster link.
 const PUBLISHED: f64 = 2.0;
-/// At this share of what it can, a thing is at its end.
+/// Share of its capacity at which a resource counts as exhausted.
 const FULL: f64 = 0.85;
 
-/// What ended it.
+/// Resource that limited the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Bottleneck {
     Link,
-    /// The server's CPU.
+    /// CPU of the server.
     Server,
-    /// The CPU of the machine, which server and senders share.
+    /// CPU of the machine, which server and senders share.
     Machine,
-    /// None of these is at its end: replies are waited for, or the disk.
+    /// None of these is exhausted: the senders wait for replies, or the server for the disk.
     Waiting,
 }
 
@@ -76,20 +76,20 @@ impl Bottleneck {
     }
 }
 
-/// What was measured at one speed, beside the samples.
+/// Figures at one speed, beyond those of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Utilization {
-    /// Of what the cable carries towards the server.
+    /// Used fraction of the link towards the server.
     link: f64,
-    /// Of all cores, whoever used them.
+    /// Busy fraction of all cores, whichever process used them.
     machine: f64,
-    /// Bytes that a mail takes on the cable towards the server.
+    /// Bytes per mail on the link towards the server.
     wire_bytes: f64,
-    /// Bytes a second that the server had written to the disk.
+    /// Bytes per second that the server wrote to the disk.
     disk_bytes_per_s: f64,
 }
 
-/// One speed.
+/// Figures of one speed.
 #[derive(Debug, Clone, Serialize)]
 struct SpeedFigures {
     megabits: u32,
@@ -184,7 +184,8 @@ fn sample(
     sampled.map_err(Refusal::Failed)
 }
 
-/// Bytes that the server has had written so far (proc(5), `io`); 0 where the kernel does not count.
+/// Returns the bytes that the server has written to the disk so far (proc(5), `io`); 0 if the kernel does not
+/// count them.
 fn disk_bytes(server: &ServerProcess) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/io", server.tree.id())).unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix("write_bytes:")?.trim().parse().ok()).unwrap_or(0)
@@ -248,7 +249,7 @@ fn table(found: &[SpeedFigures]) -> Table {
     table
 }
 
-/// The cable was the wall, and a faster one brought more.
+/// Judges whether the link was the bottleneck, and whether a faster link brought more mails.
 fn judged(found: &[SpeedFigures]) -> (Verdict, String) {
     let of = |megabits| found.iter().find(|one: &&SpeedFigures| one.megabits == megabits);
     let (Some(slow), Some(fast)) = (of(10), of(100)) else {
@@ -268,7 +269,7 @@ fn judged(found: &[SpeedFigures]) -> (Verdict, String) {
         return (Verdict::TooNoisyToSay, format!("{said}; {doubt}"));
     }
     let verdict = match (slow.wall(), gain(ratio.as_ref(), PUBLISHED)) {
-        // More than half as much again as published is another figure.
+        // A factor more than one and a half times the published one counts as another figure.
         (Bottleneck::Link, Verdict::Holds)
             if ratio.as_ref().is_some_and(|ratio| ratio.low > 1.5 * PUBLISHED) =>
         {
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(judged(slow(), found(100, 2_800.0, 0.97, 0.9, 0.6)), Verdict::HoldsWithAnotherFigure);
         assert_eq!(judged(slow(), found(100, 400.0, 0.1, 1.9, 1.0)), Verdict::HoldsWithAnotherFigure);
         assert_eq!(judged(slow(), found(100, 250.0, 0.1, 1.9, 1.0)), Verdict::DoesNotHoldHere);
-        // More mails, but the cable was not full before: it was not the wall.
+        // The rate rose, but the link was not full before: it was not the bottleneck.
         assert_eq!(
             judged(found(10, 290.0, 0.4, 1.9, 1.0), found(100, 600.0, 0.1, 1.9, 1.0)),
             Verdict::DoesNotHoldHere

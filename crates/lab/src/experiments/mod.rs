@@ -1,4 +1,4 @@
-//! The experiments: each a claim, a measurement, a figure and a verdict.
+//! Experiments, each of which has a claim, a measurement, a figure and a verdict.
 
 pub mod again;
 pub mod allocations;
@@ -26,7 +26,7 @@ pub mod store_pressure;
 
 use crate::experiment::Experiment;
 
-/// All of them, in the order in which `nighttrain lab all` runs them.
+/// Returns all experiments, in the order in which `nighttrain lab all` runs them.
 #[must_use]
 pub fn all() -> &'static [Experiment] {
     const ALL: &[Experiment] = &[
@@ -52,7 +52,7 @@ pub fn all() -> &'static [Experiment] {
     ALL
 }
 
-/// The one of this name.
+/// Returns the experiment of this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Experiment> {
     all().iter().find(|experiment| experiment.name == name)

@@ -1,4 +1,4 @@
-//! A large file to page with: on a real disk, allocated, and gone when dropped.
+//! A large file for paging: on a real disk, allocated, and removed when dropped.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,21 +7,22 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 
-/// Magic numbers of file systems that live in memory: their pages have no disk to come from (statfs(2)).
+/// Magic numbers of file systems in memory, whose pages are not on a disk (statfs(2)).
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// A directory of our own on a disk; it and all in it are removed when dropped.
+/// A directory of our own on a disk, removed with its contents when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     directory: TempDir,
 }
 
 impl Scratch {
-    /// Makes one in `asked`, or else in the first of the temporary directory, `/var/tmp` and the working directory
-    /// that is on a disk.
+    /// Creates a directory in `asked`, or else in the first of the temporary directory, `/var/tmp` and the
+    /// working directory that is on a disk.
     ///
     /// # Errors
-    /// If `asked`, or else none of them, is on a disk and may be written to; the text names them.
+    /// Returns an error that names the directories if `asked`, or else none of them, is on a disk and
+    /// writable.
     pub fn on_disk(asked: Option<&Path>) -> io::Result<Self> {
         let mut refused = Vec::new();
         let usual = || vec![std::env::temp_dir(), PathBuf::from("/var/tmp"), PathBuf::from(".")];
@@ -44,16 +45,16 @@ impl Scratch {
         Ok(Self { directory: tempfile::Builder::new().prefix("nighttrain-lab-").tempdir_in(place)? })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A file of `words` words, of which word `i` is `value(i)`, written out and on the disk.
+    /// Creates a file of `words` words, of which word `i` is `value(i)`, and syncs it to the disk.
     ///
     /// # Errors
-    /// What the system says: a full disk above all.
+    /// Returns the system's error, above all if the disk is full.
     pub fn words(&self, name: &str, words: usize, mut value: impl FnMut(usize) -> u64) -> io::Result<File> {
         let file = create(&self.path().join(name))?;
         let mut out = io::BufWriter::with_capacity(1 << 20, &file);
@@ -71,10 +72,10 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// Puts the file's pages out of the page cache; only those that are clean and mapped nowhere go.
+/// Drops the file's pages from the page cache; only pages that are clean and not mapped are dropped.
 ///
 /// # Errors
-/// What `posix_fadvise` says.
+/// Returns the error of `posix_fadvise`.
 pub fn drop_from_cache(file: &File) -> io::Result<()> {
     file.sync_all()?;
     fadvise(file, 0, None, Advice::DontNeed)?;

@@ -1,4 +1,5 @@
-//! What the experiments with whole servers share: who is here, rates over rounds, and a gain with its verdict.
+//! Common code of the experiments with whole servers: installed programs, rates over rounds, and a gain with
+//! its verdict.
 
 use std::path::{Path, PathBuf};
 
@@ -21,19 +22,20 @@ impl From<PeerError> for Refusal {
     }
 }
 
-/// Every core that may be used.
+/// Returns every core that may be used.
 ///
 /// # Errors
-/// What the system says.
+/// Returns [`Refusal`] if the system reports an error, or if no core may be used.
 pub fn all_cores() -> Result<Cores, Refusal> {
     let cores = allowed().map_err(|error| Refusal::Failed(error.to_string()))?;
     Cores::new(cores).ok_or_else(|| Refusal::Missing("no processor may be used".to_owned()))
 }
 
-/// A directory in memory, if there is one, that unprivileged servers may pass through; gone when dropped.
+/// Creates a directory, in memory if possible, that unprivileged servers may traverse; it is removed when
+/// dropped.
 ///
 /// # Errors
-/// What the system says.
+/// Returns [`Refusal::Failed`] with the system's error.
 pub fn directory() -> Result<tempfile::TempDir, Refusal> {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
@@ -44,45 +46,45 @@ pub fn directory() -> Result<tempfile::TempDir, Refusal> {
     made.map_err(|error| Refusal::Failed(error.to_string()))
 }
 
-/// The program of which the experiment is about, or a refusal that says how to have it.
+/// Returns the program that the experiment is about, or a refusal that says how to install it.
 ///
 /// # Errors
-/// It is not there.
+/// Returns [`Refusal::Missing`] if the program is not installed.
 pub fn needed(program: Result<PathBuf, String>) -> Result<PathBuf, Refusal> {
     program.map_err(Refusal::Missing)
 }
 
-/// Units a second, round by round.
+/// Returns units per second, one per round.
 #[must_use]
 pub fn rates(series: &Series) -> Vec<Option<f64>> {
     let rate = |sample: &Sample| (sample.units > 0).then(|| sample.units as f64 / sample.wall_s);
     series.samples.iter().map(rate).collect()
 }
 
-/// The middle of what is known.
+/// Returns the median of the known values.
 #[must_use]
 pub fn middle(values: &[Option<f64>]) -> Option<f64> {
     median(&values.iter().copied().flatten().collect::<Vec<_>>())
 }
 
-/// The middle of a figure over the rounds in which something was done.
+/// Returns the median of a figure over the rounds that did any work.
 #[must_use]
 pub fn middle_of(series: &Series, figure: impl Fn(&Sample) -> f64) -> Option<f64> {
     let done = series.samples.iter().filter(|sample| sample.units > 0);
     median(&done.map(figure).collect::<Vec<_>>())
 }
 
-/// How many times the CPU of one core the server used.
+/// Returns the CPU time of the server in multiples of one core.
 #[must_use]
 pub fn cores_busy(sample: &Sample) -> f64 {
     (sample.cpu_user_s + sample.cpu_system_s) / sample.wall_s
 }
 
-/// Where several times as much was published, a tenth more is no gain.
+/// Ratio below which there is no gain, if several times as much was published.
 const NO_GAIN: f64 = 1.1;
 
-/// What a ratio says about "so many times as much": *holds* when the interval lies at or above `published`, *does not*
-/// when all of it lies below 1.1, *with another figure* when it lies above 1.
+/// Judges a ratio against a published factor: it *holds* if the interval is at or above `published`, *does
+/// not* if all of it is below 1.1, and holds *with another figure* if it is above 1.
 #[must_use]
 pub fn gain(ratio: Option<&Ratio>, published: f64) -> Verdict {
     match ratio {
@@ -95,7 +97,7 @@ pub fn gain(ratio: Option<&Ratio>, published: f64) -> Verdict {
     }
 }
 
-/// A ratio for people: `1.34× (1.20 to 1.51)`.
+/// Formats a ratio for people: `1.34× (1.20 to 1.51)`.
 #[must_use]
 pub fn times(ratio: Option<&Ratio>) -> String {
     ratio.map_or_else(
@@ -104,19 +106,20 @@ pub fn times(ratio: Option<&Ratio>) -> String {
     )
 }
 
-/// A number in a table, or a dash.
+/// Formats a number for a table, or a dash.
 #[must_use]
 pub fn cell(value: Option<f64>, places: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.places$}"))
 }
 
-/// The first reason to doubt any of these, with whom it is about.
+/// Returns the first reason to doubt any of these series, with the series' name.
 #[must_use]
 pub fn doubt<'s>(series: impl IntoIterator<Item = &'s Series>) -> Option<String> {
     series.into_iter().find_map(|series| Some(format!("{}: {}", series.name, series.doubt()?)))
 }
 
-/// What a server does a second by how many cores it may use, in thousands; of the placements that `counts`.
+/// Returns a server's rate per second in thousands by number of cores, for the placements that `counts`
+/// accepts.
 #[must_use]
 pub fn by_cores(
     placements: &[Placement],
@@ -129,7 +132,7 @@ pub fn by_cores(
         .collect()
 }
 
-/// Draws such points, a curve a name, up to four; nothing where no server had two cores.
+/// Draws such points, one curve per name, up to four; nothing if no server had two cores.
 pub fn draw_by_cores(
     curves: Vec<(String, Vec<(f64, f64)>)>,
     units: &str,
@@ -159,7 +162,7 @@ pub fn draw_by_cores(
     report.figure(&title, plot.draw(&title), caption);
 }
 
-/// A planted series, for the tests of verdicts.
+/// Returns a planted series, for tests of verdicts.
 #[cfg(test)]
 pub(super) fn planted(name: &str, rates: &[f64], cpu_s: f64) -> Series {
     let sample = |rate: &f64| Sample {

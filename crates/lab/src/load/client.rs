@@ -1,4 +1,5 @@
-//! What the generator says on a connection, and how it knows an answer: pure state machines over bytes.
+//! Client protocols of the generator: pure state machines over bytes that write requests and recognise
+//! answers.
 
 mod echo;
 mod http;
@@ -12,43 +13,44 @@ pub(super) use http2::Http2;
 pub(super) use nats::Nats;
 pub(super) use smtp::Smtp;
 
-/// One side of one connection.
+/// Client's side of a connection.
 pub(super) trait Client: Send {
-    /// Appends what is sent before the server has said anything.
+    /// Appends bytes that are sent before the server has sent anything.
     fn greet(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Appends one request to what is sent.
+    /// Appends a request to the output.
     fn request(&mut self, out: &mut Vec<u8>);
 
-    /// Takes what arrived, all of it; may append to what is sent. Returns how many requests it answers.
+    /// Consumes all received bytes; may append to the output. Returns the number of requests that they
+    /// answer.
     ///
     /// # Errors
-    /// An answer that breaks the protocol: the connection is of no use any more.
+    /// [`InvalidReply`] if an answer breaks the protocol: the connection is then unusable.
     fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply>;
 
-    /// Whose the next of these answers is: its place among the requests that wait for theirs, the oldest of which has place
-    /// 0. Called once for each answer.
+    /// Returns which request the next of these answers belongs to: its position among the waiting requests,
+    /// of which the oldest has position 0. Called once for each answer.
     fn next_answered(&mut self) -> usize {
         0
     }
 
-    /// The other side has closed. Returns how many requests that answers.
+    /// Handles the end of the connection. Returns the number of requests that it answers.
     ///
     /// # Errors
-    /// It closed in the middle of an answer.
+    /// [`InvalidReply`] if the server closed in the middle of an answer.
     fn closed(&mut self) -> Result<usize, InvalidReply>;
 
-    /// Requests may be sent now: greetings are over.
+    /// Returns whether requests may be sent: the greetings are over.
     fn is_ready(&self) -> bool;
 
-    /// So many requests may wait for their answers at once; the server may say so anew.
+    /// Returns how many requests may wait for their answers at once; the server may change it.
     fn depth(&self) -> usize;
 
-    /// Answers that came whole and say that the server refused or failed, and the first of them.
+    /// Returns the number of complete answers that report a refusal or failure, and the first of them.
     fn refusals(&self) -> (u64, Option<&str>);
 }
 
-/// An answer that is none.
+/// An answer that breaks the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidReply(pub String);

@@ -1,4 +1,4 @@
-//! One connection of the generator: its socket, plain or TLS, what is under way on it, and who is owed what.
+//! A connection of the generator: its socket, plain or TLS, its requests under way, and their due times.
 
 use std::{
     collections::VecDeque,
@@ -16,26 +16,26 @@ use super::{
     target::Target,
 };
 
-/// A server that does not take a connection within this time is not there.
+/// Timeout of connecting, after which the server counts as absent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes that one read takes.
+/// Maximum bytes of one read.
 pub(super) const READ_BYTES: usize = 64 << 10;
 
 pub(super) struct Connection {
     transport: Transport,
     client: Box<dyn Client>,
-    /// Requests that may wait for their answers at once, where the protocol allows more.
+    /// Maximum number of requests that wait for their answers, where the protocol allows more.
     depth_max: usize,
     out: Vec<u8>,
-    /// Of `out`, what has left.
+    /// Number of bytes of `out` that have been written.
     left: usize,
-    /// In the order in which they were sent.
+    /// Requests that wait for their answers, in the order in which they were sent.
     pub(super) waiting: VecDeque<InFlightRequest>,
-    /// When it last became able to take a request.
+    /// Time at which the connection last became able to take a request.
     pub(super) free_ns: u64,
-    /// A request has gone out on this connection.
+    /// True once a request was sent on this connection.
     pub(super) is_used: bool,
-    /// An answer has come on this connection.
+    /// True once an answer arrived on this connection.
     pub(super) is_answered: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Connection {
 pub(super) struct InFlightRequest {
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
-    /// It became due in the warm-up and is not recorded.
+    /// True if the request became due in the warm-up and is not recorded.
     pub(super) warm_up: bool,
 }
 
@@ -53,20 +53,20 @@ enum Transport {
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// How TLS is spoken, where it is.
+/// TLS configuration and server name; `None` without TLS.
 pub(super) type Tls = Option<(Arc<ClientConfig>, ServerName<'static>)>;
 
-/// What a read brought.
+/// Result of a read.
 pub(super) enum ReadOutcome {
-    /// So many answers; there may be more to read.
+    /// This many answers; there may be more to read.
     Answers(usize),
-    /// Nothing more for now.
+    /// No more bytes for now.
     Nothing,
-    /// The end, and so many answers by it.
+    /// End of the connection, and this many answers that it completed.
     End(usize),
 }
 
-/// Why a connection is given up.
+/// Reason why a connection is given up.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionFault {
     #[error(transparent)]
@@ -76,7 +76,7 @@ pub(super) enum ConnectionFault {
 }
 
 impl Connection {
-    /// Connects, and makes the socket non-blocking. No two connections of a run have the same number.
+    /// Connects, and makes the socket non-blocking. `number` is unique among the connections of a run.
     pub(super) fn open(target: &Target, tls: &Tls, number: u64) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&target.address(), CONNECT_TIMEOUT)?;
         socket.set_nodelay(true)?;
@@ -106,7 +106,7 @@ impl Connection {
         })
     }
 
-    /// Its socket alone; what TLS and the protocol knew of it is gone.
+    /// Returns the socket alone; the state of TLS and of the protocol is dropped.
     pub(super) fn into_socket(self) -> TcpStream {
         match self.transport {
             Transport::Plain(socket) => socket,
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// It may take another request now.
+    /// Returns whether the connection may take another request now.
     pub(super) fn is_free(&self) -> bool {
         self.client.is_ready() && self.waiting.len() < self.client.depth().min(self.depth_max)
     }
@@ -127,21 +127,21 @@ impl Connection {
         self.client.refusals()
     }
 
-    /// Puts a request into the output; [`Self::flush`] sends it.
+    /// Appends a request to the output; [`Self::flush`] sends it.
     pub(super) fn request(&mut self, sent: InFlightRequest) {
         self.client.request(&mut self.out);
         self.waiting.push_back(sent);
         self.is_used = true;
     }
 
-    /// The request that an answer has come for; each answer is asked about once.
+    /// Removes and returns the request that was answered; called once for each answer.
     pub(super) fn take_answered(&mut self) -> Option<InFlightRequest> {
         self.is_answered = true;
         let place = self.client.next_answered();
         self.waiting.remove(place)
     }
 
-    /// Writes what is to be written; whether all of it has left.
+    /// Writes the pending output; returns whether all of it was written.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while self.left < self.out.len() {
             let rest = &self.out[self.left..];
@@ -168,7 +168,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Whether the kernel must say when more can be written.
+    /// Returns whether the connection must wait for the socket to become writable.
     pub(super) fn wants_write(&self) -> bool {
         let handshake = match &self.transport {
             Transport::Plain(_) => false,
@@ -177,7 +177,7 @@ impl Connection {
         handshake || self.left < self.out.len()
     }
 
-    /// One read.
+    /// Reads once.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<ReadOutcome, ConnectionFault> {
         let read = match &mut self.transport {
             Transport::Plain(socket) => socket.read(buffer),
@@ -188,7 +188,7 @@ impl Connection {
             Ok(bytes) => Ok(ReadOutcome::Answers(self.client.received(&buffer[..bytes], &mut self.out)?)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReadOutcome::Nothing),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(ReadOutcome::Answers(0)),
-            // A peer that closes TLS without saying so.
+            // The server closed TLS without close_notify.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Ok(ReadOutcome::End(self.client.closed()?))
             }

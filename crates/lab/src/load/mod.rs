@@ -4,13 +4,13 @@
 //!  schedule ──due──▶ idle connection? ──yes──▶ send ──▶ answer ──▶ Latencies(due, sent, answered)
 //!                        └── no: it waits, and its waiting counts as the server's
 //! ```
-//! *One thread*, all connections on one epoll; it polls busily while a request is due within [`SLEEP_NS`], because a
-//! timer of the kernel comes later than that. *What it owes the reader:* its own delays. A request that could have
-//! left earlier (it was due and a connection was free) and did not is the generator's fault: that lateness is a
-//! histogram of its own, shown beside the server's figures and judged in [`Outcome::is_disturbed`].
+//! *One thread* has all connections on one epoll. It polls busily while a request is due within [`SLEEP_NS`],
+//! because a kernel timer is less precise. *Own delays are reported:* a request that could have been sent
+//! earlier (it was due and a connection was free) and was not is the generator's fault. This lateness has a
+//! histogram of its own, which is shown beside the server's figures and judged in [`Outcome::is_disturbed`].
 //!
-//! Requests that are still waiting at the end are not forgotten: each counts with the time that it has waited by
-//! then, so that an overloaded server's percentiles are lower bounds, and the outcome says so.
+//! Requests that are still waiting at the end count with their wait so far, so that an overloaded server's
+//! percentiles are lower bounds; the outcome reports this.
 
 mod client;
 mod connection;
@@ -30,34 +30,34 @@ pub use target::{Target, TargetError};
 
 use crate::latency::{Latencies, LatencyOrigin, readable};
 
-/// Within this time before a request is due, the generator polls; before that it lets the kernel wake it.
+/// Time before a request is due in which the generator polls; earlier, the kernel wakes it.
 pub const SLEEP_NS: u64 = 1_500_000;
-/// Connections at most: each needs a file.
+/// Maximum number of connections: each needs a file descriptor.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// The generator's own lateness at the 99th percentile must stay below this share of the server's corrected 99th
-/// percentile, or below [`LATENESS_NS`], or the run is called disturbed.
+/// Share of the server's corrected 99th percentile below which the generator's own lateness at the 99th
+/// percentile must stay, or else below [`LATENESS_NS`]; otherwise the run is called disturbed.
 const LATENESS_SHARE: f64 = 0.1;
-/// See [`LATENESS_SHARE`].
+/// Lateness in nanoseconds that is always acceptable; see [`LATENESS_SHARE`].
 const LATENESS_NS: u64 = 20_000;
-/// A lateness of the generator below this is no stall, in nanoseconds.
+/// Lateness of the generator in nanoseconds below which there is no stall.
 const STALL_NS: u64 = 1_000_000;
 
-/// How much is asked, how fast.
+/// Parameters of a load run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// How due times lie.
+    /// Distribution of the due times.
     pub arrivals: Arrivals,
-    /// The schedule's seed.
+    /// Seed of the schedule.
     pub seed: u64,
-    /// Connections that are opened before the start.
+    /// Number of connections, which are opened before the start.
     pub connections: usize,
-    /// At the same rate, before anything is recorded.
+    /// Duration of the warm-up, at the same rate, before anything is recorded.
     pub warm_up: Duration,
-    /// How long requests become due.
+    /// Time during which requests become due.
     pub duration: Duration,
-    /// How long answers are waited for after that.
+    /// Time to wait for answers after that.
     pub drain: Duration,
 }
 
@@ -80,9 +80,9 @@ impl Default for Plan {
 pub struct Connections {
     /// Connections that were opened; a reconnect counts again.
     pub opened: u64,
-    /// Connections that a request went out on.
+    /// Connections on which a request was sent.
     pub used: u64,
-    /// Connections that an answer came on.
+    /// Connections on which an answer arrived.
     pub answered: u64,
     /// Connections that the server ended before any answer.
     pub refused: u64,
@@ -96,44 +96,44 @@ impl Connections {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// What was asked for, a second.
+    /// Planned requests per second.
     pub offered: f64,
-    /// Answers a second, from the end of the warm-up until the last answer; late answers to the warm-up's requests
-    /// count.
+    /// Answers per second, from the end of the warm-up until the last answer; late answers to requests of the
+    /// warm-up count.
     pub achieved: f64,
     /// Counts of the run's connections.
     pub connections: Connections,
     /// Requests that were due after the warm-up.
     pub due: u64,
-    /// Those that were answered.
+    /// Number of those requests that were answered.
     pub answered: u64,
-    /// Answers that said that the server refused or failed (an HTTP status from 400 on, an SMTP reply from 400 on),
-    /// warm-up included.
+    /// Answers that reported a refusal or failure (an HTTP status from 400 on, an SMTP reply from 400 on),
+    /// including the warm-up.
     pub refused: u64,
-    /// The first of them.
+    /// First of those answers.
     pub first_refusal: Option<String>,
     /// Requests that were lost with their connection.
     pub lost: u64,
-    /// Why the first was.
+    /// Reason of the first loss.
     pub first_loss: Option<String>,
-    /// Connections that were opened anew.
+    /// Number of connections that were reopened.
     pub reconnects: u64,
     /// Requests that still waited for a connection or for their answer at the end.
     pub unanswered: u64,
-    /// Latencies; the unanswered ones are in there with what they had waited.
+    /// Latencies; unanswered requests are included with their wait so far.
     pub latencies: Latencies,
-    /// How much later than possible the generator sent, in nanoseconds.
+    /// Delay of the generator behind the earliest possible time to send, in nanoseconds.
     pub lateness: Latencies,
     /// CPU time of the generator's thread over its wall-clock time.
     pub busy: f64,
-    /// Times that the thread was put off its core although it wanted to run.
+    /// Number of times that the generator's thread was preempted.
     pub preempted: u64,
 }
 
-/// The figures of an [`Outcome`] for programs.
+/// Figures of an [`Outcome`] as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
     offered_per_s: f64,
@@ -153,7 +153,7 @@ pub struct Figures {
 }
 
 impl Outcome {
-    /// The generator itself was so late that its figures say little about the server.
+    /// Returns whether the generator itself was so late that its figures say little about the server.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         let own = self.lateness.quantile(LatencyOrigin::Due, 0.99);
@@ -161,8 +161,8 @@ impl Outcome {
             && own as f64 > LATENESS_SHARE * self.latencies.quantile(LatencyOrigin::Due, 0.99) as f64
     }
 
-    /// Returns whether the generator stood still once for a good part of the worst latency that is reported of the
-    /// server.
+    /// Returns whether the generator once stood still for a good part of the worst latency that is reported
+    /// for the server.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
         let own = self.lateness.percentiles(LatencyOrigin::Due).worst;
@@ -170,13 +170,14 @@ impl Outcome {
             && own as f64 > LATENESS_SHARE * self.latencies.percentiles(LatencyOrigin::Due).worst as f64
     }
 
-    /// The server did not keep up: more than one in fifty was unanswered or lost.
+    /// Returns whether the server did not keep up: more than one in fifty requests was unanswered or lost, or
+    /// the rate was not reached.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         (self.unanswered + self.lost) * 50 > self.due || self.achieved < 0.98 * self.offered
     }
 
-    /// What a reader must know to read the figures, if there is anything.
+    /// Returns warnings that a reader of the figures needs, if there are any.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -228,7 +229,7 @@ impl Outcome {
         warnings
     }
 
-    /// For programs.
+    /// Returns the figures for JSON.
     #[must_use]
     pub fn figures(&self) -> Figures {
         Figures {

@@ -1,4 +1,4 @@
-//! What a run, or a search for the knee, says: the report of `nighttrain lab load`.
+//! Report of `nighttrain lab load`, for a run or for a search of the knee.
 
 use super::{Outcome, Plan, sweep::Knee};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// How the report introduces itself. It is no experiment: it has no claim to test but its user's.
+/// The load generator as the report describes it. It is not an experiment: it tests no published claim.
 pub const LOAD: Experiment = Experiment {
     name: "load",
     claims: &["L1", "L2", "L3"],
@@ -21,7 +21,7 @@ pub const LOAD: Experiment = Experiment {
     run: |_| Err(Refusal::Usage("`nighttrain lab load URL` runs it".to_owned())),
 };
 
-/// The report of one run.
+/// Builds the report of one run.
 #[must_use]
 pub fn of_run(url: &str, plan: &Plan, outcome: &Outcome) -> Report {
     let mut report =
@@ -40,7 +40,7 @@ pub fn of_run(url: &str, plan: &Plan, outcome: &Outcome) -> Report {
     report
 }
 
-/// The report of a search.
+/// Builds the report of a search.
 #[must_use]
 pub fn of_sweep(url: &str, knee: &Knee, quantile: f64, at_most_ns: u64) -> Report {
     let tries: Vec<_> = knee

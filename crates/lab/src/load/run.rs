@@ -23,46 +23,47 @@ use super::{
 };
 use crate::latency::Latencies;
 
-/// Greetings and TLS handshakes of all connections take no longer than this, nor do the answers to those that ask once.
+/// Timeout of the greetings and TLS handshakes of all connections, and of the answers to a single request on
+/// each.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections of [`rest`] that are opened and shake hands at once.
+/// Number of connections of [`rest`] that are opened at once.
 const RESTING_AT_ONCE: usize = 200;
-/// Connections that break are opened anew so often in a row before the server counts as gone.
+/// Number of broken connections in a row that are reopened before the server counts as gone.
 const REOPEN_MAX: u64 = 100;
-/// Events taken at once.
+/// Number of events taken from epoll at once.
 const EVENTS: usize = 256;
-/// Requests that leave before the loop looks for answers again.
+/// Number of requests that are sent before the loop looks for answers again.
 const BURST: usize = 64;
 
-/// Why nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The plan makes no sense.
     #[error("{0}")]
     Plan(String),
-    /// See [`TargetError`].
+    /// The target is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Nobody listens.
+    /// The server does not accept connections.
     #[error("no connection to {address}: {error}; is the server there?")]
     Connect {
-        /// Where.
+        /// Address of the server.
         address: std::net::SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The server greets wrongly, or not at all.
+    /// The server's greeting is wrong or missing.
     #[error("the server at {address} is not ready: {reason}")]
     NotReady {
-        /// Where.
+        /// Address of the server.
         address: std::net::SocketAddr,
-        /// What it does instead.
+        /// Description of the fault.
         reason: String,
     },
-    /// It went away.
+    /// The server broke too many connections in a row.
     #[error("the server went away: {0}")]
     Gone(String),
-    /// The system refuses something.
+    /// A system call failed.
     #[error("the generator cannot run: {0}")]
     System(#[from] io::Error),
 }
@@ -76,7 +77,8 @@ impl From<rustix::io::Errno> for LoadError {
 /// Loads `target` as planned, from the calling thread.
 ///
 /// # Errors
-/// See [`LoadError`]. A server that answers slowly, wrongly or not at all during the run is a result, not an error.
+/// Returns [`LoadError`] if the run cannot start or the server goes away. A server that answers slowly,
+/// wrongly or not at all during the run is a result, not an error.
 pub fn run(target: &Target, plan: &Plan) -> Result<Outcome, LoadError> {
     check(plan)?;
     let mut generator = Generator::connect(target, plan)?;
@@ -84,11 +86,11 @@ pub fn run(target: &Target, plan: &Plan) -> Result<Outcome, LoadError> {
     generator.go(plan)
 }
 
-/// Opens so many connections, each of which asks once and then rests. They are closed when the sockets are dropped; nothing
-/// else of them is kept, so that many are cheap.
+/// Opens `connections` connections, each of which sends one request and then stays idle. They are closed when
+/// the sockets are dropped; nothing else of them is kept, so that many are cheap.
 ///
 /// # Errors
-/// As [`run`], or one of them got no answer, or a refusal.
+/// Returns the errors of [`run`], and [`LoadError::NotReady`] if a request got no answer, or a refusal.
 pub fn rest(target: &Target, connections: usize) -> Result<Vec<TcpStream>, LoadError> {
     let mut resting = Vec::with_capacity(connections);
     while resting.len() < connections {
@@ -123,10 +125,10 @@ struct Generator<'t> {
     tls: Tls,
     epoll: OwnedFd,
     connections: Vec<Option<Connection>>,
-    /// Whether the kernel was asked to say when a connection can be written.
+    /// Flags of the connections for which epoll reports writability.
     watching_writes: Vec<bool>,
-    /// Connections that can take a request, each at most once. The connection that was used longest ago comes first, so
-    /// that all are used.
+    /// Connections that can take a request, each at most once. The least recently used comes first, so that
+    /// all are used.
     free: VecDeque<usize>,
     is_in_free: Vec<bool>,
     clock: Instant,
@@ -135,17 +137,17 @@ struct Generator<'t> {
     tally: Tally,
 }
 
-/// What has happened so far.
+/// Counts of the run so far.
 #[derive(Default)]
 struct Tally {
     latencies: Latencies,
     lateness: Latencies,
-    /// Requests and answers count from this time on, in nanoseconds.
+    /// Time in nanoseconds from which requests and answers count.
     recorded_from_ns: u64,
     due: u64,
     answered: u64,
-    /// Answers that came after `recorded_from_ns`, those to requests of the warm-up among them: the server's work in
-    /// that time.
+    /// Answers that arrived after `recorded_from_ns`, including those to requests of the warm-up: the
+    /// server's throughput in that time.
     served: u64,
     connections: Connections,
     lost: u64,
@@ -191,7 +193,7 @@ impl<'t> Generator<'t> {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// Until every connection may take requests.
+    /// Waits until every connection can take requests.
     fn greet(&mut self) -> Result<(), LoadError> {
         let end = self.now() + READY_TIMEOUT.as_nanos() as u64;
         for at in 0..self.connections.len() {
@@ -216,7 +218,7 @@ impl<'t> Generator<'t> {
         }
     }
 
-    /// Asks once on each connection, and waits for the answers.
+    /// Sends one request on each connection, and waits for the answers.
     fn ask_once(&mut self) -> Result<(), LoadError> {
         for at in 0..self.connections.len() {
             if let Some(connection) = &mut self.connections[at] {
@@ -240,7 +242,7 @@ impl<'t> Generator<'t> {
     fn go(mut self, plan: &Plan) -> Result<Outcome, LoadError> {
         let cpu = thread_cpu_ns();
         let preempted = preempted();
-        // A moment, so that the first request is not late because of what is done here.
+        // The start is a moment later, so that the preparation does not delay the first request.
         let start = self.now() + 1_000_000;
         let recorded_from = start + plan.warm_up.as_nanos() as u64;
         let end = recorded_from + plan.duration.as_nanos() as u64;
@@ -268,8 +270,8 @@ impl<'t> Generator<'t> {
         Ok(self.outcome(plan, &mut schedule, recorded_from, end, (cpu, preempted)))
     }
 
-    /// Sends what is due, as far as connections are free. What goes out on one connection goes out in one write: when
-    /// the generator is behind, that is how it catches up.
+    /// Sends the due requests as far as connections are free. Requests on the same connection are sent in one
+    /// write: this is how the generator catches up when it is behind.
     fn send_what_is_due(
         &mut self,
         schedule: &mut Schedule,
@@ -283,14 +285,14 @@ impl<'t> Generator<'t> {
             if due_ns > now || due_ns >= end {
                 break;
             }
-            // A connection takes requests for as long as it can; meanwhile it stays in front of `free`.
+            // A connection takes requests for as long as it can; meanwhile it stays at the front of `free`.
             let Some(&at) = self.free.front() else { break };
             if let Some((other, requests)) = together
                 && other != at
             {
                 self.leave(other, requests)?;
                 together = None;
-                // `leave` may have removed the connection in front.
+                // `leave` may have removed the connection at the front.
                 continue;
             }
             let Some(connection) = &mut self.connections[at] else {
@@ -313,7 +315,7 @@ impl<'t> Generator<'t> {
         }
     }
 
-    /// Writes the last so many requests of a connection, which count as sent just before.
+    /// Writes the last `requests` requests of a connection; they count as sent just before the write.
     fn leave(&mut self, at: usize, requests: usize) -> Result<(), LoadError> {
         let now = self.now();
         // The next requests go to another connection, even if this one could take more.
@@ -325,9 +327,9 @@ impl<'t> Generator<'t> {
             for sent in connection.waiting.iter_mut().rev().take(requests) {
                 sent.sent_ns = now;
                 self.tally.due += u64::from(!sent.warm_up);
-                // A request of the warm-up that is sent after its end counts as late, too.
+                // A request of the warm-up that is sent after the warm-up's end counts as late, too.
                 if now >= self.tally.recorded_from_ns {
-                    // It could have left when it was due and had a connection, not earlier.
+                    // The earliest possible time is when the request was due and its connection was free.
                     let possible_ns = sent.due_ns.max(free_ns);
                     self.tally.lateness.record(possible_ns, possible_ns, now);
                 }
@@ -341,7 +343,7 @@ impl<'t> Generator<'t> {
         Ok(())
     }
 
-    /// Takes answers; waits for the first at most so long.
+    /// Receives answers; waits at most `wait_ns` for the first.
     fn answers(&mut self, wait_ns: u64) -> Result<(), LoadError> {
         let timeout = Timespec {
             tv_sec: (wait_ns / 1_000_000_000) as i64,
@@ -365,7 +367,7 @@ impl<'t> Generator<'t> {
         Ok(())
     }
 
-    /// Reads what there is on one connection.
+    /// Reads the available bytes of one connection.
     fn receive(&mut self, at: usize) {
         loop {
             let Some(connection) = &mut self.connections[at] else { return };
@@ -374,7 +376,8 @@ impl<'t> Generator<'t> {
             match arrived {
                 Ok(ReadOutcome::Answers(count)) => {
                     self.tally.answered(connection, count, now);
-                    // TLS may hold more than one read took; a plain socket says so again.
+                    // TLS may hold more bytes than one read returned; for a plain socket epoll reports them
+                    // again.
                     if self.tls.is_none() {
                         break;
                     }
@@ -394,7 +397,7 @@ impl<'t> Generator<'t> {
         self.settle(at);
     }
 
-    /// Sends what is left, and puts the connection where it belongs.
+    /// Writes pending output, and updates the connection's event mask and its entry in `free`.
     fn settle(&mut self, at: usize) {
         let Some(connection) = &mut self.connections[at] else { return };
         let all_left = match connection.flush() {
@@ -406,7 +409,7 @@ impl<'t> Generator<'t> {
         };
         if self.watching_writes[at] == all_left {
             let flags = if all_left { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT };
-            // The descriptor was added, and stays until it is closed.
+            // The descriptor was added to epoll, and stays there until it is closed.
             if epoll::modify(&self.epoll, &*connection, EventData::new_u64(at as u64), flags).is_ok() {
                 self.watching_writes[at] = !all_left;
             }
@@ -417,7 +420,7 @@ impl<'t> Generator<'t> {
         }
     }
 
-    /// A connection is over; what waited on it is lost.
+    /// Reopens a connection that has ended; the requests that waited on it are lost.
     fn reopen(&mut self, at: usize, reason: Option<String>) {
         if let Some(connection) = self.connections[at].take() {
             self.tally.close(&connection, reason);
@@ -442,7 +445,8 @@ impl<'t> Generator<'t> {
         }
     }
 
-    /// As [`Self::settle`], for a connection that has sent nothing yet: it cannot break here.
+    /// Settles a connection that has sent nothing yet, like [`Self::settle`]; such a connection cannot break
+    /// here.
     fn settle_new(&mut self, at: usize) {
         if let Some(connection) = &self.connections[at]
             && connection.is_free()
@@ -479,7 +483,7 @@ impl<'t> Generator<'t> {
                 unanswered += 1;
             }
         }
-        // Those for which no connection ever was free.
+        // The remaining requests never had a free connection.
         while schedule.due_ns() < end {
             let due = schedule.due_ns();
             if due >= recorded_from {
@@ -566,7 +570,7 @@ fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Times that this thread was put off its core against its will, since it began (proc(5)); 0 where that is not told.
+/// Returns how often this thread was preempted since it began (proc(5)); 0 if the kernel does not report it.
 fn preempted() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     status

@@ -1,30 +1,31 @@
-//! When each request is due, whatever became of those before it.
+//! Due times of the requests, independent of the answers to earlier ones.
 
 use crate::paired::spread::Draws;
 
-/// How due times lie in time.
+/// Distribution of the due times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// At equal distances.
+    /// Equal intervals.
     Constant,
-    /// As from many visitors who do not know of each other: distances are exponential.
+    /// Exponential intervals, as from many independent visitors.
     Poisson,
 }
 
-/// The due times of a run, in nanoseconds of one clock.
+/// Due times of a run, in nanoseconds of one clock.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     arrivals: Arrivals,
     interval_ns: f64,
     start_ns: u64,
-    /// From the start, not rounded, so that nothing drifts.
+    /// Offset from the start, not rounded, so that it does not drift.
     offset_ns: f64,
     draws: Draws,
 }
 
 impl Schedule {
-    /// `rate` requests a second on average from `start_ns` on. The same seed gives the same times.
+    /// Creates a schedule of `rate` requests per second on average from `start_ns` on. Equal seeds give equal
+    /// times.
     #[must_use]
     pub fn new(arrivals: Arrivals, rate: f64, start_ns: u64, seed: u64) -> Self {
         let mut schedule =
@@ -35,17 +36,17 @@ impl Schedule {
         schedule
     }
 
-    /// When the next request is due.
+    /// Returns the due time of the next request.
     #[must_use]
     pub fn due_ns(&self) -> u64 {
         self.start_ns + self.offset_ns as u64
     }
 
-    /// Goes on to the one after it.
+    /// Advances to the following request.
     pub fn advance(&mut self) {
         self.offset_ns += match self.arrivals {
             Arrivals::Constant => self.interval_ns,
-            // 1 − u lies in (0, 1], so that the logarithm is finite.
+            // 1 − u is in (0, 1], so that the logarithm is finite.
             Arrivals::Poisson => -(1.0 - self.draws.unit()).ln() * self.interval_ns,
         };
     }
@@ -81,7 +82,7 @@ mod tests {
         let mean = distances.iter().sum::<u64>() as f64 / 1e5;
         let variance = distances.iter().map(|ns| (*ns as f64 - mean).powi(2)).sum::<f64>() / 1e5;
         assert!((mean / 1_000.0 - 1.0).abs() < 0.02, "{mean}");
-        // Mean and standard deviation of an exponential are equal.
+        // The mean and standard deviation of an exponential distribution are equal.
         assert!((variance.sqrt() / mean - 1.0).abs() < 0.02, "{}", variance.sqrt());
     }
 }

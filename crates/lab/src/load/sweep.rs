@@ -1,10 +1,10 @@
-//! The knee: the highest rate at which a percentile stays under a bound (claim C19).
+//! Search for the knee: the highest rate at which a percentile stays under a bound (claim C19).
 //!
 //! ```text
 //!  rate ×2 ×2 ×2 ─▶ bound broken ─▶ halve the bracket (on a log scale) ─▶ narrow enough ─▶ confirm, several times
 //! ```
-//! One run at a rate says *holds* or *breaks*. Noise makes a run break that would hold far more often than the
-//! other way round, so a broken rate is tried again, and two of three decide. What remains uncertain is the bracket
+//! One run at a rate *holds* or *breaks*. Noise breaks a run that would hold far more often than the reverse,
+//! so a rate that broke is tried again, and two of three decide. The remaining uncertainty is the bracket
 //! between the highest rate that held and the lowest that broke.
 
 use serde::Serialize;
@@ -12,54 +12,54 @@ use serde::Serialize;
 use super::{LoadError, Outcome, Plan, Target, run};
 use crate::latency::LatencyOrigin;
 
-/// What must hold.
+/// Latency that a share of the requests must not exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LatencyBound {
-    /// Which share of the requests, 0 to 1.
+    /// Share of the requests, 0 to 1.
     pub quantile: f64,
-    /// Is answered within this time from when it was due, in nanoseconds.
+    /// Maximum time in nanoseconds from when a request was due to its answer.
     pub at_most_ns: u64,
 }
 
-/// How the knee is looked for.
+/// Parameters of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// Where to begin, requests a second.
+    /// First rate, in requests per second.
     pub from: f64,
-    /// No rate above this is tried.
+    /// Highest rate that is tried.
     pub to: f64,
-    /// The bracket is narrow enough when its ends are this close: 1.05 for 5%.
+    /// Ratio of the bracket's ends at which it is narrow enough: 1.05 for 5%.
     pub precision: f64,
-    /// See [`LatencyBound`].
+    /// Bound that must hold.
     pub bound: LatencyBound,
 }
 
-/// One rate that was tried.
+/// Run at one rate.
 #[derive(Debug, Clone)]
 pub struct RateTrial {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// What came of it.
+    /// Result of the run.
     pub outcome: Outcome,
-    /// The bound held.
+    /// True if the bound held.
     pub held: bool,
 }
 
-/// What the search found.
+/// Result of the search.
 #[derive(Debug, Clone)]
 pub struct Knee {
-    /// The highest rate that held; `None` if none did.
+    /// Highest rate that held; `None` if none did.
     pub held: Option<f64>,
-    /// The lowest rate above it that broke; `None` if all held up to the highest that was to be tried.
+    /// Lowest rate above it that broke; `None` if all held up to the highest rate to try.
     pub broke: Option<f64>,
-    /// All that was tried, in the order of the rates.
+    /// Runs in the order of their rates.
     pub tries: Vec<RateTrial>,
 }
 
-/// Looks for the knee of `target`; `plan` says all but the rate. `tried` is told of each run.
+/// Searches the knee of `target`; `plan` has everything but the rate. `tried` receives each run.
 ///
 /// # Errors
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub fn sweep(
     target: &Target,
     plan: &Plan,
@@ -79,7 +79,7 @@ pub fn sweep(
     Ok(Knee { held, broke, tries })
 }
 
-/// The bound held, and the server kept up.
+/// Returns whether the bound held and the server kept up.
 #[must_use]
 pub fn holds(outcome: &Outcome, bound: LatencyBound) -> bool {
     !outcome.is_overloaded()
@@ -87,7 +87,8 @@ pub fn holds(outcome: &Outcome, bound: LatencyBound) -> bool {
         && outcome.latencies.quantile(LatencyOrigin::Due, bound.quantile) <= bound.at_most_ns
 }
 
-/// The bracket about the highest rate of which `holds` says yes twice out of three times at most.
+/// Returns the bracket around the highest rate for which `holds` returns true at the first try, or twice in
+/// three.
 fn bisect<E>(
     search: &Search,
     mut holds: impl FnMut(f64) -> Result<bool, E>,
@@ -104,10 +105,10 @@ fn bisect<E>(
         rate *= 2.0;
     }
     if broke.is_none() && held.is_some_and(|held| held < search.to) && rate > search.to {
-        // The last step would have gone too far: the end itself is tried.
+        // The last step would exceed the maximum, so the maximum itself is tried.
         if two_of_three(search.to)? { held = Some(search.to) } else { broke = Some(search.to) }
     }
-    // Nothing held: downwards, by powers of two, at most to a thousandth.
+    // Nothing held: the search goes down by powers of two, at most to a thousandth.
     while held.is_none()
         && let Some(lowest) = broke
         && lowest > search.from / 1_000.0

@@ -1,4 +1,4 @@
-//! What is loaded: `http://`, `https://`, `h2://`, `h2c://`, `nats://`, `smtp://`, `tcp://`.
+//! Targets of the load: `http://`, `https://`, `h2://`, `h2c://`, `nats://`, `smtp://`, `tcp://`.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
@@ -10,25 +10,25 @@ use rustls::{ClientConfig, crypto::CryptoProvider, pki_types::ServerName};
 use super::client::{Client, Echo, Http, Http2, Nats, Smtp};
 use crate::secured::{self, Trust};
 
-/// Requests that may be under way at once on one `tcp://` connection.
+/// Maximum number of requests under way on one `tcp://` connection.
 const ECHO_DEPTH: usize = 64 << 10;
-/// Streams that may be open at once on one connection of HTTP/2, where nothing else is said.
+/// Default number of open streams on one HTTP/2 connection.
 const STREAMS: usize = 10;
 
-/// A server that is loaded.
+/// A server to load.
 #[derive(Debug, Clone)]
 pub struct Target {
     scheme: Scheme,
-    /// `host:port` as it was written, without user and path.
+    /// Authority of the URL as written, `host:port`, without user and path.
     authority: String,
     host: String,
     path: String,
     address: SocketAddr,
     bytes: usize,
     verified: bool,
-    /// Requests under way on a connection, at most, where its protocol allows more.
+    /// Maximum number of requests under way on a connection, where the protocol allows more.
     depth_max: usize,
-    /// What TLS is made of, where it is not the usual.
+    /// Crypto provider of TLS; `None` is the default one.
     provider: Option<Arc<CryptoProvider>>,
 }
 
@@ -45,7 +45,7 @@ enum Scheme {
     Tcp,
 }
 
-/// `h2` and `h2c` are what HTTP/2 calls itself in ALPN and in the clear (RFC 9113 §3.1).
+/// Schemes with their default ports. HTTP/2 is called `h2` in ALPN and `h2c` in the clear (RFC 9113 §3.1).
 const SCHEMES: [(&str, Scheme, u16); 7] = [
     ("http", Scheme::Http, 80),
     ("https", Scheme::Https, 443),
@@ -56,39 +56,39 @@ const SCHEMES: [(&str, Scheme, u16); 7] = [
     ("tcp", Scheme::Tcp, 0),
 ];
 
-/// A URL that cannot be loaded.
+/// Error in a target's URL or options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// No scheme that is spoken here.
+    /// The URL's scheme is unknown.
     #[error("`{0}`: the URL begins with http://, https://, h2://, h2c://, nats://, smtp:// or tcp://")]
     Scheme(String),
-    /// `tcp://` has no port of its own.
+    /// The URL has no port, and `tcp://` has no default.
     #[error("`{0}` names no port: tcp://HOST:PORT")]
     NoPort(String),
-    /// No such port.
+    /// The port is not a valid number.
     #[error("`{0}`: the port is a number from 1 to 65535")]
     Port(String),
-    /// The name has no address.
+    /// The host name has no address.
     #[error("`{host}` has no address: {reason}")]
     Address {
-        /// The host.
+        /// Host name.
         host: String,
-        /// What the resolver says.
+        /// Message of the resolver.
         reason: String,
     },
-    /// Streams where there are none, or none of them.
+    /// Streams were requested for another protocol than HTTP/2, or zero streams.
     #[error("{0} streams: h2:// and h2c:// have them, one at least; other URLs have connections alone")]
     Streams(usize),
-    /// The name cannot stand in a certificate.
+    /// The host name is not valid in a certificate.
     #[error("`{0}` is no name for a certificate")]
     Name(String),
 }
 
 impl Target {
-    /// Reads a URL and looks its host up. `bytes` is the size of an echo, a message or a mail.
+    /// Parses a URL and resolves its host. `bytes` is the size of an echo, a message or a mail.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns [`TargetError`] if the URL is invalid or its host has no address.
     pub fn parse(url: &str, bytes: usize, verified: bool) -> Result<Self, TargetError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| TargetError::Scheme(url.to_owned()))?;
         let (_, scheme, port) = SCHEMES
@@ -99,7 +99,7 @@ impl Target {
         let (authority, path) = rest.split_at(at);
         let path = path.split('#').next().unwrap_or_default();
         let (host, port) = match authority.rsplit_once(':') {
-            // `[::1]` has colons of its own.
+            // `[::1]` contains colons itself.
             Some((host, digits)) if !digits.ends_with(']') => {
                 let port = digits.parse().ok().filter(|port| *port != 0);
                 (host, port.ok_or_else(|| TargetError::Port(url.to_owned()))?)
@@ -133,7 +133,7 @@ impl Target {
         })
     }
 
-    /// An echo server at this address, `bytes` bytes there and back.
+    /// Creates a target for an echo server at this address, with `bytes` bytes each way.
     #[must_use]
     pub fn echo(address: SocketAddr, bytes: usize) -> Self {
         Self {
@@ -149,17 +149,17 @@ impl Target {
         }
     }
 
-    /// The same, with one request under way on a connection at a time, also where the protocol allows more.
+    /// Limits the target to one request under way per connection, even if the protocol allows more.
     #[must_use]
     pub fn one_at_a_time(mut self) -> Self {
         self.depth_max = 1;
         self
     }
 
-    /// The same, with so many requests under way on a connection of HTTP/2, if the server takes them.
+    /// Sets the number of requests under way on an HTTP/2 connection, if the server accepts as many.
     ///
     /// # Errors
-    /// It is no HTTP/2, or none are asked for.
+    /// [`TargetError::Streams`] if the target is not HTTP/2, or if `streams` is zero.
     pub fn with_streams(mut self, streams: usize) -> Result<Self, TargetError> {
         if streams == 0 || !matches!(self.scheme, Scheme::H2 | Scheme::H2c) {
             return Err(TargetError::Streams(streams));
@@ -168,25 +168,25 @@ impl Target {
         Ok(self)
     }
 
-    /// The same, with nothing but this in TLS.
+    /// Restricts TLS to this crypto provider.
     #[must_use]
     pub fn by(mut self, provider: Arc<CryptoProvider>) -> Self {
         self.provider = Some(provider);
         self
     }
 
-    /// Requests under way on a connection, at most, whatever its protocol allows.
+    /// Returns the maximum number of requests under way on a connection, whatever the protocol allows.
     pub(super) const fn depth_max(&self) -> usize {
         self.depth_max
     }
 
-    /// Where it is.
+    /// Returns the address of the server.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The client's side of one connection; `number` tells connections apart.
+    /// Creates the client's side of a connection; `number` makes it distinct from other connections.
     pub(super) fn client(&self, number: u64) -> Box<dyn Client> {
         match self.scheme {
             Scheme::Http | Scheme::Https => Box::new(Http::new(&self.authority, &self.path)),
@@ -194,7 +194,7 @@ impl Target {
             Scheme::H2c => Box::new(Http2::new("http", &self.authority, &self.path)),
             Scheme::Tcp => Box::new(Echo::new(self.bytes, ECHO_DEPTH)),
             Scheme::Nats => {
-                // Other generators may load the same server.
+                // The process id keeps generators apart that load the same server.
                 let subject = format!("lab.{}.{number}", std::process::id());
                 Box::new(Nats::new(&subject, self.bytes))
             }
@@ -208,7 +208,7 @@ impl Target {
         }
     }
 
-    /// How TLS is spoken, where it is.
+    /// Returns the TLS configuration and server name; `None` for a scheme without TLS.
     pub(super) fn tls(&self) -> Result<Option<(Arc<ClientConfig>, ServerName<'static>)>, TargetError> {
         let protocols: &[&str] = match self.scheme {
             Scheme::Https => &["http/1.1"],

@@ -1,12 +1,12 @@
-//! A drawing as SVG: shapes with classes, whose colours the page decides.
+//! A drawing as SVG: shapes with classes, whose colours the page defines.
 //!
-//! Nothing here knows a colour: a class names what a shape means (`axis`, `one`, `two`, `reference`), and the
-//! page's style sheet gives it a colour by day, by night and on paper. Lengths are in units of the drawing, whose
-//! text is 14 units high.
+//! No colours are defined here: a class names the meaning of a shape (`axis`, `one`, `two`, `reference`), and
+//! the page's style sheet gives it a colour for the light theme, the dark theme and print. Lengths are in
+//! units of the drawing, whose text is 14 units high.
 
 use std::fmt::Write as _;
 
-/// A drawing that grows shape by shape.
+/// A drawing to which shapes are added.
 #[derive(Debug, Clone)]
 pub struct Drawing {
     width: f64,
@@ -15,42 +15,42 @@ pub struct Drawing {
     body: String,
 }
 
-/// Where a text's given point lies.
+/// Alignment of a text at its given point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// At its beginning.
+    /// The point is the text's beginning.
     Start,
-    /// In its middle.
+    /// The point is the text's middle.
     Middle,
-    /// At its end.
+    /// The point is the text's end.
     End,
 }
 
 impl Drawing {
-    /// An empty drawing. `label` says what it shows to those who do not see it.
+    /// Creates an empty drawing. `label` describes it for readers who cannot see it.
     #[must_use]
     pub fn new(width: f64, height: f64, label: &str) -> Self {
         Self { width, height, label: label.to_owned(), body: String::new() }
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         self.put(format_args!(
             r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#
         ));
     }
 
-    /// A line through points.
+    /// Adds a line through points.
     pub fn path(&mut self, class: &str, points: &[(f64, f64)]) {
         let mut d = String::new();
         for (i, (x, y)) in points.iter().enumerate() {
-            // Writing into a string does not fail.
+            // Writing to a string does not fail.
             _ = write!(d, "{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" });
         }
         self.put(format_args!(r#"<path class="{class}" d="{d}"/>"#));
     }
 
-    /// An area: through `upper` forwards and `lower` backwards.
+    /// Adds an area: through `upper` forwards and `lower` backwards.
     pub fn band(&mut self, class: &str, upper: &[(f64, f64)], lower: &[(f64, f64)]) {
         let mut d = String::new();
         for (i, (x, y)) in upper.iter().chain(lower.iter().rev()).enumerate() {
@@ -59,19 +59,19 @@ impl Drawing {
         self.put(format_args!(r#"<path class="{class}" d="{d}Z"/>"#));
     }
 
-    /// A rectangle with its upper left corner at `x`, `y`.
+    /// Adds a rectangle with its upper left corner at `x`, `y`.
     pub fn rectangle(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
         self.put(format_args!(
             r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="2"/>"#
         ));
     }
 
-    /// A disc.
+    /// Adds a disc.
     pub fn disc(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {
         self.put(format_args!(r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{radius:.1}"/>"#));
     }
 
-    /// A line of text, its baseline at `y`.
+    /// Adds a line of text with its baseline at `y`.
     pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = anchor.name();
         let text = escaped(text);
@@ -80,7 +80,7 @@ impl Drawing {
         ));
     }
 
-    /// A line of text that reads upwards, centred at `x`, `y`.
+    /// Adds a line of text that reads upwards, centred at `x`, `y`.
     pub fn upright_text(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
         let text = escaped(text);
         self.put(format_args!(
@@ -93,7 +93,7 @@ impl Drawing {
         self.body.push('\n');
     }
 
-    /// The `<svg>` element, for a page that has a style sheet.
+    /// Returns the `<svg>` element for a page that has a style sheet.
     #[must_use]
     pub fn finish(&self) -> String {
         format!(
@@ -105,7 +105,7 @@ impl Drawing {
         )
     }
 
-    /// A file that stands alone, with this style sheet.
+    /// Returns a self-contained SVG file with this style sheet.
     #[must_use]
     pub fn finish_alone(&self, style: &str) -> String {
         let (width, height) = (self.width, self.height);
@@ -128,7 +128,7 @@ impl Anchor {
     }
 }
 
-/// Text as it stands in HTML and SVG, in elements and in quoted attributes.
+/// Escapes text for HTML and SVG, in elements and in quoted attributes.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

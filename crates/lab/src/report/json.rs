@@ -1,6 +1,6 @@
-//! A report for programs. Names in it stay; new ones may come.
+//! A report as JSON. Its names are stable; new ones may be added.
 //!
-//! It is also the record that is kept: [`parse`] makes of it again what a page is made from.
+//! The JSON is also the record that is kept: [`parse`] restores from it everything that a page shows.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,10 +11,11 @@ use crate::experiment::{Options, Outcome, Refusal};
 use crate::experiments::named;
 use crate::paired::machine::{Machine, date};
 
-/// All outcomes as one value: `{lab, date, quick, version, machine, experiments: [...]}`.
+/// Returns all outcomes as one value: `{lab, date, quick, version, machine, experiments: [...]}`.
 ///
-/// An experiment that could not be done has `refusal` (`{kind: missing | usage | failed, text}`) and neither verdicts
-/// nor data. `figures` are the titles of its drawings, `drawings` the drawings themselves; what they draw is in `data`.
+/// An experiment that could not be run has `refusal` (`{kind: missing | usage | failed, text}`) and neither
+/// verdicts nor data. `figures` are the titles of its drawings, `drawings` the drawings themselves; the data
+/// that they draw is in `data`.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options) -> Value {
     json!({
@@ -75,7 +76,7 @@ struct RecordOutcome {
     refusal: Option<RecordRefusal>,
     #[serde(default)]
     tables: Vec<Table>,
-    /// Absent from records that are older than the field.
+    /// Drawings; absent from records that are older than the field.
     #[serde(default)]
     drawings: Vec<Figure>,
     #[serde(default)]
@@ -90,11 +91,12 @@ struct RecordRefusal {
     text: String,
 }
 
-/// What [`render`] wrote: the outcomes, how they were asked for, when and where. `data` is left out, because no page
-/// shows it, and so is the command line beyond `--quick`, because a record does not have it.
+/// Parses the output of [`render`]: the outcomes, the options, the date and the machine. `data` is left out,
+/// because no page shows it, and so is the command line beyond `--quick`, because a record does not have it.
 ///
 /// # Errors
-/// What is wrong with the text, or the name of an experiment that this version does not have.
+/// Returns a message about the fault in the text, or the name of an experiment that this version does not
+/// have.
 pub fn parse(text: &str) -> Result<(Vec<Outcome>, Options, FigureOrigin), String> {
     let kept: RecordView = serde_json::from_str(text).map_err(|why| why.to_string())?;
     let outcomes = kept.experiments.into_iter().map(outcome).collect::<Result<_, _>>()?;

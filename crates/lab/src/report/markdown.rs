@@ -1,8 +1,8 @@
-//! A run as a page of Markdown: every claim with its verdict, and in words why it comes out so.
+//! A run as a page of Markdown: every claim with its verdict and an explanation.
 //!
-//! It is what `docs/lab/README.md` is made of: the table is the run's, the paragraphs are
-//! [`crate::experiments::explained`]'s. A paragraph on what has changed since stands only below a claim that does not
-//! hold as published.
+//! `docs/lab/README.md` is made by this module: the table is the run's, the paragraphs come from
+//! [`crate::experiments::explained`]. A paragraph on what has changed since publication is shown only for a
+//! claim that does not hold as published.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -13,8 +13,8 @@ use crate::{
     paired::machine::{Machine, date},
 };
 
-/// The page for these outcomes; `page`, if there is one, is the file name of the HTML page that lies beside it. Without
-/// one it is the record's in `docs/lab`, beside the JSON of the run.
+/// Renders the page for these outcomes. `page` is the file name of the HTML page in the same directory, if
+/// there is one; without it the result is the record's page in `docs/lab`, next to the JSON of the run.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options, page: Option<&str>) -> String {
     let mut out = String::new();
@@ -47,7 +47,7 @@ pub fn render(outcomes: &[Outcome], options: &Options, page: Option<&str>) -> St
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     _ = out.write_fmt(text);
 }
 
@@ -67,13 +67,13 @@ fn machine(out: &mut String) {
     );
 }
 
-/// A verdict with the experiment that gave it.
+/// A verdict with its experiment.
 struct ClaimVerdict<'o> {
     experiment: &'static str,
     judgement: &'o Judgement,
 }
 
-/// By the claim's number, so that C9 stands before C10.
+/// Groups the verdicts by the claim's number, so that C9 comes before C10.
 fn by_claim(outcomes: &[Outcome]) -> BTreeMap<(u32, &str), Vec<ClaimVerdict<'_>>> {
     let mut claims: BTreeMap<(u32, &str), Vec<ClaimVerdict<'_>>> = BTreeMap::new();
     for outcome in outcomes {
@@ -124,7 +124,7 @@ fn table(out: &mut String, claims: &BTreeMap<(u32, &str), Vec<ClaimVerdict<'_>>>
     }
 }
 
-/// Text that stays in its cell.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace(['\n', '\r'], " ")
 }

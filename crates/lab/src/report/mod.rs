@@ -1,4 +1,4 @@
-//! What an experiment found: tables, figures and verdicts, and the four ways to read them.
+//! Findings of an experiment: tables, figures and verdicts, and four formats for them.
 //!
 //! ```text
 //!   Report ─┬─▶ text      for people at a terminal
@@ -16,64 +16,64 @@ pub mod text;
 
 use serde::{Deserialize, Serialize};
 
-/// What an experiment found.
+/// Findings of an experiment.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Figures in rows.
+    /// Tables of figures.
     pub tables: Vec<Table>,
-    /// Figures drawn.
+    /// Drawings.
     pub figures: Vec<Figure>,
-    /// What follows, claim by claim.
+    /// Verdicts, claim by claim.
     pub verdicts: Vec<Judgement>,
-    /// All that was measured, for programs.
+    /// Measurements as JSON.
     pub data: serde_json::Value,
-    /// What a reader must know to judge it: conventions, limits, what was left out.
+    /// Notes for judging the report: conventions, limits, omissions.
     pub notes: Vec<String>,
 }
 
-/// A table.
+/// A table of texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// What it shows.
+    /// Title above the table.
     pub title: String,
-    /// Its columns.
+    /// Columns of the table.
     pub columns: Vec<Column>,
-    /// Its rows, each as long as there are columns.
+    /// Rows of the table, each with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// The head of a column.
+/// Header of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// What stands below.
+    /// Heading of the column.
     pub heading: String,
-    /// In what unit; empty for text and for numbers without one.
+    /// Unit of the column; empty for text and for numbers without a unit.
     pub unit: String,
 }
 
-/// A drawing.
+/// A drawing with its title and caption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What one sees in it, as a sentence.
+    /// Title: what the drawing shows, as a sentence.
     pub title: String,
-    /// The drawing: an `<svg>` element that takes its colours from the classes of [`page`].
+    /// Drawing: an `<svg>` element that takes its colours from the classes of [`page`].
     pub svg: String,
-    /// How to read it, and what it stands for in the source.
+    /// Caption: how to read the drawing, and what it stands for in the source.
     pub caption: String,
-    /// What the page's script makes of it. Without scripts, and on paper, the drawing stands as it is.
+    /// Script that makes the drawing interactive. Without scripts, and in print, the static drawing is shown.
     pub play: Option<InteractiveDrawing>,
 }
 
-/// A drawing that its reader may play with: a script of the page, and the facts that it needs.
+/// An interactive drawing: a script of the page, and the data that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InteractiveDrawing {
-    /// Which script.
+    /// Kind of script.
     pub kind: PlayKind,
-    /// What it needs to know beyond the drawing.
+    /// Data that the script needs beyond the drawing.
     pub facts: serde_json::Value,
 }
 
-/// The scripts that the page has.
+/// Scripts that the page has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlayKind {
@@ -83,37 +83,37 @@ pub enum PlayKind {
     Ladder,
 }
 
-/// What a measurement says about a claim.
+/// Conclusion of a measurement about a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The claim: `C3`.
+    /// Number of the claim, such as `C3`.
     pub claim: String,
-    /// What was published.
+    /// Published figure.
     pub article: String,
-    /// What was found here.
+    /// Figure measured here.
     pub ours: String,
-    /// What follows.
+    /// Conclusion about the claim.
     pub verdict: Verdict,
 }
 
-/// Whether a claim holds on this machine.
+/// Conclusion about a claim on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As published.
+    /// The claim holds as published.
     Holds,
-    /// In kind, not in size.
+    /// The claim holds in kind, but with another size of effect.
     HoldsWithAnotherFigure,
-    /// The contrary was measured.
+    /// The measurement contradicts the claim.
     DoesNotHoldHere,
-    /// Something that it needs is missing.
+    /// Something that the test needs is missing.
     CannotBeTestedHere,
-    /// The rounds lie further apart than what is compared.
+    /// The rounds are further apart than the figures that are compared.
     TooNoisyToSay,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -125,7 +125,7 @@ impl Verdict {
         }
     }
 
-    /// A mark that differs without colour.
+    /// Returns a symbol that can be distinguished without colour.
     #[must_use]
     pub const fn mark(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl Verdict {
 }
 
 impl Table {
-    /// An empty table: `columns` are pairs of heading and unit.
+    /// Creates an empty table; `columns` are pairs of heading and unit.
     #[must_use]
     pub fn new(title: impl Into<String>, columns: &[(&str, &str)]) -> Self {
         let columns = columns
@@ -152,14 +152,14 @@ impl Table {
     /// Adds a row.
     ///
     /// # Panics
-    /// If it is longer or shorter than the head.
+    /// Panics if the row does not have one cell per column.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert_eq!(row.len(), self.columns.len(), "a cell for each column of “{}”", self.title);
         self.rows.push(row);
     }
 
-    /// Whether all that stands in a column reads as a number: such columns are set flush right.
+    /// Returns whether every cell of a column reads as a number; such columns are aligned right.
     #[must_use]
     pub fn is_numeric(&self, column: usize) -> bool {
         self.rows.iter().filter_map(|row| row.get(column)).all(|cell| {
@@ -195,7 +195,7 @@ impl Report {
         self.figures.push(Figure { title, svg, caption, play: None });
     }
 
-    /// Lets the reader of the page play with the drawing that was added last.
+    /// Makes the drawing that was added last interactive.
     pub fn play(&mut self, kind: PlayKind, facts: serde_json::Value) {
         if let Some(figure) = self.figures.last_mut() {
             figure.play = Some(InteractiveDrawing { kind, facts });
@@ -208,7 +208,7 @@ impl Report {
     }
 }
 
-/// A whole number with commas: `1,234,567`.
+/// Formats a whole number with commas: `1,234,567`.
 #[must_use]
 pub fn grouped(value: u64) -> String {
     let digits = value.to_string();

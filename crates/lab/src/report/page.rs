@@ -1,7 +1,7 @@
-//! A report as one HTML page that stands alone: no file beside it, nothing fetched.
+//! A report as one self-contained HTML page: it has no other files and fetches nothing.
 //!
-//! It reads as an article: claim, source, figures, tables, verdicts, notes, the machine, how to repeat. Dark and
-//! light follow the system until the reader chooses; the choice is remembered.
+//! The page reads as an article: claim, source, figures, tables, verdicts, notes, the machine, how to repeat.
+//! Its dark or light theme follows the system until the reader chooses one; the choice is remembered.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ const STYLE: &str = include_str!("page.css");
 const PLAY_HEAPS: &str = include_str!("play_heaps.js");
 const PLAY_LADDER: &str = include_str!("play_ladder.js");
 
-/// The choice of day and night. Without it, or without storage, the page follows the system.
+/// Script for the choice of theme. Without scripts or storage, the page follows the system.
 const SCRIPT: &str = r"
 const root = document.documentElement, button = document.getElementById('theme');
 const dark = matchMedia('(prefers-color-scheme: dark)');
@@ -32,30 +32,30 @@ dark.addEventListener('change', say);
 say();
 ";
 
-/// When and where the figures of a page were taken.
+/// Date and machine of a page's figures.
 #[derive(Debug, Clone)]
 pub struct FigureOrigin {
-    /// UTC.
+    /// Date in UTC.
     pub date: String,
-    /// The machine.
+    /// Machine on which the figures were measured.
     pub machine: Machine,
 }
 
 impl FigureOrigin {
-    /// Now, on this machine.
+    /// Returns the current date and this machine.
     #[must_use]
     pub fn here() -> Self {
         Self { date: date(), machine: Machine::here() }
     }
 }
 
-/// The page for these outcomes, of a run that ended now.
+/// Renders the page for these outcomes, of a run that ended now.
 #[must_use]
 pub fn render(outcomes: &[Outcome], options: &Options) -> String {
     render_as_of(outcomes, options, &FigureOrigin::here())
 }
 
-/// The page for the outcomes of a record.
+/// Renders the page for the outcomes of a record.
 #[must_use]
 pub fn render_as_of(outcomes: &[Outcome], options: &Options, taken: &FigureOrigin) -> String {
     let title = match outcomes {
@@ -74,13 +74,13 @@ pub fn render_as_of(outcomes: &[Outcome], options: &Options, taken: &FigureOrigi
     out
 }
 
-/// A report that belongs to no experiment, as a page; `repeat` is the command that measures it again.
+/// Renders a report that belongs to no experiment as a page; `repeat` is the command that measures it again.
 #[must_use]
 pub fn alone(title: &str, report: &Report, repeat: &str) -> String {
     alone_as_of(title, report, repeat, &FigureOrigin::here())
 }
 
-/// The same, from a record.
+/// Renders a recorded report that belongs to no experiment as a page.
 #[must_use]
 pub fn alone_as_of(title: &str, report: &Report, repeat: &str, taken: &FigureOrigin) -> String {
     let mut out = String::new();
@@ -122,7 +122,8 @@ fn foot<'r>(out: &mut String, reports: impl Iterator<Item = &'r Report>, taken: 
         .flat_map(|report| &report.figures)
         .filter_map(|figure| Some(figure.play.as_ref()?.kind))
         .collect();
-    // Each in a block and an element of its own: names do not meet, and a failure of one leaves the others.
+    // Each script is in a block and an element of its own: their names do not collide, and an error in one
+    // does not affect the others.
     for (kind, script) in [(PlayKind::Heap, PLAY_HEAPS), (PlayKind::Ladder, PLAY_LADDER)] {
         if played.contains(&kind) {
             put(out, format_args!("<script>{{\n{script}}}</script>\n"));
@@ -132,11 +133,11 @@ fn foot<'r>(out: &mut String, reports: impl Iterator<Item = &'r Report>, taken: 
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     _ = out.write_fmt(text);
 }
 
-/// A title as it stands alone: with a capital.
+/// Capitalises the first letter of a title.
 fn sentence(title: &str) -> String {
     let mut letters = title.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -188,7 +189,7 @@ fn article(out: &mut String, outcome: &Outcome, options: &Options, titled: bool)
             escaped(experiment.source)
         ),
     );
-    // No level of headings is left out: readers who hear the page go by them.
+    // No heading level is skipped: users of screen readers navigate by headings.
     let level = if titled { 3 } else { 2 };
     match &outcome.result {
         Ok(report) => body(out, report, level),
@@ -366,7 +367,7 @@ mod tests {
         );
     }
 
-    /// Relative luminance, as the WCAG 2 defines it.
+    /// Returns the relative luminance as WCAG 2 defines it.
     fn luminance(colour: &str) -> f64 {
         let channel = |at: usize| {
             let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;

@@ -1,7 +1,8 @@
 //! Curves over two axes: the one kind of plot that the experiments share.
 //!
-//! Series differ by stroke as well as by colour, so that a print in black and white can be read. A second scale
-//! may stand at the right. The article's own figures are marked as reference lines and points.
+//! Series differ by stroke as well as by colour, so that they can be told apart in black and white print. A
+//! plot may have a second scale on the right. The article's own figures are marked as reference lines and
+//! points.
 
 use super::drawing::{Anchor, Drawing};
 use super::grouped;
@@ -10,109 +11,109 @@ const WIDTH: f64 = 680.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 78.0;
 const RIGHT: f64 = 62.0;
-/// Of a row of the legend.
+/// Height of a row of the legend.
 const ROW: f64 = 20.0;
-/// Text of 14 units is about so wide, a character.
+/// Approximate width of a character in text of 14 units.
 const CHARACTER: f64 = 7.2;
 const BOTTOM: f64 = 56.0;
 
-/// One axis.
+/// An axis of a plot.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What it measures, with its unit.
+    /// Quantity that the axis shows, with its unit.
     pub label: String,
-    /// The value at its beginning.
+    /// Value at the beginning of the axis.
     pub from: f64,
-    /// The value at its end.
+    /// Value at the end of the axis.
     pub to: f64,
-    /// Whether equal distances are equal ratios; its label says so.
+    /// True for a logarithmic axis; its label says so.
     pub log: bool,
-    /// Where it is marked, and what stands there.
+    /// Ticks: values and their labels.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// One curve.
+/// A curve of a plot.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Stroke of the curve.
     pub stroke: Stroke,
-    /// Whether it is read on the right scale.
+    /// True if the curve uses the right scale.
     pub right: bool,
-    /// Where it goes.
+    /// Points of the curve.
     pub points: Vec<(f64, f64)>,
-    /// The interval about each point, lower and upper, drawn as an area; may be empty.
+    /// Interval around each point, lower and upper, drawn as an area; may be empty.
     pub intervals: Vec<(f64, f64, f64)>,
-    /// Whether each point is marked with a disc.
+    /// True if each point is marked with a disc.
     pub discs: bool,
 }
 
-/// How a curve is drawn.
+/// Colour and dash pattern of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
-    /// The accent, unbroken: what the plot is about.
+    /// Accent colour, solid: the main subject of the plot.
     One,
-    /// The second colour, long dashes.
+    /// Second colour, long dashes.
     Two,
-    /// Quiet, short dashes: what is derived from the others.
+    /// Muted colour, short dashes: for derived curves.
     Three,
     /// Green, dots and dashes.
     Four,
 }
 
-/// What the article said, marked in the plot.
+/// A published figure that is marked in the plot.
 #[derive(Debug, Clone)]
 pub enum Reference {
-    /// A value, all along the x axis.
+    /// A value, drawn along the whole x axis.
     Level {
-        /// The value.
+        /// Value on the y axis.
         at: f64,
-        /// Whether it is read on the right scale.
+        /// True if the value uses the right scale.
         right: bool,
-        /// What stands beside it.
+        /// Label beside the line.
         label: String,
     },
-    /// A place on the x axis.
+    /// A position on the x axis.
     Place {
-        /// The place.
+        /// Value on the x axis.
         at: f64,
-        /// What stands beside it.
+        /// Label beside the line.
         label: String,
     },
-    /// A point.
+    /// A point with both coordinates.
     Point {
-        /// Where on the x axis.
+        /// Value on the x axis.
         x: f64,
-        /// Its value.
+        /// Value on the y axis.
         y: f64,
-        /// Whether it is read on the right scale.
+        /// True if the value uses the right scale.
         right: bool,
-        /// What stands beside it.
+        /// Label beside the point.
         label: String,
     },
 }
 
-/// A plot.
+/// A plot with its axes and curves.
 #[derive(Debug, Clone)]
 pub struct Plot {
-    /// The axis below.
+    /// Horizontal axis.
     pub x: Axis,
-    /// The scale at the left.
+    /// Scale on the left.
     pub left: Axis,
-    /// The scale at the right, if there is one.
+    /// Scale on the right, if there is one.
     pub right: Option<Axis>,
     /// Curves, in the order of the legend.
     pub series: Vec<Series>,
-    /// Marks of what was published.
+    /// Published figures to mark.
     pub references: Vec<Reference>,
 }
 
 impl Axis {
-    /// A linear axis, marked at every `step`.
+    /// Creates a linear axis with a tick at every `step`.
     #[must_use]
     pub fn linear(label: &str, from: f64, to: f64, step: f64) -> Self {
-        // As many decimals as the step has, at most two.
+        // Labels have as many decimals as the step, at most two.
         let whole = |value: f64| (value - value.round()).abs() < 1e-9;
         let places = if whole(step) {
             0
@@ -131,7 +132,7 @@ impl Axis {
         Self { label: label.to_owned(), from, to, log: false, ticks }
     }
 
-    /// A logarithmic axis, marked at the powers of ten from `from` to `to`, both positive.
+    /// Creates a logarithmic axis with ticks at the powers of ten from `from` to `to`, both positive.
     #[must_use]
     pub fn log(label: &str, from: f64, to: f64) -> Self {
         let mut ticks = Vec::new();
@@ -153,7 +154,8 @@ impl Axis {
         Self { label: format!("{label} (log scale)"), from, to, log: true, ticks }
     }
 
-    /// Where a value lies, as a fraction of the axis; outside of it at its ends.
+    /// Returns the position of a value as a fraction of the axis; values outside of it are clamped to its
+    /// ends.
     fn fraction(&self, value: f64) -> f64 {
         let place = if self.log {
             (value.max(f64::MIN_POSITIVE).log10() - self.from.log10()) / (self.to.log10() - self.from.log10())
@@ -165,20 +167,20 @@ impl Axis {
 }
 
 impl Series {
-    /// A curve on the left scale, without discs or intervals.
+    /// Creates a curve on the left scale, without discs or intervals.
     #[must_use]
     pub fn new(name: &str, stroke: Stroke, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.to_owned(), stroke, right: false, points, intervals: Vec::new(), discs: false }
     }
 
-    /// The same, read on the right scale.
+    /// Moves the curve to the right scale.
     #[must_use]
     pub fn on_the_right(mut self) -> Self {
         self.right = true;
         self
     }
 
-    /// The same, with each point marked.
+    /// Marks each point of the curve with a disc.
     #[must_use]
     pub fn with_discs(mut self) -> Self {
         self.discs = true;
@@ -198,7 +200,7 @@ impl Stroke {
 }
 
 impl Plot {
-    /// The plot as an `<svg>` element. `label` says what it shows to those who do not see it.
+    /// Draws the plot as an `<svg>` element. `label` describes it for readers who cannot see it.
     #[must_use]
     pub fn draw(&self, label: &str) -> String {
         let mut drawing = Drawing::new(WIDTH, HEIGHT, label);
@@ -217,14 +219,14 @@ impl Plot {
         LEFT + self.x.fraction(value) * (self.x_end() - LEFT)
     }
 
-    /// Where the legend ends and the frame begins.
+    /// Returns the height at which the legend ends and the frame begins.
     fn top(&self) -> f64 {
         let rows = self.legend().iter().map(|entry| entry.2).max().unwrap_or(0);
         let below = rows as f64 * ROW;
         44.0 + below
     }
 
-    /// What stands in the legend: text, x and row.
+    /// Returns the entries of the legend: text, x and row.
     fn legend(&self) -> Vec<(String, f64, usize)> {
         let (mut x, mut row) = (LEFT, 0);
         let mut entries = Vec::new();
@@ -322,7 +324,7 @@ impl Plot {
         }
     }
 
-    /// A label beside a place, on the side on which there is room.
+    /// Draws a label beside a point, on the side that has room.
     fn beside(&self, drawing: &mut Drawing, (x, y): (f64, f64), label: &str) {
         let leftwards = x > f64::midpoint(LEFT, self.x_end());
         let (x, anchor) = if leftwards { (x - 8.0, Anchor::End) } else { (x + 8.0, Anchor::Start) };
@@ -384,7 +386,7 @@ mod tests {
         {
             assert!(svg.contains(part), "{part}: {svg}");
         }
-        // From the top left to the bottom right of the frame, on its own scale each.
+        // Both curves go from the top left to the bottom right of the frame, each on its own scale.
         assert_eq!(svg.matches("d=\"M78.0 44.0L618.0 364.0\"").count(), 1, "{svg}");
         assert!(svg.contains("d=\"M78.0 44.0L618.0 284.0\""), "{svg}");
     }

@@ -1,19 +1,19 @@
 //! A report for people at a terminal.
 //!
-//! Colour only where the caller says that it is wanted, and only for the verdict's mark; a table that is wider
-//! than the terminal loses its last columns, and says so.
+//! Only the verdicts' symbols are coloured, and only if the caller requests it. A table that is wider than
+//! the terminal loses its last columns, and says so.
 
 use std::fmt::Write as _;
 
 use super::{Table, Verdict};
 use crate::experiment::Outcome;
 
-/// How to write.
+/// Style of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    /// Whether the verdicts' marks are coloured.
+    /// True if the verdicts' symbols are coloured.
     pub colour: bool,
-    /// Characters in a line.
+    /// Number of characters in a line.
     pub width: usize,
 }
 
@@ -23,7 +23,7 @@ impl Default for Style {
     }
 }
 
-/// All outcomes, one below the other, and what they come to.
+/// Renders all outcomes, one below the other, and a summary.
 #[must_use]
 pub fn render(outcomes: &[Outcome], style: Style) -> String {
     let mut out = String::new();
@@ -83,7 +83,7 @@ fn one(out: &mut String, outcome: &Outcome, style: Style) {
     line(out, &format!("Took {}{drawn}.", time_text(outcome.seconds)));
 }
 
-/// Returns a time in the unit in which it is not nothing.
+/// Formats a time in a unit in which it is not zero.
 fn time_text(seconds: f64) -> String {
     match seconds {
         1.0.. => format!("{seconds:.1} s"),
@@ -129,7 +129,7 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-/// Text broken at spaces, its further lines indented as far as the first one's prefix.
+/// Writes text wrapped at spaces; further lines are indented by the prefix's width.
 fn wrapped(out: &mut String, prefix: &str, text: &str, width: usize) {
     let indent = prefix.chars().count();
     let mut current = prefix.to_owned();
@@ -154,7 +154,7 @@ fn wrapped(out: &mut String, prefix: &str, text: &str, width: usize) {
     line(out, &current);
 }
 
-/// A table with aligned columns.
+/// Writes a table with aligned columns.
 pub fn table(out: &mut String, table: &Table, width: usize) {
     const GAP: usize = 2;
     line(out, &table.title);
@@ -187,7 +187,7 @@ pub fn table(out: &mut String, table: &Table, width: usize) {
         for (n, &cell_width) in widths.iter().enumerate().take(shown) {
             let gap = if n == 0 { 2 } else { GAP };
             let cell = cells(n);
-            // Writing into a string does not fail.
+            // Writing to a string does not fail.
             _ = if table.is_numeric(n) {
                 write!(text, "{:gap$}{cell:>cell_width$}", "")
             } else {

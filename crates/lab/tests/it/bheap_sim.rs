@@ -1,9 +1,10 @@
-//! The simulation's totals, frozen: they are integers and depend on nothing but the code.
+//! Totals of the simulation, frozen: they are integers and depend on nothing but the code.
 
 use lab::experiments::bheap_sim::lru::ListLru;
 use lab::experiments::bheap_sim::run::{HeapLayout, Shape};
 
-/// Pages resident; transfers of the binary heap and of the B-heap, first touches free, after `srandom(1)`.
+/// Pages resident, then the transfers of the binary heap and of the B-heap, first touches free, after
+/// `srandom(1)`.
 type Frozen = (usize, u64, u64);
 
 fn hold(shape: Shape, pages: usize, frozen: &[Frozen]) {
@@ -19,9 +20,10 @@ fn hold(shape: Shape, pages: usize, frozen: &[Frozen]) {
     assert_eq!(found, frozen);
 }
 
-/// The table of the article's sizes, as `nighttrain lab bheap-sim` prints it. The independent simulation has the very
-/// same totals for the B-heap at 8, 9, 10, 1,024, 1,800, 1,950 and 1,953 pages. A minute where nothing is optimised: in
-/// full in `make soak`, and a tenth of the items every day.
+/// The table of the article's sizes is reproduced, as `nighttrain lab bheap-sim` prints it. The independent
+/// simulation has exactly the same totals for the B-heap at 8, 9, 10, 1,024, 1,800, 1,950 and 1,953 pages. An
+/// unoptimised build takes a minute: the full size runs in `make soak`, a tenth of the items in every test
+/// run.
 #[test]
 fn the_articles_sizes() {
     if unify::cases(0, 1) == 0 {
@@ -58,7 +60,7 @@ fn the_articles_sizes() {
     );
 }
 
-/// What the one pass over all sizes says is what a memory of that one size, kept as a list, says.
+/// The one pass over all sizes agrees with a memory of a single size that is kept as a list.
 #[test]
 fn the_slow_twin_counts_the_same() {
     let shape = Shape { items: 30_000, page_bytes: 1024, item_bytes: 4 };

@@ -1,4 +1,4 @@
-//! The load generator against servers with planted faults: it must see what is there, and nothing else.
+//! The load generator against servers with planted faults: it must report these faults, and no others.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,7 +26,7 @@ use wire::http2::{
     frame::{self, Frame, Setting},
 };
 
-/// A server that treats each connection by a function of its own thread.
+/// Starts a server that handles each connection with `serve`, on a thread of its own.
 fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -77,13 +77,13 @@ fn each_request_is_answered_and_counted_once() {
     }
 }
 
-/// The planted stall: 100 ms in which nothing is answered. A generator that waits for answers sees one slow request;
-/// from the intended times there are as many as were due meanwhile.
+/// A planted stall of 100 ms is visible only from the due times. A generator that waits for answers sees one
+/// slow request; from the due times all requests are slow that were due meanwhile.
 #[test]
 fn a_planted_stall_is_in_the_corrected_percentiles_and_vanishes_from_the_others() {
     let stalled = Arc::new(AtomicBool::new(false));
     let began = Instant::now();
-    // A connection that takes one request at a time, as HTTP's: what is due during the stall waits.
+    // An HTTP connection takes one request at a time, so requests that are due during the stall wait.
     let http = server_of_http(move || {
         if began.elapsed() > Duration::from_millis(400) && !stalled.swap(true, SeqCst) {
             thread::sleep(Duration::from_millis(100));
@@ -93,13 +93,13 @@ fn a_planted_stall_is_in_the_corrected_percentiles_and_vanishes_from_the_others(
     let outcome = run(&target, &plan(1_000.0, 1.0)).unwrap();
     assert_eq!(outcome.answered, 1_000);
     let ms = 1_000_000;
-    // A hundred requests were due in those 100 ms; of a thousand, the tenth worst had waited 90.
+    // A hundred requests were due in those 100 ms; of a thousand, the tenth worst had waited 90 ms.
     assert!(
         outcome.latencies.quantile(LatencyOrigin::Due, 0.99) > 60 * ms,
         "{}",
         outcome.latencies.percentiles(LatencyOrigin::Due)
     );
-    // One request in a thousand was slow from when it was sent.
+    // A single request in a thousand was slow, measured from when it was sent.
     let slow_from_sent =
         outcome.latencies.curve(LatencyOrigin::Sent).iter().filter(|point| point.1 > 90 * ms).count();
     assert!(slow_from_sent >= 1, "the stall itself was seen");
@@ -124,7 +124,8 @@ fn server_of_http(before: impl Fn() + Send + Sync + 'static) -> SocketAddr {
     })
 }
 
-/// A server of HTTP/2 that answers each batch of requests from the last to the first, and `held` later than the others.
+/// Starts an HTTP/2 server that answers each batch of requests from the last to the first, and stream `held`
+/// later than the others.
 fn server_of_http2(held: u32, by: Duration) -> SocketAddr {
     server(move |mut stream| {
         let _ = stream.set_nodelay(true);
@@ -168,7 +169,7 @@ fn server_of_http2(held: u32, by: Duration) -> SocketAddr {
     })
 }
 
-/// Answers on streams come in another order than requests: the one that is held back is slow, and none of its neighbours.
+/// Answers on streams may arrive in another order than the requests: only the delayed stream counts as slow.
 #[test]
 fn a_slow_stream_is_not_taken_for_another() {
     let address = server_of_http2(401, Duration::from_millis(200));
@@ -176,15 +177,16 @@ fn a_slow_stream_is_not_taken_for_another() {
     let outcome = run(&target, &plan(400.0, 1.0)).unwrap();
     assert_eq!((outcome.answered, outcome.lost, outcome.refused), (400, 0, 0), "{:?}", outcome.warnings());
     let slow = outcome.latencies.percentiles(LatencyOrigin::Sent);
-    // Taken for the oldest that waits, each answer would have been some milliseconds late, and none of them 200.
+    // If each answer were attributed to the oldest request, each would be some milliseconds late, and none
+    // 200.
     assert!(slow.worst >= 200_000_000, "{slow}");
-    // On a busy machine others may be late, too, but not by as much as that.
+    // On a busy machine other answers may be late, too, but less than that.
     assert!(outcome.latencies.quantile(LatencyOrigin::Sent, 0.9) < 150_000_000, "{slow}");
 }
 
 #[test]
 fn what_is_never_answered_counts_with_what_it_waited() {
-    // Answers the first ten requests and then nothing.
+    // The server answers the first ten requests and then nothing.
     let address = server(|mut stream| {
         let mut buffer = [0; 1];
         for _ in 0..10 {
@@ -196,7 +198,7 @@ fn what_is_never_answered_counts_with_what_it_waited() {
     });
     let plan = Plan { warm_up: Duration::ZERO, drain: Duration::from_millis(200), ..plan(100.0, 0.5) };
     let outcome = run(&Target::echo(address, 1), &plan).unwrap();
-    // On a machine that is busy some of the ten may come too late; more than ten never come.
+    // On a busy machine some of the ten answers may arrive too late; more than ten never arrive.
     assert!(outcome.answered <= 10, "{}", outcome.answered);
     assert_eq!((outcome.due, outcome.answered + outcome.unanswered), (50, 50));
     assert!(outcome.is_overloaded());
@@ -221,7 +223,7 @@ fn servers_that_are_not_there_or_talk_nonsense_are_named() {
     let error = run(&target, &plan(10.0, 0.1)).unwrap_err().to_string();
     assert!(error.contains("not an SMTP reply: \"SSH-2.0"), "{error}");
 
-    // Closes each connection after the first request, without an answer.
+    // The server closes each connection after the first request, without an answer.
     let rude = server(|mut stream| {
         let _ = stream.read(&mut [0; 100]);
     });
@@ -248,7 +250,8 @@ fn refusals_are_counted_apart_from_answers() {
 
 #[test]
 fn a_planted_capacity_is_found_as_the_knee() {
-    // Each answer takes 5 ms and one is made at a time: 200 a second, whatever the machine.
+    // Each answer takes 5 ms and only one is made at a time, so the capacity is 200 per second on any
+    // machine.
     let served = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&served);
     let address = server_of_http(move || {
@@ -260,9 +263,9 @@ fn a_planted_capacity_is_found_as_the_knee() {
     let bound = sweep::LatencyBound { quantile: 0.9, at_most_ns: 30_000_000 };
     let search = sweep::Search { from: 25.0, to: 3_000.0, precision: 1.3, bound };
     let knee = sweep::sweep(&target, &plan, &search, |_| ()).unwrap();
-    // Sleeps are longer than asked for on a busy machine, never shorter: there the knee is lower, and nowhere is it higher.
-    // At 230 a second for 0.4 s the last of 92 requests waits for 60 ms at least, twice the bound; just above 200 the queue
-    // grows too slowly to be seen in that time.
+    // A sleep may last longer on a busy machine, but never shorter, so the knee can only be lower. At 230 per
+    // second for 0.4 s the last of 92 requests waits at least 60 ms, twice the bound; just above 200 the
+    // queue grows too slowly to be seen in that time.
     let broke = knee.broke.unwrap();
     assert!(broke <= 260.0, "{broke}");
     assert!(knee.tries.iter().all(|one| one.rate < 230.0 || !one.held), "nothing above the capacity holds");
@@ -282,8 +285,8 @@ fn plans_that_make_no_sense_are_refused() {
     }
 }
 
-/// The load is far beyond what the server answers, so that the warm-up's requests fill the whole run. The rate that was
-/// reached is what the server answered in that time, and not zero.
+/// Under overload the reported rate is what the server answered in that time, and not zero, even though the
+/// warm-up's requests fill the whole run.
 #[test]
 fn overload_tells_the_rate_reached() {
     let answers = Arc::new(AtomicU64::new(0));
@@ -309,7 +312,7 @@ fn overload_tells_the_rate_reached() {
     assert_eq!(outcome.connections.used, 4);
 }
 
-/// The server takes three connections and lets the others wait.
+/// Requests are spread over all connections. The server accepts three connections and lets the others wait.
 #[test]
 fn requests_are_spread_over_all_connections() {
     let taken = AtomicU64::new(0);

@@ -1,6 +1,6 @@
-//! The lab from outside: its program, its instruments.
+//! Tests of the lab from outside: its program, its instruments.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All tests are one program, because each program is linked separately; each file has one subject.
 
 mod bheap_sim;
 mod load;

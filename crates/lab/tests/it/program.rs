@@ -1,4 +1,4 @@
-//! The lab as a program, `nighttrain lab`: what it lists, runs, writes and refuses.
+//! The lab as a program, `nighttrain lab`: its list, its runs, its output and its refusals.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -8,7 +8,7 @@
 
 use std::process::{Command, Stdio};
 
-/// The lab, without what the developer's environment would set.
+/// Returns the lab's command, without the developer's environment variables.
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nighttrain-lab"));
     for (name, _) in std::env::vars_os() {
@@ -20,7 +20,7 @@ fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a run left behind.
+/// Exit code and output of a run.
 struct Ended {
     code: i32,
     stdout: String,
@@ -57,7 +57,7 @@ fn without_names_it_lists_what_there_is() {
     }
 }
 
-/// A small set of its own size: the same path as the article's, in a second.
+/// A run with a small custom size takes the same path as the article's, in a second.
 #[test]
 fn a_run_gives_json_on_stdout_and_a_page_in_a_file() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -75,7 +75,7 @@ fn a_run_gives_json_on_stdout_and_a_page_in_a_file() {
     assert_eq!((layout["name"].as_str(), sim["name"].as_str()), (Some("bheap-layout"), Some("bheap-sim")));
     assert_eq!(layout["verdicts"][0]["verdict"], "holds");
     assert_eq!(layout["figures"].as_array().map(Vec::len), Some(3));
-    // ⌈20,001 / 512⌉: index 0 is not used.
+    // ⌈20,001 / 512⌉, because index 0 is unused.
     assert_eq!(sim["data"]["pages"], 40);
     let nine = sim["data"]["sizes"].as_array().expect("sizes").iter().find(|size| size["resident"] == 9);
     let nine = nine.expect("nine pages");
@@ -116,7 +116,7 @@ fn what_makes_no_sense_is_2_and_says_what_would_be_right() {
     assert!(!std::path::Path::new("x.html").exists());
 }
 
-/// Before the measurement, not after it.
+/// An unwritable file is reported before the measurement, not after it.
 #[test]
 fn a_page_that_cannot_be_written_is_1_and_nothing_is_run() {
     let ended = run(&mut program(&["bheap-sim", "--html", "/nonexistent/report.html"]));
@@ -125,8 +125,8 @@ fn a_page_that_cannot_be_written_is_1_and_nothing_is_run() {
     assert_eq!(ended.stderr.lines().count(), 1);
 }
 
-/// Whole servers, this program among them: what was measured is there and undisputed, or the experiment says what is
-/// missing here. Nothing here looks at a figure.
+/// Runs an experiment with whole servers, including this program: the figures exist without doubts, or the
+/// experiment reports what is missing here. The figures themselves are not checked.
 fn reports_or_says_what_is_missing(name: &str, claim: &str) {
     let ended = run(&mut program(&[name, "--quick", "--json"]));
     if ended.code == 1 && ended.stderr.contains("cannot be tested here") {
@@ -148,7 +148,7 @@ fn reports_or_says_what_is_missing(name: &str, claim: &str) {
         }
     });
     assert!(samples > 0, "{name} measured nothing: {found}");
-    // A load generator that gives up waiting says how busy this machine is.
+    // Socket errors of the load generator are timeouts, which only show how busy this machine is.
     doubts.retain(|doubt| !doubt.as_str().is_some_and(|doubt| doubt.starts_with("socket errors")));
     assert!(doubts.is_empty(), "{name}: {doubts:?}");
 }
@@ -213,7 +213,7 @@ fn claims_verdicts_and_words_go_into_a_markdown_file() {
     assert_eq!(refused.code, 2, "{}", refused.stderr);
 }
 
-/// For HdrHistogram's own tools: the distribution as text, and both histograms as a log.
+/// HdrHistogram's own tools can read the files: the distribution as text, and both histograms as a log.
 #[test]
 fn histograms_are_written_for_other_tools() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -237,7 +237,8 @@ fn histograms_are_written_for_other_tools() {
     for ending in [".corrected.hgrm", ".uncorrected.hgrm"] {
         let text = file(ending);
         assert!(text.contains("Total count    =          200]"), "{ending}: {text}");
-        // Value, percentile, count so far, one in how many; none of them ever falls.
+        // Columns are value, percentile, cumulative count, and one in how many; none of the first three ever
+        // falls.
         let rows: Vec<Vec<f64>> = text
             .lines()
             .skip(2)

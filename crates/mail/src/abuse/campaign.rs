@@ -1,26 +1,26 @@
-//! A fingerprint by which the mails of one campaign are known for nearly the same.
+//! Fingerprints by which nearly equal mails of one campaign are recognized.
 //!
-//! MinHash (Broder 1997) over runs of three words of the body's first bytes: of each of four hash functions the least
-//! value. Two mails that share a part *s* of their runs have each band in common with probability *s*. What is no word
-//! of letters (codes, addresses, dates, markup's numbers) is left out, so that what differs between the mails of one
-//! campaign does not count. Nothing is stored of it but rates, and no mail is ever replaced by another: what differs
-//! is kept.
+//! The fingerprint is MinHash (Broder 1997) over runs of three words of the body's first bytes: the least
+//! value of each of four hash functions. Two mails that share a fraction *s* of their runs agree in each band
+//! with probability *s*. Tokens that are not words of letters (codes, addresses, dates, numbers of the
+//! markup) are left out, as they differ between mails of one campaign. Fingerprints are used for rates only:
+//! no mail is ever replaced by a similar one.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Hash functions.
+/// Number of hash functions.
 const BANDS: usize = 4;
-/// So many bands over their rate are a campaign.
+/// Number of bands over their rate that make a mail part of a campaign.
 pub(super) const BANDS_ALIKE: usize = 3;
-/// Bytes of the body that are looked at.
+/// Bytes of the body that are fingerprinted.
 const BODY_BYTES_MAX: usize = 4096;
-/// Fewer runs say nothing.
+/// Fewest runs that make a meaningful fingerprint.
 const RUNS_MIN: usize = 8;
-/// Shorter and longer ones are no words.
+/// Word lengths that count; shorter and longer tokens are left out.
 const WORD_LETTERS: std::ops::RangeInclusive<usize> = 2..=WORD_LETTERS_MAX;
 const WORD_LETTERS_MAX: usize = 20;
 
-/// The bands of a mail; none where there is too little text.
+/// Returns the bands of a mail, or `None` if it has too little text.
 pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
     let body = memchr::memmem::find(mail, b"\r\n\r\n").map_or(mail, |end| &mail[end + 4..]);
     let body = &body[..body.len().min(BODY_BYTES_MAX)];
@@ -30,7 +30,7 @@ pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
     let mut least = [u64::MAX; BANDS];
     let (mut before, mut runs) = ([0u64; 2], 0);
     for word in words {
-        // On the stack: an allocation for each word was a tenth of what a mail costs.
+        // The copy is on the stack: an allocation for each word was a tenth of the cost of a mail.
         let mut lower = [0; WORD_LETTERS_MAX];
         let lower = &mut lower[..word.len()];
         lower.copy_from_slice(word);
@@ -43,7 +43,7 @@ pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
         before = [before[1], word];
         runs += 1;
     }
-    // So that the same least value in another band is another place.
+    // Rotated, so that the same least value in another band gives another slot.
     (runs >= RUNS_MIN).then(|| std::array::from_fn(|band| least[band].rotate_left(16 * band as u32)))
 }
 

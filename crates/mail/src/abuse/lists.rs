@@ -1,4 +1,4 @@
-//! Who and what is banned: a text file, a line each.
+//! Ban lists: a text file of banned addresses, senders and subject words, one entry a line.
 //!
 //! ```text
 //! # comment
@@ -11,33 +11,33 @@
 
 use std::net::IpAddr;
 
-/// What the file says.
+/// The banned addresses, senders and subject words of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lists {
     addresses: Vec<(IpAddr, u8)>,
-    /// In lower case; those that begin with @ are domains.
+    /// Senders in lower case; an entry that begins with @ bans a whole domain.
     senders: Vec<Box<str>>,
-    /// In lower case.
+    /// Subject words in lower case.
     words: Vec<Box<str>>,
 }
 
-/// What is wrong with the file, and where.
+/// Syntax error in the list file, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line}: {what}; a line is: address IP[/BITS], sender ADDRESS or @DOMAIN, word WORD, or # and a comment"
 )]
 pub struct ListFault {
-    /// From 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
 impl Lists {
-    /// Reads the text of the file.
+    /// Parses the text of the list file.
     ///
     /// # Errors
-    /// The first line that is none of these.
+    /// Returns a [`ListFault`] for the first line that has none of the known forms.
     pub fn parse(text: &str) -> Result<Self, ListFault> {
         let mut lists = Self::default();
         for (number, line) in text.lines().enumerate() {
@@ -55,13 +55,13 @@ impl Lists {
                 "sender" if value.contains('@') => lists.senders.push(value.into()),
                 "sender" => return Err(fault(format!("{value:?} has no @"))),
                 "word" => lists.words.push(value.into()),
-                other => return Err(fault(format!("{other:?} is no kind of ban"))),
+                other => return Err(fault(format!("unknown kind of ban {other:?}"))),
             }
         }
         Ok(lists)
     }
 
-    /// Whether an address is banned.
+    /// Returns whether an address is banned.
     #[must_use]
     pub fn bans_address(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|(network, bits)| match (network.to_canonical(), address.to_canonical()) {
@@ -73,7 +73,7 @@ impl Lists {
         })
     }
 
-    /// Whether a sender, or its domain, is banned.
+    /// Returns whether a sender, or its domain, is banned.
     #[must_use]
     pub fn bans_sender(&self, sender: &str) -> bool {
         if self.senders.is_empty() {
@@ -85,7 +85,7 @@ impl Lists {
         })
     }
 
-    /// Whether a subject, as it stands in the head, has a banned word.
+    /// Returns whether a raw subject field contains a banned word.
     #[must_use]
     pub fn bans_subject(&self, subject: &[u8]) -> bool {
         if self.words.is_empty() {
@@ -97,13 +97,13 @@ impl Lists {
             .any(|word| subject.split(|c: char| !c.is_alphanumeric()).any(|part| part == &**word))
     }
 
-    /// How many lines ban something.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.addresses.len() + self.senders.len() + self.words.len()
     }
 
-    /// Whether nothing is banned.
+    /// Returns whether nothing is banned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -116,13 +116,13 @@ fn agree(a: u128, b: u128, bits: u8) -> bool {
 
 fn network(text: &str) -> Result<(IpAddr, u8), String> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-    let address: IpAddr = address.parse().map_err(|_| format!("{address:?} is no IP address"))?;
+    let address: IpAddr = address.parse().map_err(|_| format!("invalid IP address {address:?}"))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     match bits {
         None => Ok((address, most)),
         Some(bits) => match bits.parse() {
             Ok(bits) if bits <= most => Ok((address, bits)),
-            _ => Err(format!("{bits:?} is not a number of bits up to {most}")),
+            _ => Err(format!("invalid prefix length {bits:?}: at most {most}")),
         },
     }
 }
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, begin) in [
-            ("address x", "line 1: \"x\" is no IP"),
+            ("address x", "line 1: invalid IP address \"x\""),
             ("\naddress 1.2.3.4/33", "line 2: \"33\" is not"),
             ("sender x", "line 1: \"x\" has no @"),
             ("word", "line 1: \"word\" stands alone"),
-            ("ban x", "line 1: \"ban\" is no kind"),
+            ("ban x", "line 1: unknown kind of ban \"ban\""),
         ] {
             let fault = Lists::parse(text).expect_err("it is wrong").to_string();
             assert!(fault.starts_with(begin), "{fault}");

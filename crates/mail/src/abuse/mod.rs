@@ -1,7 +1,7 @@
-//! What keeps one sender from spoiling the service for all: rates, lists, campaigns. Off until it is asked for, but for
-//! the lists, which are empty.
+//! Protection against abusive senders: rates, ban lists, and detection of mail campaigns. Rates are off by
+//! default; the lists are always consulted, but are empty by default.
 //!
-//! Each refusal has a reply of its own here and a counter of its own.
+//! Each kind of refusal has its own reply here and its own counter.
 
 mod campaign;
 mod lists;
@@ -24,63 +24,64 @@ use rates::{RateTable, RateVerdict};
 
 use crate::{counters::Counter, mailbox::mailboxes::Inbox};
 
-/// 554 to a connection of a banned address.
+/// 554 to a connection from a banned address.
 pub(crate) const ADDRESS_BANNED: Reply = Reply::new(554, (5, 7, 1), "Your address is banned here");
-/// 550 to a banned sender.
+/// 550 to a MAIL command with a banned sender.
 pub(crate) const SENDER_BANNED: Reply = Reply::new(550, (5, 7, 1), "This sender is banned here");
-/// 554 to a banned word.
+/// 554 to a mail whose subject has a banned word.
 pub(crate) const WORD_BANNED: Reply = Reply::new(554, (5, 7, 1), "The subject has a banned word");
-/// 421 to too many connections in a time.
+/// 421 when an address opens connections too fast.
 pub(crate) const CONNECTIONS: Reply =
     Reply::new(421, (4, 7, 0), "Too many connections from your address; later");
-/// 421 to too many connections at a time.
+/// 421 when an address has too many connections open.
 pub(crate) const CONNECTIONS_OPEN: Reply =
     Reply::new(421, (4, 7, 0), "Too many open connections from your address");
-/// 450 to too many mails of an address.
+/// 450 when an address sends mails too fast.
 pub(crate) const MAILS: Reply = Reply::new(450, (4, 7, 1), "Too many mails from your address; later");
-/// 450 to too many mails to an inbox.
+/// 450 when an inbox gets mails too fast.
 pub(crate) const INBOX: Reply = Reply::new(450, (4, 2, 1), "Too many mails to this inbox; later");
-/// 450 to too many mails of one subject.
+/// 450 when mails with one subject come too fast.
 pub(crate) const SUBJECT: Reply = Reply::new(450, (4, 7, 1), "Too many mails with this subject; later");
-/// 450 to too many mails of nearly one text.
+/// 450 when mails with nearly the same text come too fast.
 pub(crate) const CAMPAIGN: Reply = Reply::new(450, (4, 7, 1), "Too many mails with nearly this text; later");
 
-/// What is to be done with a peer.
+/// Verdict on a connection, a command, or a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// Nothing.
+    /// The peer is served normally.
     Fine,
-    /// It comes near a rate: answer late.
+    /// The peer is near a rate limit: its replies are delayed.
     Slow,
-    /// Refuse it, and count that.
+    /// The peer gets this reply, and this counter grows.
     Refuse(Reply, Counter),
 }
 
-/// Connections that each address holds, and how fast each thing comes, over all cores.
+/// Open connections of each address and all rates, shared by all cores.
 ///
-/// Tables of atomics, without a lock and of a fixed size; a hash chooses the place, and who shares one shares its rate,
-/// which errs on the safe side. A table is there only if its rate is limited. Cores write to the same lines here: that
-/// is the price of a limit, and paid by whoever sets one.
+/// The tables are lock-free arrays of atomics with a fixed size. A hash chooses the slot; addresses that
+/// collide share one slot and its rate, which errs on the safe side. A rate has a table only if it is
+/// limited. All cores write to the same cache lines here: that is the price of a limit, and only those who
+/// set one pay it.
 #[derive(Debug)]
 pub(crate) struct PeerLimits {
     open: Box<[AtomicU32]>,
     open_max: u32,
-    /// KiB of mails being received.
+    /// KiB of mails being received, by address slot.
     receiving: Box<[AtomicU32]>,
-    /// Bytes of mails that are not whole and in the store.
+    /// Bytes that the store holds of incomplete mails, by address slot.
     parts: Box<[AtomicU64]>,
     connections: RateTable,
     mails: RateTable,
     inboxes: RateTable,
     subjects: RateTable,
     campaigns: RateTable,
-    /// So that nobody can aim at another's place.
+    /// Random seed of the hashes, so that an attacker cannot aim for another address's slot.
     seed: u64,
 }
 
-/// Places for counts of open connections.
+/// Slots of the table of open connections.
 const PLACES: usize = 64 * 1024;
-/// Places for what is in the store of mails that are not whole: few addresses send such at a time.
+/// Slots of the table of incomplete mails in the store: few addresses send large mails at a time.
 const PARTS_PLACES: usize = 2048;
 
 impl PeerLimits {
@@ -107,12 +108,12 @@ impl PeerLimits {
     fn hash_of(&self, address: IpAddr) -> u64 {
         match address {
             IpAddr::V4(address) => self.hash(&address.octets()),
-            // One customer has a /64 as a rule.
+            // A customer usually has a whole /64.
             IpAddr::V6(address) => self.hash(&address.octets()[..8]),
         }
     }
 
-    /// One more connection of an address; nothing if it has its share already.
+    /// Counts another connection of an address; `None` if the address has as many as it may.
     pub(crate) fn open(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         if self.open.is_empty() {
             return Some(ConnectionSlot { peers: Arc::clone(self), place: None });
@@ -125,7 +126,8 @@ impl PeerLimits {
         Some(ConnectionSlot { peers: Arc::clone(self), place: Some(place) })
     }
 
-    /// Mails of an address hold `after` bytes and not `before` any more; how many it holds in all, to the KiB.
+    /// Changes the memory charged for one mail of an address from `before` to `after` bytes. Returns the
+    /// address's total, rounded to KiB.
     pub(crate) fn hold(&self, address: IpAddr, before: usize, after: usize) -> usize {
         let kib = |bytes: usize| u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
         let more = kib(after).wrapping_sub(kib(before));
@@ -133,17 +135,17 @@ impl PeerLimits {
         (held.wrapping_add(more) as usize) << 10
     }
 
-    /// Bytes in the store of an address's mails that are not whole.
+    /// Returns the count of bytes that the store holds of an address's incomplete mails.
     pub(crate) fn parts(&self, address: IpAddr) -> &AtomicU64 {
         &self.parts[self.hash_of(address) as usize % PARTS_PLACES]
     }
 }
 
-/// One connection in the books.
+/// A counted connection; dropping it frees its slot.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     peers: Arc<PeerLimits>,
-    /// None: nothing is counted.
+    /// Slot in the table; `None` if connections are not limited.
     place: Option<usize>,
 }
 
@@ -155,7 +157,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// One core's view: the lists as they were last read, and the tables that all share.
+/// A core's access to abuse protection: the current lists, and the tables that all cores share.
 #[derive(Debug)]
 pub(crate) struct Abuse {
     pub(crate) lists: Arc<Lists>,
@@ -171,7 +173,7 @@ fn judge(pace: RateVerdict, reply: Reply, counter: Counter) -> Judgement {
 }
 
 impl Abuse {
-    /// Whoever comes from `address`, however.
+    /// Judges an address by the ban list alone, whatever protocol it uses.
     pub(crate) fn address(&self, address: IpAddr) -> Judgement {
         match self.lists.bans_address(address) {
             true => Judgement::Refuse(ADDRESS_BANNED, Counter::BannedAddresses),
@@ -179,7 +181,7 @@ impl Abuse {
         }
     }
 
-    /// A connection of `address`.
+    /// Judges a new connection from `address`.
     pub(crate) fn connection(&self, address: IpAddr, now_ms: u64) -> Judgement {
         if let refused @ Judgement::Refuse(..) = self.address(address) {
             return refused;
@@ -189,7 +191,7 @@ impl Abuse {
         judge(pace, CONNECTIONS, Counter::RateConnections)
     }
 
-    /// A mail of `sender` from `address` begins.
+    /// Judges a MAIL command by its sender and by the rate of `address`.
     pub(crate) fn sender(&self, sender: &str, address: IpAddr, now_ms: u64) -> Judgement {
         if self.lists.bans_sender(sender) {
             return Judgement::Refuse(SENDER_BANNED, Counter::BannedSenders);
@@ -198,7 +200,7 @@ impl Abuse {
         judge(peers.mails.another(|| peers.hash_of(address), now_ms), MAILS, Counter::RateMails)
     }
 
-    /// A mail to an inbox.
+    /// Judges a recipient by the rate of its inbox.
     pub(crate) fn recipient(&self, inbox: &Inbox, now_ms: u64) -> Judgement {
         let peers = &self.peers;
         let hash =
@@ -206,7 +208,7 @@ impl Abuse {
         judge(peers.inboxes.another(hash, now_ms), INBOX, Counter::RateInboxes)
     }
 
-    /// A whole mail, by its subject and its text.
+    /// Judges a complete mail by its subject and its text.
     pub(crate) fn mail(&self, subject: &[u8], mail: &[u8], now_ms: u64) -> Judgement {
         if self.lists.bans_subject(subject) {
             return Judgement::Refuse(WORD_BANNED, Counter::BannedWords);

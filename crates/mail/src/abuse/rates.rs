@@ -1,30 +1,30 @@
-//! How fast something may come: so many a minute, half a minute's worth at once.
+//! Rate limits: a number a minute, with bursts of half a minute's worth.
 //!
-//! One word for each place: the time up to which what came has been paid for (the generic cell rate algorithm, ITU-T
+//! Each slot is one word: the time up to which arrivals are paid for (the generic cell rate algorithm, ITU-T
 //! I.371).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use std::time::Duration;
 
-/// Rates beyond which a peer is refused; at half of what may come at once its replies begin to be late. 0: no limit.
+/// Rates beyond which a peer is refused. From half of a full burst on, its replies are delayed. 0: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rates {
-    /// Connections of one address (of IPv6: one /64).
+    /// Connections from one address (IPv6: one /64).
     pub connections_per_minute: u32,
-    /// Mails of one address.
+    /// Mails from one address.
     pub mails_per_minute: u32,
     /// Mails to one inbox.
     pub inbox_mails_per_minute: u32,
     /// Mails with one subject.
     pub subject_mails_per_minute: u32,
-    /// Mails with nearly one text.
+    /// Mails with nearly the same text.
     pub campaign_mails_per_minute: u32,
-    /// How long replies to a peer that comes near a rate are held back.
+    /// Delay of replies to a peer that is near a rate.
     pub tarpit: Duration,
 }
 
-/// Whether something comes too fast.
+/// State of a slot relative to its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RateVerdict {
     Fine,
@@ -33,19 +33,19 @@ pub(super) enum RateVerdict {
 }
 
 const PLACES: usize = 64 * 1024;
-/// What may come at once, in time.
+/// Size of a burst, expressed as time.
 const BURST_MS: u64 = 30_000;
 
-/// One rate for many senders.
+/// One rate limit with a slot for each key's hash.
 #[derive(Debug)]
 pub(super) struct RateTable {
-    /// Microseconds up to which what came is paid for.
+    /// Microseconds up to which arrivals are paid for.
     paid_us: Box<[AtomicU64]>,
     each_us: u64,
 }
 
 impl RateTable {
-    /// No table where there is no limit.
+    /// Creates the table; a rate without a limit gets an empty table.
     pub(super) fn new(per_minute: u32) -> Self {
         let places = if per_minute == 0 { 0 } else { PLACES };
         Self {
@@ -58,7 +58,8 @@ impl RateTable {
         !self.paid_us.is_empty()
     }
 
-    /// One more of what `hash` stands for comes now. What is over is not paid for: who waits is let in again.
+    /// Counts one more arrival for `hash`. An arrival over the rate is not paid for, so that a sender that
+    /// waits is accepted again.
     pub(super) fn another(&self, hash: impl FnOnce() -> u64, now_ms: u64) -> RateVerdict {
         if self.paid_us.is_empty() {
             return RateVerdict::Fine;
@@ -66,7 +67,7 @@ impl RateTable {
         let (now_us, burst_us) = (now_ms * 1000, (BURST_MS * 1000).max(self.each_us));
         let place = &self.paid_us[hash() as usize % PLACES];
         let mut pace = RateVerdict::Over;
-        // Only ever told what another core saw a moment ago: nothing else hangs on it.
+        // Relaxed is enough: a core may see a value that is a moment old, and no other memory depends on it.
         let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid_us| {
             let paid_us = paid_us.max(now_us) + self.each_us;
             let ahead_us = paid_us - now_us;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::web::serve::answer::Fault;
 
-/// Reads one. One longer than `most` is refused: to wait for less than was asked for would be a failure that nobody
-/// understands.
+/// Parses a duration. One longer than `most` is refused, as a shorter wait than requested would be a
+/// confusing failure.
 pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms: u64 = match &text[digits.len()..] {
@@ -18,16 +18,16 @@ pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
     let ms = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit_ms)).filter(|_| unit_ms > 0);
     let said = crate::render::cut(text, 40);
     let Some(ms) = ms else {
-        return Err(Fault::Bad(format!("`{said}` is no duration; 90s, 2m or 500ms would be")));
+        return Err(Fault::Bad(format!("invalid duration `{said}`; expected 90s, 2m or 500ms")));
     };
     let duration = Duration::from_millis(ms);
     if duration > most {
-        return Err(Fault::Bad(format!("`{said}` is too long; at most {} would be right", span(most))));
+        return Err(Fault::Bad(format!("duration `{said}` is too long; at most {}", span(most))));
     }
     Ok(duration)
 }
 
-/// As [`parse`] reads it.
+/// Formats a duration in the form that [`parse`] reads.
 fn span(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds >= 60 && seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
@@ -52,7 +52,7 @@ mod tests {
         }
         for text in ["10m", "1h", "301"] {
             let fault = parse(text, most).unwrap_err().to_string();
-            assert_eq!(fault, format!("`{text}` is too long; at most 5m would be right"));
+            assert_eq!(fault, format!("duration `{text}` is too long; at most 5m"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A mail as Mailinator's clients see it.
+//! JSON of a mail in Mailinator's API.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -10,21 +10,21 @@ use crate::{
     render::{DecodedMail, ParsedMail, StepLimit, fields, findings, html::HTML_BYTES_MAX},
 };
 
-/// A mail in a list. It borrows what the summary says.
+/// A mail in a list, borrowed from its summary.
 #[derive(Debug, Serialize)]
 pub(super) struct Entry<'a> {
     pub(super) id: MailId,
     pub(super) subject: Cow<'a, str>,
-    /// The sender's name, or the address where there is none.
+    /// The sender's name, or the address if there is no name.
     pub(super) from: Cow<'a, str>,
     /// The sender's address.
     pub(super) fromfull: Cow<'a, str>,
     /// MAIL FROM.
     pub(super) origfrom: Cow<'a, str>,
-    /// The local part, in quotes where it needs them.
+    /// Local part of the inbox, in quotes if needed.
     pub(super) to: Cow<'a, str>,
     pub(super) domain: Cow<'a, str>,
-    /// Milliseconds since 1970.
+    /// Time of arrival in milliseconds since 1970.
     pub(super) time: u64,
     pub(super) seconds_ago: u64,
     pub(super) size: u64,
@@ -36,7 +36,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `decode`: the subject's encoded words are decoded, as the client asked.
+    /// Builds an entry. With `decode` the subject's encoded words are decoded, as the client requested.
     pub(super) fn new(summary: &'a Summary, decode: bool, now_ms: u64) -> Self {
         let sender = fields::decode_address(&summary.from);
         let envelope_from = || Cow::Borrowed(&*summary.envelope_from);
@@ -64,7 +64,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// One that outlives the summary.
+    /// Returns an entry that does not borrow from the summary.
     fn into_owned(self) -> Entry<'static> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         Entry {
@@ -79,7 +79,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A piece of the body.
+/// A part of the body.
 #[derive(Debug, Serialize)]
 pub(super) struct Part {
     headers: BTreeMap<&'static str, String>,
@@ -126,14 +126,14 @@ impl Letter {
     }
 }
 
-/// A mail with its content and what test suites look for in it.
+/// A mail with its content, and the codes and links that test suites look for.
 #[derive(Debug, Serialize)]
 pub(super) struct MailWithFindings {
     #[serde(flatten)]
     letter: Letter,
     /// One-time codes, the likeliest first.
     codes: Vec<String>,
-    /// True targets.
+    /// Real targets of the links.
     links: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ impl MailWithFindings {
     }
 }
 
-/// Names in lower case; a field that is there more than once is a list.
+/// Returns the header fields with names in lower case; a repeated field has a list of values.
 pub(super) fn headers(reading: &DecodedMail<'_>) -> BTreeMap<String, Value> {
     let mut all: BTreeMap<String, Value> = BTreeMap::new();
     for (name, value) in reading.headers() {

@@ -1,8 +1,9 @@
-//! MailHog's API, v1 and v2: its paths and fields, so that what was written for it goes on.
+//! MailHog's API, v1 and v2, with its paths and fields, so that existing clients keep working.
 //!
-//! At the root but for one path, because `GET /api/v1/messages` is Mailpit's there, whose answer is another; and all of
-//! it below `/mailhog`, for clients that take a base URL. More than one inbox, so the operator's. What is not done here
-//! (releasing mail, failures on demand) says so.
+//! The API is at the root, except for `GET /api/v1/messages`, which is Mailpit's there and has a different
+//! response; all of it is also below `/mailhog`, for clients that take a base URL. It covers more than one
+//! inbox, so only the operator has access. Functions that do not exist here (releasing mail, failures on
+//! demand) return an error that says so.
 
 use std::{
     collections::BTreeMap,
@@ -52,12 +53,12 @@ use crate::{
     },
 };
 
-/// As MailHog has it.
+/// Default and largest page size, as in MailHog.
 const LIMIT: usize = 50;
 const LIMIT_MAX: usize = 250;
-/// Mails of the list of v1, which has no pages.
+/// Most mails of the v1 list, which has no pages.
 const LIMIT_V1: usize = 1000;
-/// Mails that a search finds at most; beyond, its `total` is this.
+/// Most mails that a search finds; beyond, its `total` is this number.
 const FOUND_MAX: usize = 10_000;
 
 pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
@@ -84,10 +85,10 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/messages/{id}", message::<M>, ("A mail with its content.", ""))
         .delete("/api/v1/messages/{id}", delete::<M>, ("Deletes a mail.", ""))
         .get("/api/v1/messages/{id}/download", raw::<M>, ("Its source.", ""))
-        .get("/api/v1/messages/{id}/mime/part/{part}/download", part::<M>, ("A part of it, decoded.", ""))
+        .get("/api/v1/messages/{id}/mime/part/{part}/download", part::<M>, ("A part of a mail, decoded.", ""))
         .get("/api/v1/events", events::<M>, ("Arrivals as server-sent events.", ""))
         .get("/api/v2/websocket", websocket::<M>, ("Arrivals by WebSocket.", ""))
-        .get("/api/v2/outgoing-smtp", no_servers, ("The servers that mail may be sent on to: none.", ""))
+        .get("/api/v2/outgoing-smtp", no_servers, ("The servers that mail may be released to: none.", ""))
         .unlisted(GET, "/api/v2/jim", no_jim)
         .unlisted(POST, "/api/v2/jim", no_jim)
         .unlisted(PUT, "/api/v2/jim", no_jim)
@@ -95,7 +96,7 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .unlisted(POST, "/api/v1/messages/{id}/release", not_released)
 }
 
-/// As MailHog answers where Jim is not invited.
+/// Responds as MailHog does when Jim, its chaos monkey, is disabled.
 async fn no_jim() -> Fault {
     Fault::NoSuchPage
 }
@@ -139,14 +140,14 @@ async fn find<M: Mailboxes>(
     QueryParams(listing): QueryParams<Listing>,
 ) -> Result<Response, Fault> {
     if listing.query.is_empty() {
-        return Err(Fault::Bad("the parameter `query` is missing: what is looked for".to_owned()));
+        return Err(Fault::Bad("the parameter `query` is missing: the text to look for".to_owned()));
     }
     let word = search::fold(&listing.query);
     let term = match listing.kind.as_deref() {
         Some("from") => Term::From(word),
         Some("to") => Term::To(word),
         Some("containing") => Term::Word(word),
-        _ => return Err(Fault::Bad("the parameter `kind` is one of from, to, containing".to_owned())),
+        _ => return Err(Fault::Bad("the parameter `kind` must be from, to or containing".to_owned())),
     };
     let found = app.search(client, &scope, &Query::default().and(term), None, FOUND_MAX).await?.mails;
     let total = found.len() as u64;
@@ -185,7 +186,7 @@ async fn message<M: Mailboxes>(
     PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
-    // The server counts the answer's bytes from here on.
+    // The bytes are charged as the response from here on.
     let (json, _held) = lists::printed(&app, client, mail, b"", write).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
@@ -239,7 +240,7 @@ async fn part<M: Mailboxes>(
     Ok(download(&content_type, &format!("{}-part-{number}", named.id), content))
 }
 
-/// Each arrival as a mail.
+/// Streams each arrival as a mail.
 async fn events<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -263,7 +264,7 @@ async fn websocket<M: Mailboxes>(
     socket::tell(app, client, scope, &headers, upgrade, event).await
 }
 
-/// The next arrival as JSON; nothing when the server stops.
+/// Returns the next arrival as JSON; `None` when the server stops.
 async fn next<M: Mailboxes>(app: &Arc<App<M>>, client: Client, arrivals: &mut ScopeEvents) -> Option<String> {
     loop {
         let told = arrivals.next().await?;
@@ -274,7 +275,7 @@ async fn next<M: Mailboxes>(app: &Arc<App<M>>, client: Client, arrivals: &mut Sc
     }
 }
 
-/// An arrival as JSON. MailHog tells of nothing else.
+/// Returns an arrival as JSON. MailHog has no other events.
 async fn event<M: Mailboxes>(
     app: Arc<App<M>>,
     client: Client,
@@ -282,13 +283,14 @@ async fn event<M: Mailboxes>(
     told: LiveEvent,
 ) -> Option<String> {
     let LiveEvent::Arrived(summary) = told else { return None };
-    // Gone again, or there is no room for it: nothing to tell.
+    // The mail is gone again, or there is no room for it: no event is sent.
     let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
     let (json, _held) = lists::printed(&app, client, mail, b"", write).await.ok()?;
     String::from_utf8(json).ok()
 }
 
-/// Writes a mail in MailHog's fields. Without bodies the text of each and of the whole is empty; sizes stay.
+/// Writes a mail in MailHog's fields. Without bodies the texts of the mail and of its parts are empty, but
+/// sizes stay.
 fn write(mail: &Mail, until: &StepLimit, extent: Extent, out: &mut ChargedBuffer) -> serde_json::Result<()> {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
@@ -296,7 +298,7 @@ fn write(mail: &Mail, until: &StepLimit, extent: Extent, out: &mut ChargedBuffer
     serde_json::to_writer(out, &Shape::of(mail, &whole, extent))
 }
 
-/// A mail, as MailHog has it.
+/// A mail in MailHog's JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Shape<'a> {
@@ -380,8 +382,9 @@ impl<'a> Mime<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// A part, so many multiparts below the mail. A multipart within a part has no body of its own, unlike MailHog's: its
-    /// parts have it, and with one at each of twenty levels a mail would be told twenty times.
+    /// Builds the content of a part at this depth. Unlike MailHog's, a multipart within a part has no body of
+    /// its own: its parts have it, and with multiparts at twenty levels a mail would be repeated twenty
+    /// times.
     fn of(piece: &'a RawPart<'a>, extent: Extent, depth: usize) -> Self {
         let is_told = extent == Extent::Whole && (piece.pieces.is_empty() || depth < 2);
         Self {
@@ -393,7 +396,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Bytes as text: what is no UTF-8 is U+FFFD. Nothing is copied.
+/// Bytes shown as text without a copy; invalid UTF-8 becomes U+FFFD.
 struct Lossy<'a>(&'a [u8]);
 
 impl fmt::Display for Lossy<'_> {
@@ -414,7 +417,7 @@ impl Serialize for Lossy<'_> {
     }
 }
 
-/// Fields by name, the values of each in their order.
+/// Fields by name, with all values in order.
 struct Headers<'a>(&'a [(String, String)]);
 
 impl Serialize for Headers<'_> {
@@ -452,7 +455,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (mail, ()) = runtime.block_on(twin.mail_into(&Scope::All, MailId(1), ())).unwrap().unwrap();
         let told = |extent| shape(&mail, extent).to_string().matches("text").count() / 10_000;
-        // The mail, its content and the first part, the innermost part; and what `MIME` says again.
+        // The mail, its content, the first part and the innermost part, and the repetitions in `MIME`.
         assert_eq!((told(Extent::Whole), told(Extent::Heads)), (6, 0));
     }
 

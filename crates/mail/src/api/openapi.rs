@@ -1,4 +1,4 @@
-//! The list of all operations that are routed, as an OpenAPI document and as a page.
+//! The list of all routed operations, as an OpenAPI document and as a page.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -41,7 +41,7 @@ struct ApiPage<'a> {
 fn page<M: Mailboxes>(app: &App<M>, headers: &HeaderMap, groups: &[Group]) -> Result<Response, Fault> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost:8025");
     let page = ApiPage { site: &app.site, origin: format!("http://{host}"), groups };
-    // Not for caches: it shows the name under which it was asked for.
+    // Not cacheable: the page contains the host name of the request.
     answer::page(&page)
 }
 

@@ -1,8 +1,8 @@
-//! One list of all routes: the router, the OpenAPI document and the page are made of it, and a test asks each of it who
-//! is let in.
+//! List of all routes, from which the router, the OpenAPI document and the page are built; a test checks the
+//! access to each.
 //!
-//! An operation cannot be routed here without words for the document, nor be in the document without a handler. What is
-//! routed and not told is said to be so ([`Routes::unlisted`]).
+//! An operation cannot be routed here without documentation, nor documented without a handler. Undocumented
+//! routes must be declared as such ([`Routes::unlisted`]).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use axum::{
 
 use crate::{mailbox::mailboxes::Mailboxes, web::serve::app::App};
 
-/// Operations that belong together.
+/// A group of related operations.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) name: &'static str,
@@ -29,39 +29,39 @@ pub(super) struct Operation {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) summary: &'static str,
-    /// Of the query, separated by blanks.
+    /// Names of the query parameters, separated by blanks.
     pub(super) parameters: &'static str,
 }
 
-/// What is told of an operation: its summary, and its parameters in the query, separated by blanks.
+/// Documentation of an operation: its summary, and its query parameters separated by blanks.
 pub(super) type OperationDoc = (&'static str, &'static str);
 
-/// What answers.
+/// Router with the shared state.
 type ApiRouter<M> = Router<Arc<App<M>>>;
 
-/// The list, as it grows.
+/// Builder of the list of routes.
 pub(crate) struct Routes<M> {
     router: ApiRouter<M>,
-    /// All of them, told or not.
+    /// All routes, documented or not.
     all: Vec<(Method, String)>,
     groups: Vec<Group>,
-    /// What stands before each path.
+    /// Prefix of each path.
     base: &'static str,
 }
 
 impl<M: Mailboxes> Routes<M> {
-    /// An empty one, whose paths begin with `base`.
+    /// Creates an empty list whose paths begin with `base`.
     pub(crate) fn at(base: &'static str) -> Self {
         Self { router: Router::new(), all: Vec::new(), groups: Vec::new(), base }
     }
 
-    /// What follows belongs to this group.
+    /// Begins a group, to which the operations that follow belong.
     pub(super) fn group(mut self, name: &'static str, words: &'static str) -> Self {
         self.groups.push(Group { name, words, operations: Vec::new() });
         self
     }
 
-    /// HEAD is answered as well.
+    /// Adds a GET operation, which also serves HEAD.
     pub(super) fn get<H: Handler<T, Arc<App<M>>>, T: 'static>(
         self,
         path: &str,
@@ -113,7 +113,8 @@ impl<M: Mailboxes> Routes<M> {
         self
     }
 
-    /// Answered, but not told: pages, another spelling of what is told, or what clients ask for and is not done here.
+    /// Adds an undocumented route: a page, an alternative spelling, or a function that clients request and
+    /// that does not exist here.
     pub(crate) fn unlisted<H: Handler<T, Arc<App<M>>>, T: 'static>(
         mut self,
         (method, filter): (Method, MethodFilter),
@@ -126,29 +127,29 @@ impl<M: Mailboxes> Routes<M> {
         self
     }
 
-    /// The same operations once more at another base, not told again.
+    /// Adds operations once more at another base, without documentation.
     pub(super) fn again(mut self, other: Self) -> Self {
         self.router = self.router.merge(other.router);
         self.all.extend(other.all);
         self
     }
 
-    /// What is told.
+    /// Returns the documented operations.
     pub(super) fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// The router, and all that it answers.
+    /// Returns the router, and the list of all routes.
     pub(crate) fn finish(self) -> (ApiRouter<M>, Vec<(Method, String)>) {
         (self.router, self.all)
     }
 }
 
-/// A way to ask: GET, which is HEAD as well.
+/// GET, with the filter that also accepts HEAD.
 pub(crate) const GET: (Method, MethodFilter) = (Method::GET, MethodFilter::GET);
-/// A way to ask.
+/// POST with its filter.
 pub(crate) const POST: (Method, MethodFilter) = (Method::POST, MethodFilter::POST);
-/// A way to ask.
+/// PUT with its filter.
 pub(super) const PUT: (Method, MethodFilter) = (Method::PUT, MethodFilter::PUT);
-/// A way to ask.
+/// DELETE with its filter.
 pub(super) const DELETE: (Method, MethodFilter) = (Method::DELETE, MethodFilter::DELETE);

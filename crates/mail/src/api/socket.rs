@@ -1,7 +1,7 @@
-//! What arrives and goes, told by WebSocket, in the words of whichever API was asked.
+//! Arrivals and deletions by WebSocket, in the format of the requested API.
 //!
-//! *Bounds:* a client may send [`MESSAGE_BYTES_MAX`] at once, which is thrown away; one that does not take an event for
-//! [`SEND_MAX`] is gone.
+//! *Bounds:* a client may send messages of [`MESSAGE_BYTES_MAX`], which are discarded; a client that does not
+//! take an event for [`SEND_MAX`] is disconnected.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,17 +19,19 @@ use crate::{
     },
 };
 
-/// A ping after so long a silence, so that proxies keep the connection.
+/// Silence after which a ping is sent, so that proxies keep the connection.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// What a client may send: it has nothing to say.
+/// Largest message of a client; no messages are expected.
 const MESSAGE_BYTES_MAX: usize = 4096;
-/// A client that does not take an event for so long is gone.
+/// Time after which a client that does not take an event is disconnected.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
-/// Tells of a scope's mails for as long as the client listens. `say` is what is said of one event, or nothing.
+/// Sends a scope's events for as long as the client is connected. `say` formats an event, or returns `None`
+/// to skip it.
 ///
 /// # Errors
-/// It was not asked for by WebSocket, by a page of another site, or of a scope that cannot be listened to.
+/// Returns a [`Fault`] if the request is no WebSocket upgrade, comes from a page of another site, or finds no
+/// listener slot.
 pub(super) async fn tell<M: Mailboxes, S, F>(
     app: Arc<App<M>>,
     client: Client,
@@ -43,8 +45,8 @@ where
     F: Future<Output = Option<String>> + Send,
 {
     let upgrade = upgrade
-        .map_err(|_| Fault::Bad("this is asked for by WebSocket, with `Upgrade: websocket`".to_owned()))?;
-    // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read.
+        .map_err(|_| Fault::Bad("a WebSocket is needed here: send `Upgrade: websocket`".to_owned()))?;
+    // Browsers let any page open a WebSocket to any address and, unlike with a GET, read the responses.
     app.check_asker(headers)?;
     let mut arrivals = ScopeEvents::new(&app, client, scope, None).await?;
     let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
@@ -52,7 +54,8 @@ where
         loop {
             let message = tokio::select! {
                 told = arrivals.next() => match told {
-                    // Not within the wait: what the client says meanwhile would take the event's place.
+                    // Formatted outside of the `select!` wait: a message of the client would otherwise cancel
+                    // it and lose the event.
                     Some(told) => match say(Arc::clone(&app), client, arrivals.scope().clone(), told).await {
                         Some(event) => Message::Text(event.into()),
                         None => continue,

@@ -1,7 +1,6 @@
-//! Waiting for a mail: what a test suite does between "send me a code" and typing it in.
+//! Waits for a mail, the step of a test suite between "send me a code" and typing it in.
 //!
-//! First the ear, then the look: the events are subscribed before the stored mails are searched, so no mail falls
-//! between.
+//! Events are subscribed before the stored mails are searched, so that no mail is missed between the two.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,24 +21,24 @@ use crate::{
     },
 };
 
-/// What is waited if nothing is said.
+/// Default timeout.
 const WAIT: Duration = Duration::from_secs(30);
-/// The longest wait; behind it a connection would be idle for too long.
+/// Longest timeout; beyond, a connection would be idle for too long.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// What is waited for; all conditions must hold.
+/// Conditions on the mail, all of which must hold.
 #[derive(Debug, Deserialize)]
 pub(super) struct WaitQuery {
     from: Option<String>,
     subject: Option<String>,
-    /// A word or phrase anywhere.
+    /// Word or phrase anywhere in the mail.
     text: Option<String>,
-    /// Any search.
+    /// Search query.
     query: Option<String>,
-    /// Older mails do not count: [`since_ms`].
+    /// Earliest arrival; see [`since_ms`].
     since: Option<String>,
     timeout: Option<String>,
-    /// `true` or `1`: the mail is deleted once it is told. `1m`: a minute later.
+    /// `true` or `1` deletes the mail once it is returned, `1m` a minute later.
     delete: Option<String>,
 }
 
@@ -65,7 +64,7 @@ impl WaitQuery {
         Ok(query)
     }
 
-    /// When the mail goes that is told, if it is to go.
+    /// Returns the delay after which the returned mail is deleted, if requested.
     fn deletion(&self) -> Result<Option<Duration>, Fault> {
         match self.delete.as_deref() {
             None | Some("" | "false" | "False" | "0" | "no") => Ok(None),
@@ -75,25 +74,25 @@ impl WaitQuery {
     }
 }
 
-/// Numbers from here on are milliseconds since 1970, smaller ones seconds: the year 1973 or 5138.
+/// Smallest number that means milliseconds since 1970; smaller ones are seconds: the year 1973 or 5138.
 const SINCE_MS_MIN: u64 = 100_000_000_000;
 
-/// A point in time: milliseconds or seconds since 1970, a day, or a day and a time of day.
+/// Parses a point in time: milliseconds or seconds since 1970, a day, or a day and a time of day.
 fn since_ms(text: &str) -> Result<u64, Fault> {
     match text.parse::<u64>() {
         Ok(number) if number < SINCE_MS_MIN => Ok(number * 1000),
         Ok(number) => Ok(number),
-        // In a query a plus sign is a blank.
+        // A plus sign in a query was decoded as a blank.
         Err(_) => search::date_ms(&text.replace(' ', "+")).map_err(|_| {
             Fault::Bad(format!(
-                "`{}` is no time to begin at; 2026-11-21, 2026-11-21T22:00:00Z or milliseconds since 1970 would be",
+                "invalid start time `{}`; expected 2026-11-21, 2026-11-21T22:00:00Z or milliseconds since 1970",
                 crate::render::cut(text, 40)
             ))
         }),
     }
 }
 
-/// The newest mail that fits, stored already or arriving in time.
+/// Returns the newest matching mail, stored already or arriving in time.
 pub(super) async fn wait<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -107,7 +106,7 @@ pub(super) async fn wait<M: Mailboxes>(
         Ok(mail) => mail?,
         Err(_) => {
             return Err(Fault::TimedOut(format!(
-                "no mail that fits came to {} within {} ms",
+                "no matching mail arrived for {} within {} ms",
                 scope.name(),
                 timeout.as_millis()
             )));
@@ -164,9 +163,7 @@ async fn first<M: Mailboxes>(
                 }
             }
             None if arrivals.is_cut() => {
-                return Err(Fault::Busy(
-                    "this address waits for more mails at once than others leave room for",
-                ));
+                return Err(Fault::Busy("too many waits from this address"));
             }
             None => return Err(Fault::Busy("the server is stopping")),
         }

@@ -1,12 +1,14 @@
-//! What pages and APIs may ask of the stored mail, and what they are told. The one seam between receiving and reading.
+//! The interface between receiving and reading: questions of pages and APIs about the stored mail, and their
+//! answers.
 //!
 //! ```text
 //!  SMTP sessions ──▶ store + index of inboxes (owner: a core, by the inbox's hash)
 //!                          ▲ questions          │ events (arrived, deleted)
 //!                 pages, APIs (their own thread) ◀┘
 //! ```
-//! Times are milliseconds since 1970, sizes bytes. Two implementations: the real one over the engine's store, and a
-//! slow twin in plain memory ([`crate::mailbox::twin`]) that tests compare it with and that pages are tested on.
+//! Times are milliseconds since 1970, sizes bytes. There are two implementations: the real one over the
+//! engine's store, and a slow twin in plain memory ([`crate::mailbox::twin`]) that tests compare it with and
+//! on which pages are tested.
 
 use std::{future::Future, net::IpAddr, sync::Arc};
 
@@ -24,114 +26,115 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// The inbox, where nobody will ask for it again; what is left is none.
+    /// Moves the inbox out of a value that is no longer needed, and leaves empty texts.
     pub(crate) fn take(&mut self) -> Self {
         Self { local: std::mem::take(&mut self.local), domain: std::mem::take(&mut self.domain) }
     }
 }
 
-/// A mail's name for as long as it is kept: 16 lower-case base-32 characters where people see it.
+/// ID of a stored mail: shown to people as 16 lower-case base-32 characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MailId(pub u64);
 
-/// One mail in one inbox as a list shows it; taken from the mail's head when it was accepted.
+/// One mail in one inbox as a list shows it, taken from the mail's head when it was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Its name.
+    /// ID of the mail.
     pub id: MailId,
-    /// Its name in the first inbox that it came into, which is its name over all of them.
+    /// ID of the mail in its first inbox, which identifies it over all inboxes.
     pub letter: MailId,
-    /// How many inboxes it came into.
+    /// Number of inboxes that the mail was delivered to.
     pub inboxes: u16,
-    /// Where it lies; over all, the first inbox that it came into.
+    /// Inbox of the mail; in the list of all mails the first inbox that it was delivered to.
     pub inbox: Inbox,
     /// MAIL FROM, empty for a bounce.
     pub envelope_from: Box<str>,
-    /// The head's From and Subject as they stand there, at most 998 bytes each (RFC 5322, 2.1.1), not decoded.
+    /// The head's From as it was received, not decoded, at most 998 bytes (RFC 5322, 2.1.1).
     pub from: Box<[u8]>,
-    /// See `from`.
+    /// The head's Subject, in the same form as `from`.
     pub subject: Box<[u8]>,
-    /// When its 250 was said.
+    /// Time at which the 250 was sent.
     pub arrived_ms: u64,
-    /// When it will be forgotten.
+    /// Time at which the mail expires.
     pub expires_ms: u64,
-    /// Of the whole mail.
+    /// Size of the whole mail.
     pub size_bytes: u64,
 }
 
 impl Summary {
-    /// Whether this is how the mail is shown over all inboxes.
+    /// Returns whether this summary represents the mail in the list of all mails.
     #[must_use]
     pub fn is_letter(&self) -> bool {
         self.id == self.letter
     }
 }
 
-/// A mail as it came.
+/// A stored mail as it was received.
 #[derive(Debug, Clone)]
 pub struct Mail {
-    /// What lists show.
+    /// Summary of the mail.
     pub summary: Summary,
-    /// The recipients' addresses of its transaction, as said in RCPT TO: over all inboxes all of them, else those within
-    /// the scope. Who was sent a copy without being told of is not told to the others.
+    /// Recipients as given in RCPT TO: over all inboxes all of them, otherwise those within the scope, so
+    /// that Bcc recipients stay hidden from the others.
     pub recipients: Arc<[Box<str>]>,
-    /// The bytes after dot-unstuffing, with the Received field that we added in front; of a mail with more than
-    /// [`PARSED_BYTES_MAX`] as many and one more, so that whoever takes it apart sees that it is not all.
+    /// Content after dot-unstuffing, with our Received field in front. Of a mail larger than
+    /// [`PARSED_BYTES_MAX`] these are the first `PARSED_BYTES_MAX` + 1 bytes, so that a parser sees that the
+    /// mail is cut.
     pub raw: Arc<[u8]>,
 }
 
 impl Mail {
-    /// Whether `raw` is all of it.
+    /// Returns whether `raw` is the whole mail.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.raw.len() as u64 == self.summary.size_bytes
     }
 }
 
-/// A mail of whatever size, to be taken a piece at a time.
+/// A mail of any size, to be read piece by piece.
 #[derive(Debug)]
 pub struct Source {
-    /// What lists show.
+    /// Summary of the mail.
     pub summary: Summary,
-    /// Its beginning; all of it if there are no pieces.
+    /// Beginning of the mail; the whole mail if there are no pieces.
     pub front: Vec<u8>,
-    /// The rest, in order.
+    /// Further pieces, in order.
     pub pieces: Vec<PieceLocation>,
 }
 
-/// Where a piece of a mail is.
+/// Location of a piece of a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PieceLocation {
-    /// What the store makes of it.
+    /// Location in the store.
     pub(crate) location: u64,
-    /// How long it is.
+    /// Length of the piece.
     pub(crate) bytes: u32,
 }
 
-/// Which mails a list is of.
+/// Set of mails that a list shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// One inbox.
     Inbox(Inbox),
-    /// Inboxes of a domain whose local part begins so ("" for all).
+    /// Inboxes of a domain whose local part has this prefix ("" for all).
     Prefix {
-        /// Begin of the local part.
+        /// Prefix of the local part.
         local: Box<str>,
         /// The domain.
         domain: Box<str>,
     },
-    /// Everything (Mailpit's one box): each mail once, however many inboxes it came into.
+    /// All mails (Mailpit's single mailbox): each mail once, however many inboxes it was delivered to.
     All,
 }
 
 impl Scope {
-    /// Whether a mail of this inbox belongs to it.
+    /// Returns whether an inbox is within the scope.
     #[must_use]
     pub fn contains(&self, inbox: &Inbox) -> bool {
         self.contains_address(&inbox.local, &inbox.domain)
     }
 
-    /// The same, of an inbox in its parts.
+    /// Returns whether an inbox, given in its parts, is within the scope.
     #[must_use]
     pub fn contains_address(&self, own_local: &str, own_domain: &str) -> bool {
         match self {
@@ -141,7 +144,7 @@ impl Scope {
         }
     }
 
-    /// Whether a list of this scope shows it: over all, each mail once.
+    /// Returns whether a list of this scope shows the summary; the list of all mails shows each mail once.
     #[must_use]
     pub fn shows(&self, summary: &Summary) -> bool {
         match self {
@@ -151,118 +154,121 @@ impl Scope {
     }
 }
 
-/// What happened, told to all who listen.
+/// Events sent to all listeners.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// A mail can be read now.
+    /// A mail has arrived and can be read.
     Arrived(Arc<Summary>),
     /// A mail is gone from an inbox.
     Deleted {
-        /// Where it was.
+        /// The inbox.
         inbox: Inbox,
-        /// Which.
+        /// ID of the mail.
         id: MailId,
-        /// Whether other inboxes have it.
+        /// Tells whether other inboxes still have the mail.
         remains: RemainingName,
     },
-    /// No inbox has a mail any more that came into several.
+    /// The last of several inboxes has dropped a mail.
     Over {
-        /// Its name over all inboxes.
+        /// ID of the mail over all inboxes.
         letter: MailId,
     },
-    /// Events were lost on their way, of any inbox: who wants to know what is there has to look. A listener that lags
-    /// is told the same by its receiver.
+    /// Events of any inbox were lost: listeners must read the lists again. A listener that lags learns the
+    /// same from its receiver.
     Missed,
 }
 
-/// What is left of a mail that an inbox has let go.
+/// Remainder of a mail that one inbox has dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemainingName {
-    /// Nothing: no inbox has it.
+    /// No inbox has the mail.
     Nothing,
-    /// Over all inboxes it goes on by this name, because others have it.
+    /// The list of all mails keeps the mail under this ID, because other inboxes have it.
     ThisName,
-    /// Over all inboxes it has another name, and goes on until [`Event::Over`] says otherwise.
+    /// The list of all mails keeps the mail under another ID, until [`Event::Over`].
     OtherName,
 }
 
 /// Counts that pages show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Mails that are stored now.
+    /// Mails stored now.
     pub stored: u64,
-    /// Their bytes.
+    /// Size of these mails.
     pub stored_bytes: u64,
-    /// Inboxes that hold a mail.
+    /// Inboxes with at least one mail.
     pub inboxes: u64,
-    /// Mails that got their 250 since the start.
+    /// Mails accepted with a 250 since the start.
     pub accepted: u64,
     /// Mails refused since the start.
     pub refused: u64,
 }
 
-/// Why a question got no answer.
+/// Reason for which a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,
     /// The disk failed.
-    #[error("the store cannot be read: {0}")]
+    #[error("cannot read the store: {0}")]
     Disk(String),
-    /// The reader has no room for the mail.
-    #[error("there is no room to read the mail")]
+    /// The reader's budget has no room for the mail.
+    #[error("no memory to read the mail")]
     NoRoom,
     /// An injected mail was not accepted.
     #[error("the mail was not accepted: {0}")]
     Refused(String),
-    /// What is asked for comes too often.
+    /// The request was made too often.
     #[error("{0}")]
     TooOften(&'static str),
 }
 
-/// What a mail is read into: asked for room before its bytes are read, perhaps for parts of them one after the other.
+/// Memory budget of a reader, asked before the bytes of a mail are read, possibly in several steps.
 pub trait ReadBudget: Send + 'static {
-    /// Whether there is room for so many bytes more.
+    /// Reserves more bytes; returns false if there is no room.
     fn make(&mut self, bytes: u64) -> bool;
 }
 
-/// Whatever comes.
+/// A budget without a limit.
 impl ReadBudget for () {
     fn make(&mut self, _: u64) -> bool {
         true
     }
 }
 
-/// Some of the stored mails over all inboxes, each with its arrival, and where to go on.
+/// Some of the stored mails over all inboxes, each with its arrival, and the position to continue from.
 pub type StoredPage<At> = (Vec<(MailId, u64)>, Option<At>);
 
 /// The stored mail.
 pub trait Mailboxes: Clone + Send + Sync + 'static {
-    /// Newest first; what many ask for is the same memory to all of them.
+    /// Lists mails, newest first. Readers of the same mail share one summary in memory.
     fn list(
         &self,
         scope: &Scope,
         skip: usize,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
-    /// How many a list has in all.
+    /// Returns the number of mails in a list.
     fn count(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
-    /// What lists show of these mails, as far as they are there and within the scope.
+    /// Returns the summaries of those of the mails that exist within the scope.
     fn find(
         &self,
         scope: &Scope,
         ids: &[MailId],
     ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
-    /// One mail of a scope and the room that was made for it; nothing if it is gone, never was, or lies elsewhere.
-    /// [`Unavailable::NoRoom`] if there was none. Over all inboxes a mail is found by each of its names.
+    /// Reads a mail of a scope and returns it with the budget that was used; `None` if the mail is gone,
+    /// never existed, or is outside the scope. Over all inboxes a mail is found by each of its IDs.
+    ///
+    /// # Errors
+    /// [`Unavailable::NoRoom`] if the budget has no room.
     fn mail_into<R: ReadBudget>(
         &self,
         scope: &Scope,
         id: MailId,
         room: R,
     ) -> impl Future<Output = Result<Option<(Mail, R)>, Unavailable>> + Send;
-    /// The same of several, each with a room of its own, in the order in which they are asked for.
+    /// Reads several mails, each with its own budget, in the order requested.
     fn mails_into<R: ReadBudget>(
         &self,
         scope: &Scope,
@@ -276,11 +282,11 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok(mails)
         }
     }
-    /// One mail over all inboxes, whatever its size; nothing if it is gone or never was.
+    /// Reads a mail of any size over all inboxes; `None` if it is gone or never existed.
     fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send {
         async move { Ok(self.mail_into(&Scope::All, id, ()).await?.map(|(mail, ())| mail)) }
     }
-    /// One mail of a scope as it came, whatever its size, and the room that was made for its beginning.
+    /// Opens a mail of a scope, of any size, and returns it with the budget used for its beginning.
     fn source_into<R: ReadBudget>(
         &self,
         scope: &Scope,
@@ -294,13 +300,14 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok(read.map(|(mail, room)| (whole(mail), room)))
         }
     }
-    /// A piece of a mail; nothing if the mail has gone meanwhile, or the piece is damaged.
+    /// Reads a piece of a mail; `None` if the mail is gone meanwhile or the piece is damaged.
     fn piece(&self, at: PieceLocation) -> impl Future<Output = Result<Option<Vec<u8>>, Unavailable>> + Send {
         let _ = at;
         async { Ok(None) }
     }
-    /// The mails over all inboxes, each with its arrival, in no order: about `most` of them, and where to go on, beginning
-    /// with 0. A mail that comes or goes meanwhile may be among them.
+    /// Lists the mails over all inboxes in no order: about `most` of them, each with its arrival, and the
+    /// position to continue from, beginning with 0. Mails that arrive or go meanwhile may or may not be
+    /// included.
     fn stored(
         &self,
         from: u64,
@@ -313,29 +320,28 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
             Ok((listed.iter().map(|summary| (summary.id, summary.arrived_ms)).collect(), next))
         }
     }
-    /// Which of these mails are there over all inboxes.
+    /// Returns which of these mails exist over all inboxes.
     fn are_there(&self, ids: &[MailId]) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send {
         async move {
             let found = self.find(&Scope::All, ids).await?;
             Ok(ids.iter().map(|id| found.iter().any(|summary| summary.id == *id)).collect())
         }
     }
-    /// All names of a mail over all inboxes: one for each inbox that it came into.
+    /// Returns all IDs of a mail, one for each inbox that it was delivered to.
     fn names_of(&self, letter: MailId) -> impl Future<Output = Result<Vec<MailId>, Unavailable>> + Send;
-    /// Deletes one: over all inboxes from each of them, else from its own; whether it was there. On return it cannot be
-    /// read there any more, and a crash does not bring it back.
+    /// Deletes a mail, over all inboxes from each of them, otherwise from its own. Returns whether it
+    /// existed. On return the mail cannot be read there any more, and a crash does not bring it back.
     fn delete(&self, scope: &Scope, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
-    /// Deletes all of a scope; how many, counted once for each inbox that had them.
+    /// Deletes all mails of a scope. Returns how many, each counted once for each inbox that had it.
     fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
-    /// Has mails forgotten at a time, unless they are before. On return a crash does not take that back. Those that are
-    /// gone are passed over.
+    /// Makes mails expire at a given time, unless they do earlier. On return a crash does not undo it. Mails
+    /// that are gone are skipped.
     fn hurry(&self, ids: &[MailId], expires_ms: u64) -> impl Future<Output = Result<(), Unavailable>> + Send;
-    /// Writes down what is said about mails, in the place of what was said before. On return a crash does not take it
-    /// back. Those that are gone are passed over.
+    /// Replaces the notes of mails. On return a crash does not undo it. Mails that are gone are skipped.
     fn note(&self, notes: Vec<(MailId, Note)>) -> impl Future<Output = Result<(), Unavailable>> + Send;
-    /// What was said before the start; the first who asks is told.
+    /// Takes the notes that the start recovered; only the first call returns them.
     fn noted(&self) -> Vec<RecoveredNote>;
-    /// Takes a mail that `peer` handed over by the API, as if by SMTP: bans and rates hold.
+    /// Accepts a mail that `peer` submitted by the API, with the same bans and rates as SMTP.
     fn deliver(
         &self,
         peer: IpAddr,
@@ -343,8 +349,8 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         recipients: &[String],
         raw: &[u8],
     ) -> impl Future<Output = Result<Vec<MailId>, Unavailable>> + Send;
-    /// All events from now on; a listener that lags loses the oldest and is told so.
+    /// Subscribes to all events from now on; a listener that lags loses the oldest events and is notified.
     fn events(&self) -> tokio::sync::broadcast::Receiver<Event>;
-    /// Counts.
+    /// Returns the counts that pages show.
     fn totals(&self) -> Totals;
 }

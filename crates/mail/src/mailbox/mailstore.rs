@@ -1,5 +1,5 @@
-//! The stored mail as pages and APIs see it: questions go to the cores that own the inboxes, what is not in memory is
-//! read from the log by helper threads of whoever asks.
+//! The stored mail as pages and APIs see it. Questions go to the cores that own the inboxes; data that is not
+//! in memory is read from the log by the asking runtime's helper threads.
 
 use std::{
     collections::HashMap,
@@ -39,17 +39,17 @@ use crate::{
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// Addresses of recipients, as said in RCPT TO.
+/// Addresses of recipients, as given in RCPT TO.
 type Recipients = Arc<[Box<str>]>;
 
-/// The stored mail. Clones ask the same cores.
+/// Handle on the stored mail. Clones ask the same cores.
 #[derive(Clone)]
 pub struct Mailstore {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// Gone once the server is: who still has this must not keep its file.
+    /// State of the server; gone once the server is, so that a handle does not keep its file open.
     shared: Weak<SharedState>,
     events: broadcast::Sender<Event>,
     listening: Arc<AtomicBool>,
@@ -69,7 +69,7 @@ impl Mailstore {
         counters: Arc<CounterSet<Counter>>,
         noted: Vec<RecoveredNote>,
     ) -> Self {
-        // The row behind the cores' is for what askers meet.
+        // Counter row after those of the cores, for events in this handle.
         let outside = Lock::new((sender, counters.core(cores)));
         let inner = Inner {
             shared: Arc::downgrade(shared),
@@ -85,12 +85,13 @@ impl Mailstore {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Answers all questions from now on with `Unavailable::Stopping`, those that wait for a stuck loop among them.
+    /// Answers all questions from now on with `Unavailable::Stopping`, including those that wait for a stuck
+    /// loop.
     pub(crate) fn stop(&self) {
         self.inner.stopping.send_replace(true);
     }
 
-    /// Gives a message to a core; false if its ring is full.
+    /// Sends a message to a core; returns false if its ring is full.
     pub(crate) fn give(&self, core: usize, message: Message) -> bool {
         let outside = self.inner.outside.lock().unwrap_or_else(PoisonError::into_inner);
         let given = outside.0.send(core, message).is_ok();
@@ -117,17 +118,17 @@ impl Mailstore {
         }
         let (sender, answer) = oneshot::channel();
         if !self.give(core, Message::Ask(question(sender))) {
-            return Err(Unavailable::Disk("too many questions wait".to_owned()));
+            return Err(Unavailable::Disk("too many requests are queued".to_owned()));
         }
         tokio::select! {
             biased;
-            // A loop that ends drops the questions to it.
+            // A loop that ends drops its pending questions.
             answer = answer => answer.map_err(|_| Unavailable::Stopping),
             _ = stopping.wait_for(|stop| *stop) => Err(Unavailable::Stopping),
         }
     }
 
-    /// The cores that have mails of a scope.
+    /// Returns the cores that may have mails of a scope.
     fn owners(&self, scope: &Scope) -> std::ops::Range<usize> {
         match scope {
             Scope::Inbox(inbox) => {
@@ -138,7 +139,7 @@ impl Mailstore {
         }
     }
 
-    /// Runs what waits for the disk on a helper thread.
+    /// Runs blocking disk access on a helper thread.
     async fn on_helper<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
@@ -147,7 +148,7 @@ impl Mailstore {
         tokio::task::spawn_blocking(move || work(&me)).await.map_err(|_| Unavailable::Stopping)
     }
 
-    /// What lists show of a mail, from the log; nothing if it is gone or damaged.
+    /// Reads the summary of a mail from the log; `None` if the mail is gone or damaged.
     fn read_summary(&self, place: Place, out: &mut Vec<u8>) -> Result<Option<Summary>, Unavailable> {
         let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
         let reader = self.reader()?;
@@ -160,7 +161,8 @@ impl Mailstore {
         }
     }
 
-    /// What lists show of these; what is not in memory is read, and remembered for the next who asks.
+    /// Returns the summaries of list entries. Those not in memory are read from the log and added to the
+    /// cores' caches.
     async fn summaries(&self, found: Vec<ListEntry>) -> Result<Vec<Arc<Summary>>, Unavailable> {
         if found.iter().all(|found| found.summary.is_some()) {
             return Ok(found.into_iter().filter_map(|found| found.summary).collect());
@@ -187,7 +189,7 @@ impl Mailstore {
             let of_core = fresh.iter().filter(|summary| owner_of_mail(summary.id, self.inner.cores) == core);
             let of_core: Vec<Arc<Summary>> = of_core.cloned().collect();
             if !of_core.is_empty() {
-                // If the ring is full they are read again next time.
+                // If the ring is full, the summaries are read again next time.
                 self.give(core, Message::Remember(of_core));
             }
         }
@@ -203,7 +205,7 @@ impl Mailstore {
         let Some((source, recipients)) = self.read_source(scope, place, room)? else { return Ok(None) };
         let Source { summary, front: mut raw, pieces } = source;
         if !pieces.is_empty() {
-            // One more than is taken apart says that it is not all.
+            // One byte more than a parser takes, as a sign that the mail is cut.
             let most = PARSED_BYTES_MAX + 1;
             let wanted = most.min(usize::try_from(summary.size_bytes).unwrap_or(usize::MAX));
             let rest = wanted.saturating_sub(raw.len());
@@ -223,7 +225,8 @@ impl Mailstore {
         Ok(Some(Mail { summary, recipients, raw: raw.into() }))
     }
 
-    /// The beginning of a mail, and where the rest is; and the recipients within the scope.
+    /// Reads the beginning of a mail, the locations of its further pieces, and the recipients within the
+    /// scope.
     fn read_source(
         &self,
         scope: &Scope,
@@ -268,14 +271,14 @@ impl Mailstore {
         Ok(self.said(self.reader()?.read_range(location, bytes, 0..bytes, &mut piece))?.map(|()| piece))
     }
 
-    /// Where a mail that a scope shows lies.
+    /// Returns the location of a mail that a scope shows.
     async fn place_in(&self, scope: &Scope, id: MailId) -> Result<Option<Place>, Unavailable> {
         let owner = owner_of_mail(id, self.inner.cores);
         let found = self.ask(owner, |answer| Question::Mail { id, answer }).await?;
         Ok(found.and_then(|found| shown_place(scope, found)))
     }
 
-    /// All names of a mail: one for each inbox that it came into.
+    /// Returns all IDs of a mail, one for each inbox that it was delivered to.
     async fn names(&self, id: MailId) -> Result<Vec<MailId>, Unavailable> {
         let owner = owner_of_mail(id, self.inner.cores);
         let Some(ListEntry { place, .. }) = self.ask(owner, |answer| Question::Mail { id, answer }).await?
@@ -291,20 +294,21 @@ impl Mailstore {
             let read = read_meta(&reader, location, place.record_bytes as usize, &mut meta);
             match (me.said(read)?, record::decode(&meta)) {
                 (Some(()), DecodeOutcome::Whole(stored)) => Ok(stored.names().collect()),
-                // Damaged: it can be deleted where it is known to lie.
+                // Damaged record: the mail can still be deleted under the known ID.
                 _ => Ok(vec![id]),
             }
         })
         .await?
     }
 
-    /// Gone is no error: the mail was deleted between two looks. Damage is counted, and shown as gone.
+    /// Maps read errors. A mail that is gone is no error: it was deleted after it was looked up. A damaged
+    /// mail is counted, and treated as gone.
     fn said<T>(&self, read: Result<T, ReadError>) -> Result<Option<T>, Unavailable> {
         match read {
             Ok(value) => Ok(Some(value)),
             Err(ReadError::Gone(_)) => Ok(None),
             Err(error @ ReadError::Damaged(_)) => {
-                tracing::error!(%error, "a stored mail cannot be shown");
+                tracing::error!(%error, "cannot show a stored mail");
                 self.count_damaged();
                 Ok(None)
             }
@@ -317,7 +321,8 @@ impl Mailstore {
     }
 }
 
-/// Where a mail lies, if the scope shows it: over all inboxes also one that its own has let go.
+/// Returns the location of a mail that the scope shows; over all inboxes this includes mails that their own
+/// inbox has dropped.
 fn shown_place(scope: &Scope, found: ListEntry) -> Option<Place> {
     Some(found.place).filter(|place| *scope == Scope::All || !place.is_let_go)
 }
@@ -332,7 +337,7 @@ impl Mailboxes for Mailstore {
         }
         let mut found: Vec<ListEntry> = Vec::new();
         for core in owners {
-            // Each may have all that is wanted.
+            // Each core may have all of the wanted mails.
             let (scope, limit) = (scope.clone(), skip.saturating_add(limit));
             let question = |answer| Question::List { scope, skip: 0, limit, answer };
             found.append(&mut self.ask(core, question).await?);
@@ -376,8 +381,8 @@ impl Mailboxes for Mailstore {
         self.on_helper(move |me| Ok(me.read_mail(&scope, place, &mut room)?.map(|mail| (mail, room)))).await?
     }
 
-    /// One question to each core and one trip to a helper for all of them: for a mail of 4 KiB these cost several times its
-    /// reading.
+    /// Sends one question to each core and uses one helper for all mails: for a mail of 4 KiB these steps
+    /// cost several times as much as reading it.
     async fn mails_into<R: ReadBudget>(
         &self,
         scope: &Scope,
@@ -419,7 +424,7 @@ impl Mailboxes for Mailstore {
     }
 
     async fn stored(&self, from: u64, most: usize) -> Result<StoredPage<u64>, Unavailable> {
-        // A core, and a place of its.
+        // A position is a core and a slot of its index.
         let (core, slot) = ((from >> 32) as usize, from as u32);
         if core >= self.inner.cores {
             return Ok((Vec::new(), None));
@@ -538,8 +543,8 @@ impl Mailboxes for Mailstore {
     }
 }
 
-/// Reads the summary of a stored mail. The arrival time is the index's, which a clock that was set back has not
-/// confused.
+/// Decodes the summary of a stored mail. The arrival time is that of the index, which is correct even if the
+/// clock was set back.
 fn summary_at(stored: &record::StoredMeta<'_>, place: Place, record_bytes: u64) -> Option<Summary> {
     let summary = stored.summary(place.id, record_bytes, place.expires_ms)?;
     Some(Summary { arrived_ms: place.arrived_ms, ..summary })

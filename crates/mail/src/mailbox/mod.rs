@@ -1,4 +1,4 @@
-//! The seam between the stored mail and whoever reads it: questions, and what they are answered.
+//! Interface between the stored mail and its readers: questions and answers.
 
 pub mod mailboxes;
 pub(crate) mod mailstore;

@@ -1,5 +1,5 @@
-//! What a core answers to pages and APIs. Walks over many mails are cut into steps, between which the loop serves its
-//! peers.
+//! Answers of a core to pages and APIs. Walks over many mails are cut into steps, between which the loop
+//! serves its peers.
 
 use std::{net::IpAddr, rc::Rc};
 
@@ -21,16 +21,16 @@ use crate::{
     },
 };
 
-/// Mails looked at in one step of a walk: a fraction of a millisecond.
+/// Mails visited in one step of a walk: a fraction of a millisecond.
 const STEPS: usize = 2048;
-/// A walk that lost its place this often is answered with what it found.
+/// Restarts of a walk that lost its position; after these the answer has what was found.
 const WALKS_MAX: usize = 8;
-/// Mails deleted in one go.
+/// Mails deleted before the loop is yielded.
 const DELETES: usize = 256;
 
-/// Answers a question, now or by a task of its own.
+/// Answers a question, at once or in a task of its own.
 pub(crate) fn answer(core: &Rc<Core>, question: Question) {
-    // Whoever asked may have gone; then nobody is told.
+    // Sending fails if the client is gone; the answer is dropped then.
     match question {
         Question::Mail { id, answer } => {
             let place = core.index.borrow().place(id, core.now_ms());
@@ -109,15 +109,15 @@ fn found(core: &Core, place: Place) -> ListEntry {
     ListEntry { place, summary: core.recent.borrow().find(place.id) }
 }
 
-/// What is walked over.
+/// Entries that a walk visits.
 #[derive(Clone, Copy)]
 enum WalkTarget<'a> {
     Scope(&'a Scope),
-    /// In what inboxes here mails lie whose first inbox is another.
+    /// Entries of inboxes here whose mail has another first inbox.
     Others,
 }
 
-/// Up to `limit` mails, newest first.
+/// Returns up to `limit` mails, newest first.
 async fn walk(core: &Core, over: WalkTarget<'_>, limit: usize) -> Vec<Place> {
     let mut places = Vec::new();
     for _ in 0..WALKS_MAX {
@@ -147,7 +147,7 @@ async fn walk(core: &Core, over: WalkTarget<'_>, limit: usize) -> Vec<Place> {
     places
 }
 
-/// Deletes mails for good; how many there were. On return no crash brings them back.
+/// Deletes mails permanently and returns how many existed. On return a crash does not bring them back.
 async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
     let (mut count, mut last, mut unwritten) = (0, None, 0u64);
     for batch in ids.chunks(DELETES) {
@@ -167,13 +167,13 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
     }
     if unwritten > 0 {
         return Err(format!(
-            "{unwritten} deletions could not be written down, and may be undone by a restart"
+            "{unwritten} deletions could not be written to disk, and may be undone by a restart"
         ));
     }
     Ok(count)
 }
 
-/// Brings the end of mails forward. On return a crash does not take it back.
+/// Makes mails expire earlier. On return a crash does not undo it.
 async fn hurry(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
     let (mut last, mut refused) = (None, Ok(()));
     for &id in ids {
@@ -188,7 +188,7 @@ async fn hurry(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unava
     refused
 }
 
-/// Writes down what is said about mails. On return a crash does not take it back.
+/// Writes the notes of mails. On return a crash does not undo it.
 async fn note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavailable> {
     let mut last = None;
     for batch in notes.chunks(DELETES) {
@@ -203,7 +203,7 @@ async fn note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavailable> 
     Ok(())
 }
 
-/// Takes a mail that `peer` handed over by the API.
+/// Accepts a mail that `peer` submitted by the API.
 async fn deliver(
     core: &Core,
     peer: IpAddr,
@@ -214,14 +214,18 @@ async fn deliver(
     let config = core.config();
     let refuse = |why: String| Err(Unavailable::Refused(why));
     if raw.len() as u64 > config.limits.mail_bytes_max {
-        return refuse(format!("it has {} bytes; {} are taken", raw.len(), config.limits.mail_bytes_max));
+        return refuse(format!(
+            "the mail has {} bytes; at most {} are accepted",
+            raw.len(),
+            config.limits.mail_bytes_max
+        ));
     }
     if recipients.is_empty() {
-        return refuse("it has no recipient".to_owned());
+        return refuse("the mail has no recipient".to_owned());
     }
     if recipients.len() > config.limits.recipients_max {
         return refuse(format!(
-            "it has {} recipients; {} are taken",
+            "the mail has {} recipients; at most {} are accepted",
             recipients.len(),
             config.limits.recipients_max
         ));
@@ -233,7 +237,7 @@ async fn deliver(
             Err(fault) => return refuse(format!("{recipient}: {fault}")),
         };
         if !config.domains.is_empty() && config.domains.iter().all(|domain| **domain != *inbox.domain) {
-            return refuse(format!("{recipient}: no mail is taken for this domain"));
+            return refuse(format!("{recipient}: mail for this domain is not accepted"));
         }
         envelope.add(inbox, recipient);
     }
@@ -274,7 +278,7 @@ async fn deliver(
     unreachable!("the last try ends it")
 }
 
-/// A mail of the API is not kept.
+/// Gives up a mail of the API for which there is no room, and returns the error.
 fn no_room(
     core: &Core,
     envelope: &mut Envelope,
@@ -284,18 +288,20 @@ fn no_room(
     envelope.tail.give_up(core, peer);
     let (counter, why) = match why {
         AppendFault::Behind => {
-            return Err(Unavailable::Refused("a part of the server does not keep up; later".to_owned()));
+            return Err(Unavailable::Refused(
+                "a core of the server has fallen behind; try again later".to_owned(),
+            ));
         }
-        AppendFault::TooLarge => (Counter::TooLarge, "it is larger than mails may be"),
-        AppendFault::Full(counter) => (counter, "too many mails are being received"),
-        AppendFault::Room => (Counter::StoreFull, "the store has no room now"),
+        AppendFault::TooLarge => (Counter::TooLarge, "the mail is larger than the limit"),
+        AppendFault::Full(counter) => (counter, "too many mails are being received; try again later"),
+        AppendFault::Room => (Counter::StoreFull, "the store has no room now; try again later"),
     };
     core.count(counter);
     Err(Unavailable::Refused(why.to_owned()))
 }
 
-/// Holds a mail of the API against bans and rates, as a session does one after the other. Whether its answer is to be
-/// late.
+/// Checks a mail of the API against bans and rates, which a session checks command by command. Returns
+/// whether the answer is to be delayed.
 fn judge(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
     let (abuse, now_ms) = (core.abuse.borrow(), core.now_ms());
     let mut is_slow = false;
@@ -308,7 +314,7 @@ fn judge(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<b
         Judgement::Refuse(reply, counter) => {
             core.count(counter);
             Err(match reply.code {
-                // Later it may be taken.
+                // The mail may be accepted later.
                 400..500 => Unavailable::TooOften(reply.text),
                 _ => Unavailable::Refused(reply.text.to_owned()),
             })

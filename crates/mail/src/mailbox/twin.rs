@@ -1,7 +1,9 @@
-//! The stored mail in plain memory: the slow, obvious twin that the real one is compared with and pages are tested on.
+//! The stored mail in plain memory: a slow, obvious twin that the real store is compared with, and on which
+//! pages are tested.
 //!
-//! One list in order of arrival behind one lock; each question walks all of it. Retention is the real one's: by age, by
-//! count per inbox, by bytes in all, oldest first. It forgets at each delivery and each question.
+//! The twin is one list in order of arrival behind one lock; each question walks all of it. Retention is that
+//! of the real store: by age, by count per inbox, by total bytes, oldest first. It is applied at each
+//! delivery and each question.
 #![expect(
     clippy::disallowed_types,
     reason = "the slow twin of tests and samples: no server's request waits for it"
@@ -25,19 +27,19 @@ use crate::{
 
 /// Events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 1024;
-/// RFC 5322, 2.1.1: no line is longer, so no more of a field is kept.
+/// Bytes kept of a field: no line is longer (RFC 5322, 2.1.1).
 const FIELD_BYTES_MAX: usize = 998;
 
-/// What is kept, and for how long.
+/// Limits on stored mail.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// A mail is forgotten so many milliseconds after its arrival.
+    /// Milliseconds from a mail's arrival to its expiry.
     pub age_ms: u64,
-    /// Mails in one inbox; one more drops the oldest there.
+    /// Most mails in one inbox; one more drops the oldest there.
     pub per_inbox_max: usize,
-    /// Bytes of all mails; more drops the oldest of all.
+    /// Most bytes of all mails; beyond, the oldest of all are dropped.
     pub bytes_max: u64,
-    /// A larger mail is refused.
+    /// Largest mail; a larger one is refused.
     pub mail_bytes_max: u64,
 }
 
@@ -52,7 +54,7 @@ impl Default for Retention {
     }
 }
 
-/// The twin; clones share the mail.
+/// The in-memory store; clones share the mail.
 #[derive(Debug, Clone)]
 pub struct Twin {
     shared: Arc<Inner>,
@@ -68,9 +70,9 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// One for each inbox, oldest first.
+    /// One entry for each inbox of a mail, oldest first.
     mails: Vec<Mail>,
-    /// One for each mail, as it is shown over all inboxes, for as long as one of them has it.
+    /// One entry for each mail as the list of all mails shows it, kept as long as any inbox has the mail.
     letters: Vec<Mail>,
     last_id: u64,
     accepted: u64,
@@ -78,7 +80,7 @@ struct State {
 }
 
 impl Twin {
-    /// Nothing in it yet. Names without a domain belong to `default_domain`.
+    /// Creates an empty store. Names without a domain belong to `default_domain`.
     #[must_use]
     pub fn new(retention: Retention, default_domain: &str) -> Self {
         Self {
@@ -91,10 +93,10 @@ impl Twin {
         }
     }
 
-    /// Takes a mail as if it had come at `now_ms`.
+    /// Delivers a mail as if it had arrived at `now_ms`.
     ///
     /// # Errors
-    /// It is too large, or an address is none.
+    /// [`Unavailable::Refused`] if the mail is too large or an address is invalid.
     pub fn deliver_at(
         &self,
         now_ms: u64,
@@ -111,7 +113,7 @@ impl Twin {
             return refuse(&mut state, format!("it has {} bytes", raw.len()));
         }
         if recipients.is_empty() {
-            return refuse(&mut state, "it has no recipient".to_owned());
+            return refuse(&mut state, "the mail has no recipient".to_owned());
         }
         let mut inboxes: Vec<Inbox> = Vec::new();
         for recipient in recipients {
@@ -147,7 +149,7 @@ impl Twin {
                 state.letters.push(mail.clone());
             }
             state.mails.push(mail);
-            // Nobody listens: nobody is told.
+            // The send fails if there is no listener.
             let _ = self.shared.events.send(event);
         }
         state.accepted += 1;
@@ -155,13 +157,13 @@ impl Twin {
         Ok(ids)
     }
 
-    /// Forgets what is over age at `now_ms`.
+    /// Drops the mails that have expired at `now_ms`.
     pub fn expire(&self, now_ms: u64) {
         let mut state = self.state();
         self.forget(&mut state, now_ms);
     }
 
-    /// Tells an event, whether it happened or not.
+    /// Sends an event to listeners, whether it happened or not.
     #[cfg(test)]
     pub(crate) fn tell(&self, event: Event) {
         let _ = self.shared.events.send(event);
@@ -171,14 +173,14 @@ impl Twin {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state as of now.
+    /// Returns the state after retention was applied.
     fn fresh(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         self.forget(&mut state, clock::unix_ms());
         state
     }
 
-    /// Retention, in the plainest words: over age, then over count, then over bytes; the oldest go.
+    /// Applies retention in the plainest way: by age, then by count, then by bytes; the oldest are dropped.
     fn forget(&self, state: &mut State, now_ms: u64) {
         let retention = self.shared.retention;
         let mut gone: HashSet<MailId> = state
@@ -214,7 +216,7 @@ impl Twin {
             let known = state.letters.iter_mut().find(|known| known.summary.id == letter);
             let was_known = known.is_some();
             if let Some(known) = known.filter(|_| id == letter) {
-                // It has the time now that the others have.
+                // The mail now expires when it does in the other inboxes.
                 known.summary.expires_ms =
                     known.summary.arrived_ms.saturating_add(self.shared.retention.age_ms);
             }
@@ -236,13 +238,13 @@ impl Twin {
 }
 
 impl State {
-    /// The mail of this name; over all, by each of its names.
+    /// Finds a mail by ID; over all inboxes by each of its IDs.
     fn find(&self, scope: &Scope, id: MailId) -> Option<&Mail> {
         let letters = self.letters.iter().filter(|_| *scope == Scope::All);
         letters.chain(&self.mails).find(|mail| mail.summary.id == id && scope.contains(&mail.summary.inbox))
     }
 
-    /// Those that a list of the scope shows, oldest first.
+    /// Iterates over the mails that a list of the scope shows, oldest first.
     fn shown<'a>(&'a self, scope: &'a Scope) -> impl DoubleEndedIterator<Item = &'a Mail> {
         let mails = if *scope == Scope::All { &self.letters } else { &self.mails };
         mails.iter().filter(|mail| scope.contains(&mail.summary.inbox))
@@ -317,7 +319,7 @@ impl Mailboxes for Twin {
         Ok(())
     }
 
-    /// It keeps nothing beyond its end.
+    /// Notes are not stored, as the twin itself ends with the process.
     async fn note(&self, _: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
         Ok(())
     }
@@ -353,7 +355,7 @@ impl Mailboxes for Twin {
     }
 }
 
-/// The first field of that name in the head, unfolded (RFC 5322, 2.2.3), without the blanks around it.
+/// Returns the first field of that name in the head, unfolded (RFC 5322, 2.2.3) and trimmed.
 fn field(raw: &[u8], name: &[u8]) -> Vec<u8> {
     let mut value: Option<Vec<u8>> = None;
     for line in raw.split(|&byte| byte == b'\n') {

@@ -1,31 +1,32 @@
-//! Which parts are the body of a mail, as text and as HTML, and which are attached (RFC 2046, 5.1; RFC 2183; RFC 2387).
+//! Selection of the parts that are the body of a mail, as text and as HTML, and of those that are attached
+//! (RFC 2046, 5.1; RFC 2183; RFC 2387).
 
 use super::mime::{Disposition, Kind, MultipartKind, Part, Tree};
 
-/// The parts that are shown one after the other: as text, and as HTML.
+/// Part numbers of the bodies, shown one after the other: as text, and as HTML.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Bodies {
     pub(super) text: Vec<usize>,
     pub(super) html: Vec<usize>,
 }
 
-/// Where a part stands.
+/// Position of a part in its multipart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartPosition {
-    /// The part is the mail.
+    /// The part is the whole mail.
     Alone,
     First,
     Later,
-    /// The part is one of several versions.
+    /// The part is one of several alternatives.
     Version,
 }
 
-/// The bodies of a mail.
+/// Selects the bodies of a mail.
 pub(super) fn of(tree: &Tree) -> Bodies {
     if tree.parts.is_empty() { Bodies::default() } else { of_part(tree, 0, PartPosition::Alone) }
 }
 
-/// How deep it goes is bounded by [`super::mime::DEPTH_MAX`].
+/// Selects the bodies in a part. The recursion is bounded by [`super::mime::DEPTH_MAX`].
 fn of_part(tree: &Tree, number: usize, place: PartPosition) -> Bodies {
     let part = &tree.parts[number];
     match part.kind {
@@ -48,7 +49,7 @@ fn of_part(tree: &Tree, number: usize, place: PartPosition) -> Bodies {
     }
 }
 
-/// The last version that can be shown is the best (RFC 2046, 5.1.4): of text, and of HTML.
+/// Selects the last alternative that can be shown, which is the best (RFC 2046, 5.1.4): of text, and of HTML.
 fn of_versions(tree: &Tree, number: usize) -> Bodies {
     let versions: Vec<Bodies> =
         tree.children(number).map(|child| of_part(tree, child, PartPosition::Version)).collect();
@@ -65,8 +66,8 @@ fn of_versions(tree: &Tree, number: usize) -> Bodies {
     }
 }
 
-/// Returns the root of a `multipart/related`: the part that `start` names, else the first of the type that is named, else
-/// the first that can be shown. The root need not come first (RFC 2387, 3.2).
+/// Returns the root of a `multipart/related`: the part that `start` names, otherwise the first of the type
+/// that `type` names, otherwise the first that can be shown. The root need not come first (RFC 2387, 3.2).
 fn root(tree: &Tree, number: usize) -> Option<usize> {
     let part = &tree.parts[number];
     let named = part.start.as_ref().and_then(|start| {
@@ -85,7 +86,7 @@ fn root(tree: &Tree, number: usize) -> Option<usize> {
     named.or_else(typed).or_else(shown)
 }
 
-/// Returns whether a part is to be read where it stands.
+/// Returns whether a part is shown as body text at its position.
 fn is_body(part: &Part, place: PartPosition) -> bool {
     let kind = &*part.media_type;
     let is_text = kind == "text/plain" || part.is_html() || is_written_text(kind);
@@ -100,7 +101,7 @@ fn is_body(part: &Part, place: PartPosition) -> bool {
     }
 }
 
-/// Text that people write and read as it stands.
+/// Returns whether a type is plain text with light markup, readable as it is.
 fn is_written_text(kind: &str) -> bool {
     matches!(
         kind,
@@ -108,15 +109,15 @@ fn is_written_text(kind: &str) -> bool {
     )
 }
 
-/// Data that programs send as a mail's text.
+/// Returns whether a type is structured data that programs send as a mail's text.
 fn is_data(kind: &str) -> bool {
     let is_text =
         matches!(kind, "application/json" | "application/xml" | "application/yaml" | "application/x-yaml");
     is_text || kind.ends_with("+json") || (kind.ends_with("+xml") && kind.starts_with("application/"))
 }
 
-/// Returns whether a part is attached, as Mailpit counts: its head says so, or it is bytes of no known kind. Versions of
-/// the text, the parts of a bounce and parts that are shown in place are not attached.
+/// Returns whether a part counts as attached, as in Mailpit: its head says so, or it is of unknown type.
+/// Alternatives of the text, the parts of a bounce and inline parts are not attached.
 pub(super) fn is_attached(part: &Part) -> bool {
     part.disposition == Disposition::Attachment
         || (part.disposition == Disposition::None && part.media_type == "application/octet-stream")
@@ -132,7 +133,7 @@ impl Part {
 mod tests {
     use super::*;
 
-    /// The bodies as text and as HTML, and what is left of leaves.
+    /// Returns the bodies as text and as HTML, and the other leaves.
     fn seen(raw: &str) -> [Vec<String>; 3] {
         let tree = Tree::of(raw.as_bytes(), &super::super::StepLimit::default()).unwrap();
         let bodies = of(&tree);

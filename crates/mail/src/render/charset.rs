@@ -1,17 +1,18 @@
-//! Bytes as text, by the name of their charset (WHATWG Encoding's labels, as the library knows them).
+//! Decoding of bytes to text by charset name (labels of the WHATWG Encoding standard, as mail-parser knows
+//! them).
 
 use std::borrow::Cow;
 
 use mail_parser::decoders::charsets::map::charset_decoder;
 
-/// The text of these bytes. Where no charset is named, or none that is known, UTF-8 is it, and else what most programs
-/// meant who named none.
+/// Decodes bytes. Without a known charset name UTF-8 is tried first, then windows-1252, which programs that
+/// name no charset mostly mean.
 pub(super) fn decoded<'a>(charset: Option<&str>, bytes: &'a [u8]) -> Cow<'a, str> {
     if let Some(text) = with_mark(bytes) {
         return text;
     }
     let named = charset.map(str::trim).filter(|name| !is_ascii(name));
-    // The library leaves UTF-8 to the caller.
+    // The library does not decode UTF-8.
     if named.is_some_and(|name| name.eq_ignore_ascii_case("utf-8") || name.eq_ignore_ascii_case("utf8")) {
         return String::from_utf8_lossy(bytes);
     }
@@ -27,7 +28,7 @@ pub(super) fn decoded<'a>(charset: Option<&str>, bytes: &'a [u8]) -> Cow<'a, str
     }
 }
 
-/// Decodes a text that begins with a byte order mark, which names its charset. `None`: there is no mark.
+/// Decodes a text that begins with a byte order mark, which tells its charset; `None` if there is no mark.
 fn with_mark(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let utf16 = |bytes: &[u8], of: fn([u8; 2]) -> u16| {
         let units = bytes.chunks_exact(2).map(|pair| of([pair[0], pair[1]]));

@@ -1,67 +1,68 @@
-//! What HTML costs to take apart, counted before it is done.
+//! Limits on the cost of parsing HTML, checked before and during parsing.
 //!
-//! The parser's rules (HTML, 13.2) bound nothing, and what is built to hurt needs few bytes:
+//! The parsing rules (HTML, 13.2) have no limits, and hostile HTML needs few bytes:
 //! - each attribute of a tag is compared with all before it: one tag with 60,000 took 11 s;
 //! - most tags walk the stack of open elements, however deep it is;
-//! - formatting elements that were left open are made again in each block that follows, attributes and all (13.2.4.3):
+//! - formatting elements that were left open are reconstructed in each following block, attributes included (13.2.4.3):
 //!   10,000 of them before 10,000 paragraphs, in 200 KB, are a hundred million elements;
-//! - what may not stand in a table is put before it, where its place is looked for among all that stands there.
+//! - content that is not allowed in a table is inserted before it, after a search among all that is there.
 //!
 //! ```text
-//!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser, on a tree that counts as it grows ─▶ written anew
+//!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser, on a tree that counts as it grows ─▶ rewritten
 //!                       │ too many                                │ too many, too deep, too long
 //!                       └───────────────────┬─────────────────────┘
 //!                                         HtmlLimit: the text is shown instead
 //! ```
-//! The tree is in `render::tree`; here are the bounds, and what is counted before the parser sees anything.
+//! The tree is in `render::tree`; this module has the limits, and the checks made before parsing.
 
 use super::until::{StepLimit, StepLimitReached};
 
-/// HTML with more tags is not shown as such.
+/// Most tags of HTML that is shown.
 pub const TAGS_MAX: usize = 20_000;
-/// Attributes of one tag. Layouts have up to thirty.
+/// Most attributes of one tag. Layouts have up to thirty.
 pub const TAG_ATTRIBUTES_MAX: usize = 256;
-/// Attributes of all elements that the parser makes.
+/// Most attributes of all elements that the parser creates.
 pub const ATTRIBUTES_MAX: usize = 200_000;
-/// Elements that the parser makes: those of the tags, and those that it makes again.
+/// Most elements that the parser creates: those of the tags, and reconstructed ones.
 pub const ELEMENTS_MAX: usize = 50_000;
-/// Elements within elements; browsers flatten what is deeper (Blink's `kMaximumHTMLParserDOMTreeDepth`).
+/// Deepest nesting of elements; browsers flatten deeper ones (Blink's `kMaximumHTMLParserDOMTreeDepth`).
 pub const DEPTH_MAX: usize = 512;
-/// Looks at open elements and at children that are moved. A newsletter of 50 KB with 2,000 elements takes 20,000.
+/// Most visits of open elements and of children that are moved. A newsletter of 50 KB with 2,000 elements
+/// takes 20,000.
 pub const LOOKS_MAX: usize = 5_000_000;
-/// So many bytes go to the parser between two looks at what they cost.
+/// Bytes that go to the parser between two checks of the cost.
 const PIECE_BYTES: usize = 1024;
-/// Bytes that are gone through for attributes, as a multiple of the source's. More than once each is only gone through
-/// what looks like a tag within a tag.
+/// Bytes scanned for attributes, as a multiple of the source's size. Only text that looks like a tag within a
+/// tag is scanned more than once.
 const SCANNED_TIMES_MAX: usize = 8;
 
-/// A bound that HTML is beyond.
+/// A limit that HTML exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HtmlLimit {
-    /// [`TAGS_MAX`]
-    #[error("it has more than {TAGS_MAX} tags")]
+    /// More than [`TAGS_MAX`] tags.
+    #[error("the HTML has more than {TAGS_MAX} tags")]
     Tags,
-    /// [`TAG_ATTRIBUTES_MAX`], or tags within tags.
-    #[error("a tag of it has more than {TAG_ATTRIBUTES_MAX} attributes")]
+    /// More than [`TAG_ATTRIBUTES_MAX`] attributes in a tag, or too many tags within tags.
+    #[error("a tag has more than {TAG_ATTRIBUTES_MAX} attributes")]
     TagAttributes,
-    /// [`ATTRIBUTES_MAX`]
-    #[error("its elements have more than {ATTRIBUTES_MAX} attributes")]
+    /// More than [`ATTRIBUTES_MAX`] attributes.
+    #[error("the elements have more than {ATTRIBUTES_MAX} attributes")]
     Attributes,
-    /// [`ELEMENTS_MAX`]
-    #[error("it makes more than {ELEMENTS_MAX} elements")]
+    /// More than [`ELEMENTS_MAX`] elements.
+    #[error("the HTML has more than {ELEMENTS_MAX} elements")]
     Elements,
-    /// [`DEPTH_MAX`]
-    #[error("its elements are nested more than {DEPTH_MAX} deep")]
+    /// Elements nested deeper than [`DEPTH_MAX`].
+    #[error("the elements are nested more than {DEPTH_MAX} deep")]
     Depth,
-    /// [`LOOKS_MAX`]
-    #[error("its elements are nested so that they take too long to sort out")]
+    /// More than [`LOOKS_MAX`] visits of elements.
+    #[error("misnested elements take too long to repair")]
     Looks,
-    /// Whoever asked for it has said that the time is up.
-    #[error("it takes too long to be made safe")]
+    /// The caller's step limit has ended.
+    #[error("sanitizing the HTML takes too long")]
     Time,
 }
 
-/// Whether the parser may see it: what a tree cannot count while it grows.
+/// Checks the limits that a growing tree cannot count, before parsing.
 pub(super) fn check(source: &str, until: &StepLimit) -> Result<(), HtmlLimit> {
     until.pay(source.len())?;
     if memchr::memchr_iter(b'<', source.as_bytes()).count() > TAGS_MAX {
@@ -76,7 +77,7 @@ impl From<StepLimitReached> for HtmlLimit {
     }
 }
 
-/// A text in pieces of about `PIECE_BYTES`, between characters.
+/// Splits a text into pieces of about `PIECE_BYTES`, at character boundaries.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -86,11 +87,11 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where a tokenizer is within a tag (HTML, 13.2.5.8 and 13.2.5.32 to 40).
+/// State of the tokenizer within a tag (HTML, 13.2.5.8 and 13.2.5.32 to 40).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TagState {
     TagName,
-    /// Before a name: an attribute's, or none.
+    /// Before an attribute's name, or the end of the tag.
     Between,
     Name,
     AfterName,
@@ -99,8 +100,9 @@ enum TagState {
     Unquoted,
 }
 
-/// No tag has too many attributes. What is a tag is not known here (a comment, a style and a value may have in them what
-/// looks like one), so each place where one may begin is looked at: those where one does are among them.
+/// Checks that no tag has too many attributes. Without parsing it is unknown which `<` begins a tag
+/// (comments, styles and values may contain text that looks like one), so every candidate is checked, which
+/// includes all real tags.
 fn check_attributes(html: &[u8], until: &StepLimit) -> Result<(), HtmlLimit> {
     let mut scannable = html.len().saturating_mul(SCANNED_TIMES_MAX);
     for bracket in memchr::memchr_iter(b'<', html) {
@@ -119,7 +121,8 @@ fn check_attributes(html: &[u8], until: &StepLimit) -> Result<(), HtmlLimit> {
     Ok(())
 }
 
-/// The attributes of the tag whose name begins here, at most one too many, and how far it was read.
+/// Counts the attributes of the tag whose name begins here, to at most one too many, and returns how far it
+/// was read.
 fn attributes_of(tag: &[u8]) -> (usize, usize) {
     let mut within = TagState::TagName;
     let mut attributes = 0;
@@ -162,7 +165,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Values are leapt over: what is in them counts for nothing, wherever they end.
+        /// Values are skipped: their content counts for nothing, wherever they end.
         #[test]
         fn a_tag_has_the_attributes_that_it_was_made_of(values in proptest::collection::vec("[a<>=/ \t]{0,6}", 0..6), rest in "[a\"'>= ]{0,9}") {
             let mut tag = "td".to_owned();
@@ -174,7 +177,7 @@ mod tests {
             tag.push('>');
             tag.push_str(&rest);
             prop_assert_eq!(attributes_of(tag.as_bytes()), (values.len(), end));
-            // The last value is not closed: it goes to the end.
+            // A last value that is not closed extends to the end.
             if !values.is_empty() {
                 let open = &tag.as_bytes()[..end - 1];
                 prop_assert_eq!(attributes_of(open), (values.len(), open.len()));

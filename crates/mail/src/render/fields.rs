@@ -1,21 +1,21 @@
-//! Fields of a head as text: unfolded, encoded words decoded (RFC 2047), nothing in it that steers a terminal or a
-//! page.
+//! Decoding of header fields to text: unfolds, decodes encoded words (RFC 2047), and removes characters that
+//! control a terminal or a page.
 
 use std::borrow::Cow;
 
 use mail_parser::MessageParser;
 
-/// A mailbox of a field.
+/// A mailbox in an address field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Address<'x> {
-    /// The name beside the address; empty if there is none.
+    /// Display name; empty if there is none.
     pub name: Cow<'x, str>,
     /// `local@domain`; empty if the field has only a name.
     pub address: Cow<'x, str>,
 }
 
 impl Address<'_> {
-    /// What a list shows: the name, else the address.
+    /// Returns the name, or the address if there is no name.
     #[must_use]
     pub fn label(&self) -> &str {
         if self.name.is_empty() { &self.address } else { &self.name }
@@ -39,14 +39,14 @@ impl Address<'_> {
     }
 }
 
-/// `Name <address>`.
+/// Writes `Name <address>`.
 impl std::fmt::Display for Address<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.write_to(f)
     }
 }
 
-/// Into a page without a formatter; what it says is escaped there.
+/// Writes into a page without a formatter; the template escapes the text.
 impl askama::FastWritable for Address<'_> {
     fn write_into(&self, out: &mut dyn std::fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
         Ok(self.write_to(out)?)
@@ -60,22 +60,22 @@ pub(super) fn address<'x>(parsed: &'x mail_parser::Addr<'_>) -> Address<'x> {
     }
 }
 
-/// The value of an unstructured field.
+/// Decodes the value of an unstructured field.
 #[must_use]
 pub fn decode(value: &[u8]) -> Cow<'_, str> {
-    // Most values are plain, and a list decodes two for each of its lines.
+    // Most values are plain, and a list decodes two a line.
     if value.is_ascii() && memchr::memmem::find(value, b"=?").is_none() {
         return printable_lossy(value);
     }
     Cow::Owned(printable(&decode_words(value)).into_owned())
 }
 
-/// The same, with everything that stands in it.
+/// Decodes a value and keeps control characters.
 pub(super) fn decode_words(value: &[u8]) -> String {
     super::words::decoded(value)
 }
 
-/// When a Date field is, in seconds since 1970.
+/// Decodes a Date field to seconds since 1970.
 pub(super) fn decode_date(value: &[u8]) -> Option<i64> {
     let field = field(b"Date: ", value);
     let parsed = MessageParser::default().parse_headers(&field)?;
@@ -83,7 +83,7 @@ pub(super) fn decode_date(value: &[u8]) -> Option<i64> {
     date.is_valid().then(|| date.to_timestamp())
 }
 
-/// All mailboxes of a field, those of groups too; at most [`ADDRESSES_MAX`].
+/// Returns all mailboxes of a field, including those in groups; at most [`ADDRESSES_MAX`].
 pub(super) fn decode_addresses(value: &[u8]) -> Vec<Address<'static>> {
     let field = field(b"To: ", &value[..value.len().min(ADDRESSES_BYTES_MAX)]);
     let parsed = MessageParser::default().parse_headers(&field);
@@ -91,12 +91,12 @@ pub(super) fn decode_addresses(value: &[u8]) -> Vec<Address<'static>> {
     addresses.iter().take(ADDRESSES_MAX).map(|parsed| address(parsed).into_owned()).collect()
 }
 
-/// Mailboxes of one field.
+/// Most mailboxes of one field.
 const ADDRESSES_MAX: usize = super::HEADERS_MAX;
-/// Bytes of a field with mailboxes that are read.
+/// Most bytes of an address field that are read.
 const ADDRESSES_BYTES_MAX: usize = 1 << 20;
 
-/// A field for the library's grammar, with encoded words that a character was cut into put together.
+/// Builds a field for mail-parser, with encoded words joined that split a character.
 fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut field = Vec::with_capacity(name.len() + value.len() + 16);
     field.extend_from_slice(name);
@@ -105,14 +105,15 @@ fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
     field
 }
 
-/// The first mailbox of a From field.
+/// Returns the first mailbox of a From field.
 #[must_use]
 pub fn decode_address(value: &[u8]) -> Address<'_> {
     plain_address(value).unwrap_or_else(|| parsed_address(value))
 }
 
-/// `local@domain`, `Name <local@domain>` or `"Name" <local@domain>` of letters, digits and a few signs that mean
-/// nothing to the grammar: what most mails have. A list of a hundred would parse a hundred messages otherwise.
+/// Fast path for `local@domain`, `Name <local@domain>` or `"Name" <local@domain>` of letters, digits and a
+/// few characters without a meaning in the grammar, as most mails have. Otherwise a list of a hundred mails
+/// would run the full parser a hundred times.
 fn plain_address(value: &[u8]) -> Option<Address<'_>> {
     let value = std::str::from_utf8(value).ok()?.trim_ascii();
     let Some(begun) = value.strip_suffix('>') else {
@@ -140,7 +141,7 @@ fn is_plain_mailbox(text: &str) -> bool {
     })
 }
 
-/// Parses an address by the whole grammar (RFC 5322, 3.4).
+/// Parses an address by the full grammar (RFC 5322, 3.4).
 fn parsed_address(value: &[u8]) -> Address<'static> {
     let field = field(b"From: ", value);
     let parsed = MessageParser::default().parse_headers(&field);
@@ -154,7 +155,7 @@ fn parsed_address(value: &[u8]) -> Address<'static> {
         })
 }
 
-/// A field that is not decoded, as [`printable`] shows it.
+/// Shows an undecoded field by [`printable`].
 #[must_use]
 pub fn printable_lossy(value: &[u8]) -> Cow<'_, str> {
     match String::from_utf8_lossy(value) {
@@ -163,8 +164,8 @@ pub fn printable_lossy(value: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// One line: no control characters, and none that turn the direction of what follows (Unicode TR9, 2.1 and 2.2), with
-/// which a sender could make `gpj.exe` of `exe.jpg`.
+/// Returns the text as one line without control characters and without characters that change the direction
+/// of the text (Unicode TR9, 2.1 and 2.2), by which a sender could make `exe.jpg` look like `gpj.exe`.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     let text = text.trim();
@@ -179,7 +180,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
                     line.push(' ');
                 }
             }
-            // After a fold the blank that begins the line is the one that counts.
+            // The blank after a fold is already written.
             ' ' if line.ends_with(' ') => {}
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}' => {}
             c if c.is_control() => {}
@@ -198,7 +199,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 8_192)))]
 
-        /// The fast way and its slow twin.
+        /// The fast path agrees with the full parser, its slow twin.
         #[test]
         fn a_plain_address_is_what_the_grammar_says(
             value in "( ?\"?[Ab.,'=?@ +_-]{0,6}\"? ?<?[Ab.,'=?@+_-]{0,6}>? ?)|([Ab]{1,3}( [Ab.]{1,3})? ?<[A.]{1,2}@[A.]{1,2}>)",

@@ -1,4 +1,4 @@
-//! What test suites look for in a mail: links and one-time codes.
+//! Links and one-time codes of a mail, which test suites look for.
 
 use std::collections::HashSet;
 
@@ -6,32 +6,32 @@ use memchr::memmem;
 
 use super::{DecodedMail, StepLimit, cut, fields::printable, html::DisplayOptions, until::StepLimitReached};
 
-/// Links that are told.
+/// Most links that are reported.
 pub const LINKS_MAX: usize = 500;
-/// Of a link's target as much is searched.
+/// Bytes of a link's target that are read.
 const TARGET_BYTES_MAX: usize = 2048;
 /// Bytes of a link's text that are reported.
 const LINK_TEXT_BYTES_MAX: usize = 1024;
-/// Bytes of a link's content that are read for its text. Links within links (`<a><marquee><a>`) all contain the content
-/// of the innermost: reported whole, 1.9 MB of them came to 2.6 GiB.
+/// Bytes of a link's content that are read for its text. Links within links (`<a><marquee><a>`) all contain
+/// the content of the innermost: reported in full, 1.9 MB of them became 2.6 GiB.
 const LINK_CONTENT_BYTES_MAX: usize = 8 * 1024;
-/// Codes that are told.
+/// Most codes that are reported.
 pub const CODES_MAX: usize = 20;
-/// Of a longer text only the beginning is searched for codes.
+/// Bytes of a text that are searched for codes, from its beginning.
 const SEARCHED_BYTES_MAX: usize = 64 * 1024;
-/// A word that speaks of a code counts so many characters before and after.
+/// Characters before and after a number in which a word like "code" counts.
 const NEAR_CHARACTERS: usize = 80;
 
-/// A link and what it is called.
+/// A link with its text.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Link {
-    /// Its true target.
+    /// Real target of the link.
     pub link: String,
-    /// What the mail calls it; empty for a bare one.
+    /// Text of the link; empty for a bare URL.
     pub text: String,
 }
 
-/// All links, those of the HTML first, each target once.
+/// Returns all links, those of the HTML first, each target once.
 #[must_use]
 pub fn links(reading: &DecodedMail<'_>, until: &StepLimit) -> Vec<Link> {
     let mut links = Vec::new();
@@ -63,7 +63,7 @@ fn push_from_html(html: &str, links: &mut Vec<Link>, until: &StepLimit) -> Resul
         let content = &content[..end.find(content.as_bytes()).unwrap_or(content.len())];
         until.pay(tag.len() + content.len())?;
         let href = tag.split_once(" href=\"").and_then(|(_, value)| value.split('"').next());
-        // Those within the mail go nowhere.
+        // Links within the mail are left out.
         if let Some(href) = href.filter(|href| !href.starts_with('#')) {
             let text = without_tags(content);
             push(
@@ -105,15 +105,15 @@ fn push_from_text(text: &str, links: &mut Vec<Link>, until: &StepLimit) -> Resul
     Ok(())
 }
 
-/// Returns the values of `href` and `src` in HTML of any kind, in their order, with entities decoded. Stops when
-/// `until` ends.
+/// Returns the values of `href` and `src` in any HTML, in order, with entities decoded. Stops when `until`
+/// ends.
 pub fn targets(html: &str, until: &StepLimit) -> Vec<String> {
     let mut targets = Vec::new();
     _ = push_targets(html, &mut targets, until);
     targets
 }
 
-/// Returns whether a text ends in this word, in letters of either case.
+/// Returns whether a text ends with this word, ignoring ASCII case.
 fn ends(text: &[u8], word: &[u8]) -> bool {
     text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
 }
@@ -125,7 +125,7 @@ fn push_targets(html: &str, targets: &mut Vec<String>, until: &StepLimit) -> Res
         if !(ends(before, b"href") || ends(before, b"src")) {
             continue;
         }
-        // As far as is searched: what is not closed would be looked through again for each.
+        // Limited, as an unclosed value would otherwise be scanned to the end for each attribute.
         let rest = cut(html[equals + 1..].trim_ascii_start(), TARGET_BYTES_MAX);
         until.pay(rest.len())?;
         let value = match rest.as_bytes().first() {
@@ -148,10 +148,11 @@ fn push((links, known): (&mut Vec<Link>, &mut HashSet<String>), link: String, te
     }
 }
 
-/// Without what belongs to the sentence around it. Brackets are counted once: a link of a mebibyte of them is possible.
+/// Removes punctuation of the surrounding sentence from the end of a link. Brackets are counted only once, as
+/// a link may be a mebibyte of them.
 fn trim_sentence(link: &str) -> &str {
     let count = |bracket: u8| memchr::memchr_iter(bracket, link.as_bytes()).count();
-    // How many more are closed than opened.
+    // Closing brackets in excess of opening ones.
     let mut round = count(b')').saturating_sub(count(b'('));
     let mut square = count(b']').saturating_sub(count(b'['));
     link.trim_end_matches(|c| match c {
@@ -189,7 +190,7 @@ fn without_tags(html: &str) -> String {
     unescape(&text)
 }
 
-/// The entities that [`super::html`] writes.
+/// Decodes the entities that [`super::html`] writes.
 fn unescape(text: &str) -> String {
     if !text.contains('&') {
         return text.to_owned();
@@ -197,7 +198,7 @@ fn unescape(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
-/// Words of a mail that has a code in it. Lower case.
+/// Words that indicate that a mail contains a code, in lower case.
 const CODE_WORDS: &[&str] = &[
     "code",
     "otp",
@@ -230,7 +231,7 @@ const CODE_WORDS: &[&str] = &[
     "קוד",
 ];
 
-/// Words behind which a code stands. Lower case.
+/// Words that a code may follow, in lower case.
 const CODE_NAMES: &[&str] = &[
     "code",
     "otp",
@@ -252,7 +253,7 @@ const CODE_NAMES: &[&str] = &[
 ];
 /// Verbs that may stand between such a word and the code.
 const CODE_VERBS: &[&str] = &[" is", " are", " lautet", " ist", " est", " es", " è", "は", "为", "是"];
-/// Words behind which a number is no code. Lower case.
+/// Words after which a number is not a code, in lower case.
 const OTHER_NAMES: &[&str] = &[
     "phone",
     "tel",
@@ -278,12 +279,13 @@ const OTHER_NAMES: &[&str] = &[
     "plz",
     "telefon",
 ];
-/// Characters before a number that are searched for those.
+/// Characters before a number that are searched for these words.
 const BEFORE_CHARACTERS: usize = 24;
 
-/// Returns the one-time codes in a mail: 4 to 8 digits (perhaps in groups, or one a cell), or capitals and digits mixed,
-/// standing alone; the one behind "code is" first, then those beside a word that speaks of a code. Years, times, amounts,
-/// parts of links and the numbers of phones, orders and places are none, or come last. Stops when `until` ends.
+/// Returns the one-time codes in a mail: 4 to 8 digits (possibly in groups, or one a cell), or capitals and
+/// digits mixed, standing alone. A code after "code is" comes first, then codes near a word like "code".
+/// Years, times, amounts, parts of links, and numbers of phones, orders and postcodes are left out, or come
+/// last. Stops when `until` ends.
 #[must_use]
 pub fn codes(subject: &str, text: &str, until: &StepLimit) -> Vec<String> {
     let whole = format!("{}\n{}", cut(subject, SEARCHED_BYTES_MAX), cut(text, SEARCHED_BYTES_MAX));
@@ -324,15 +326,15 @@ pub fn codes(subject: &str, text: &str, until: &StepLimit) -> Vec<String> {
     found.into_iter().map(|(_, _, code)| code).take(CODES_MAX).collect()
 }
 
-/// Returns whether nothing but blanks stands on a code's line. Looks no further than the first other character: a line may
-/// be as long as the text, and hold thousands of codes.
+/// Returns whether a code is alone on its line except for blanks. The check stops at the first other
+/// character: a line may be as long as the text, and contain thousands of codes.
 fn is_alone(before: &str, after: &str) -> bool {
     let is_blank = |c: char| c.is_whitespace() && c != '\n';
     let (before, after) = (before.trim_end_matches(is_blank), after.trim_start_matches(is_blank));
     (before.is_empty() || before.ends_with('\n')) && (after.is_empty() || after.starts_with('\n'))
 }
 
-/// Added to the rank of a number that is named as something else.
+/// Rank penalty of a number that the text calls something other than a code.
 const OTHER_RANK: u32 = 10;
 
 /// Returns the end of the line before a number, in lower case.
@@ -342,7 +344,7 @@ fn before(text: &str) -> String {
     end.into_iter().collect::<String>().to_lowercase()
 }
 
-/// Returns whether the words before a number name it as the code.
+/// Returns whether the words before a number call it a code.
 fn is_named_code(before: &str) -> bool {
     let signs = |text: &str| -> usize {
         text.trim_end_matches(|c: char| {
@@ -361,8 +363,8 @@ fn is_named_code(before: &str) -> bool {
         && !["zip code", "postal code", "promo code"].iter().any(|name| rest.ends_with(name))
 }
 
-/// Returns whether the words before a number name it as something else: a word of the same sentence, behind any other
-/// number.
+/// Returns whether the words before a number call it something else: a word of the same sentence, after any
+/// other number.
 fn is_named_otherwise(before: &str) -> bool {
     let mut is_other = false;
     for word in before.split_whitespace() {
@@ -376,8 +378,8 @@ fn is_named_otherwise(before: &str) -> bool {
     is_other
 }
 
-/// Single digits with nothing but blanks between them: one a cell, as many mails draw a code. Not "1 2 3 4", the numbers of
-/// pages.
+/// Finds single digits with only blanks between them, one a cell, as many mails show a code. "1 2 3 4" is
+/// left out, as these are page numbers.
 fn digit_a_cell(text: &str) -> Vec<(usize, usize, String)> {
     let mut runs: Vec<(usize, usize, String)> = Vec::new();
     let mut run: Option<(usize, usize, String)> = None;
@@ -403,7 +405,7 @@ fn digit_a_cell(text: &str) -> Vec<(usize, usize, String)> {
     runs
 }
 
-/// Runs of letters, digits and single joiners, with their place.
+/// Splits a text into runs of letters, digits and single joiners, with their offsets.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let base = text.as_ptr() as usize;
     text.split(|c: char| {
@@ -433,7 +435,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn as_code(whole: &str, at: usize, word: &str) -> Option<String> {
-    // Bytes are compared, so a character of several is no digit.
+    // Bytes are compared, so a multi-byte character is not a digit.
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let groups: Vec<&str> = word.split('-').collect();
     let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
@@ -466,7 +468,7 @@ fn as_code(whole: &str, at: usize, word: &str) -> Option<String> {
         None => word,
     };
     if digits(body) && (4..=8).contains(&body.len()) {
-        // "123 456" is two groups of one code.
+        // "123 456" is handled as two groups of one code.
         if body.len() == 3 {
             return None;
         }
@@ -484,7 +486,7 @@ fn as_code(whole: &str, at: usize, word: &str) -> Option<String> {
     two_groups(whole, at, word)
 }
 
-/// "123 456": the first group of two with one blank between.
+/// Returns the code of "123 456" if `word` is its first group.
 fn two_groups(whole: &str, at: usize, word: &str) -> Option<String> {
     let three = |text: &str| text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
     if !three(word) {

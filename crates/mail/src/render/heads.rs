@@ -1,13 +1,13 @@
-//! Bounds of the heads of a mail and of its parts.
+//! Limits on the heads of a mail and of its parts.
 //!
-//! A field's value takes more memory than the field: a list of 28 MiB of `a:` lines, or the addresses of one `From` of 20 MB,
-//! are a gigabyte, and the seconds that it takes to make one. Fields beyond the bounds below are not read; pages say so
-//! ([`super::Notice::HeadCut`]), and the source has all of it. The walk over a mail's parts knows where each head is, so that
-//! bodies, which may look like heads, are never cut.
+//! The decoded value of a field takes more memory than the field: a head of 28 MiB of `a:` lines, or the
+//! addresses of one `From` of 20 MB, become a gigabyte, and take seconds to decode. Fields beyond the limits
+//! below are not read; pages say so ([`super::Notice::HeadCut`]), and the source shows all of them. The walk
+//! over a mail's parts knows where each head is, so that bodies, which may look like heads, are never cut.
 
 use super::mime::end_of_field;
 
-/// Bytes of one field, its name and its folded lines together. A thousand recipients have 60 KiB.
+/// Bytes of one field, with its name and its folded lines. A thousand recipients take 60 KiB.
 pub(super) const FIELD_BYTES_MAX: usize = 128 * 1024;
 /// Bytes of the fields of one head.
 pub(super) const HEAD_BYTES_MAX: usize = 512 * 1024;
@@ -16,7 +16,7 @@ pub(super) const HEADS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Fields of all heads of a mail.
 pub(super) const FIELDS_MAX: usize = 20_000;
 
-/// The rest of the bounds for all heads of a mail.
+/// The remaining budget for all heads of a mail.
 pub(super) struct HeadBudget {
     bytes: usize,
     fields: usize,
@@ -29,8 +29,8 @@ impl Default for HeadBudget {
 }
 
 impl HeadBudget {
-    /// Returns how many bytes of the next head are read, and whether that is the whole head. A field that is too long is
-    /// read in part and counts for that part; the fields behind it are read.
+    /// Returns how many bytes of the next head are read, and whether that is the whole head. Of a field that
+    /// is too long only the beginning is read and charged; the fields after it are read.
     pub(super) fn take(&mut self, head: &[u8]) -> (usize, bool) {
         let (mut read, mut is_whole) = (0, true);
         let mut head_left = HEAD_BYTES_MAX;
@@ -60,7 +60,7 @@ mod tests {
         *,
     };
 
-    /// How many fields are read of all heads, how many bytes of them, and whether that is all.
+    /// Returns how many fields of all heads are read, their bytes, and whether that is all.
     fn read(mail: &str) -> (usize, usize, bool) {
         let tree = Tree::of(mail.as_bytes(), &StepLimit::default()).unwrap();
         let heads = tree.parts.iter().map(|part| &mail.as_bytes()[part.head.clone()]);
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Documents of YAML begin with `---`, and a mail that is attached has heads of its own.
+    /// YAML documents begin with `---`, and an attached mail has heads of its own; both are bodies.
     #[test]
     fn bodies_that_look_like_heads_are_never_cut() {
         let lines = "a: b\r\n".repeat(4 * FIELDS_MAX);

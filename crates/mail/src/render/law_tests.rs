@@ -1,4 +1,5 @@
-//! The limit `StepLimit` is a law: all work for a mail is paid for in steps, and no work is done behind its end.
+//! Tests that `StepLimit` is observed: all work for a mail is paid for in steps, and no work is done after
+//! the limit ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,9 +13,9 @@ use crate::{
     web::message::linked,
 };
 
-/// Refused calls of `pay` in all that is made of a mail: one for each loop, and one for each loop around it.
+/// Most refused calls of `pay` while a mail is processed: one for each loop, and one for each loop around it.
 const REFUSALS_MAX: u64 = 200;
-/// Bytes of output that a step allows, and bytes that any mail may have.
+/// Bytes of output allowed for each step, and bytes that any mail may produce.
 const BYTES_A_STEP: u64 = 12;
 const BYTES_OF_NOTHING: u64 = 64 * 1024;
 
@@ -35,7 +36,7 @@ fn mail(raw: &[u8]) -> Mail {
     Mail { summary, recipients: vec![Box::from("ann@night.test")].into(), raw: raw.to_vec().into() }
 }
 
-/// Makes all that pages, APIs and searches make of a mail, and returns the bytes of the output.
+/// Runs everything that pages, APIs and searches do with a mail, and returns the bytes of output.
 fn all_of(mail: &Mail, until: &StepLimit) -> u64 {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
@@ -53,13 +54,13 @@ fn all_of(mail: &Mail, until: &StepLimit) -> u64 {
         out += reading.addresses(field).iter().map(|address| address.to_string().len()).sum::<usize>();
     }
     out += reading.link_targets().iter().map(String::len).sum::<usize>();
-    // The word is not in the mail: the search looks through all of it.
+    // The word does not occur in the mail, so the search reads all of it.
     let query = Query::parse("neverthere").unwrap();
     assert!(!query.matches_mail(mail, until));
     out as u64
 }
 
-/// Returns a limit that ends after `looks` looks.
+/// Returns a limit that ends after `looks` checks.
 fn after(looks: u64) -> StepLimit {
     let seen = AtomicU64::new(0);
     StepLimit::new(move || seen.fetch_add(1, Ordering::Relaxed) >= looks)
@@ -76,7 +77,7 @@ fn hold(raw: &str, looks: u64) {
         until.steps()
     );
     if until.has_ended() {
-        // The steps of the call that saw the end are the last, and no loop asks for more than a mail at a time.
+        // The call that notices the end is the last, and no loop pays for more than a mail at a time.
         let most = (looks + 1) * (STEPS_A_LOOK + 4 * raw.len() as u64) + 64 * raw.len() as u64;
         assert!(until.steps() <= most, "{} steps of {most}", until.steps());
     }
@@ -122,7 +123,7 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(16, 2_000)))]
 
-    /// The law holds for any structure of a mail and any end of the limit.
+    /// The limit is observed for any structure of a mail, wherever it ends.
     #[test]
     fn nothing_is_done_behind_the_end(raw in hostile(), looks in 0u64..40) {
         hold(&raw, looks);
@@ -130,7 +131,7 @@ proptest! {
     }
 }
 
-/// `<marquee>` lets links nest: each link once had the text of all links within it.
+/// `<marquee>` allows nested links, each of which once repeated the text of all links within it.
 #[test]
 fn nested_links_do_not_copy_each_other() {
     let links = "<a href=\"https://x.test/?n=1\"><marquee>".repeat(200);
@@ -159,7 +160,7 @@ fn a_sender_of_megabytes_is_shown_as_far_as_fields_go() {
     }
 }
 
-/// U+FDFA folds into eighteen letters, and stands in a head of megabytes.
+/// Folding has a bounded cost even for U+FDFA, which folds into eighteen letters, in a head of megabytes.
 #[test]
 fn folding_for_a_search_has_bounds() {
     let head = format!("X: {}\r\n", "\u{fdfa}".repeat(30_000)).repeat(40);

@@ -1,22 +1,22 @@
-//! Which elements and attributes of a mail's HTML are shown.
+//! Allow lists of the HTML elements and attributes that are shown.
 
-/// What becomes of an element.
+/// Handling of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
-    /// Written with its listed attributes.
+    /// Written with its allowed attributes.
     Kept {
-        /// It has no content and no end tag (HTML, 13.1.2).
+        /// True for void elements, which have no content and no end tag (HTML, 13.1.2).
         void: bool,
     },
-    /// Its children stand where it was.
+    /// Replaced by its children.
     Opened(RemovalReason),
-    /// Gone with what is in it.
+    /// Removed with its content.
     Dropped(RemovalReason),
     /// A style sheet.
     Style,
 }
 
-/// What an element that is not kept counts as.
+/// Category in which a removed element is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RemovalReason {
     Script,
@@ -24,11 +24,11 @@ pub(super) enum RemovalReason {
     Embedded,
     Import,
     Redirect,
-    /// It shows nothing, and nobody misses it.
+    /// Not counted, as the element shows nothing.
     Nothing,
 }
 
-/// What becomes of an HTML element of this name. What is not known is opened, as browsers do with it.
+/// Returns how an HTML element is handled. An unknown element is replaced by its children, as in browsers.
 pub(super) fn element(name: &str) -> Element {
     match name {
         "area" | "br" | "col" | "hr" | "img" | "wbr" => Element::Kept { void: true },
@@ -50,14 +50,14 @@ pub(super) fn element(name: &str) -> Element {
         "form" | "button" => Element::Opened(RemovalReason::Form),
         "iframe" | "frame" | "frameset" | "object" | "embed" | "applet" | "audio" | "video" | "canvas"
         | "portal" | "fencedframe" => Element::Dropped(RemovalReason::Embedded),
-        // What these hold is no text for a reader, or not HTML.
+        // The content of these elements is not text for a reader, or not HTML.
         "title" | "template" | "noembed" | "noframes" | "xmp" | "plaintext" | "meta" | "link" | "base"
         | "basefont" | "bgsound" | "source" | "track" | "param" => Element::Dropped(RemovalReason::Nothing),
         _ => Element::Opened(RemovalReason::Nothing),
     }
 }
 
-/// Whether an element may have an attribute. Names that begin with `on` were told apart before.
+/// Returns whether an element may have an attribute. Names that begin with `on` are handled before.
 pub(super) fn has_attribute(element: &str, name: &str) -> bool {
     match name {
         "class" | "id" | "style" | "dir" | "lang" | "title" | "align" | "valign" | "width" | "height"
@@ -93,7 +93,8 @@ pub(super) fn has_attribute(element: &str, name: &str) -> bool {
     }
 }
 
-/// `data-…` and `aria-…`, of letters, digits and hyphens: what style sheets look for, and what is read aloud.
+/// Returns whether a name is `data-…` or `aria-…`, of letters, digits and hyphens: used by style sheets and
+/// screen readers.
 fn is_named_freely(name: &str) -> bool {
     let rest = name.strip_prefix("data-").or_else(|| name.strip_prefix("aria-"));
     rest.is_some_and(|rest| {

@@ -1,15 +1,18 @@
-//! A mail's parts: where each begins and ends (RFC 2046, 5.1), and what its head says of it.
+//! MIME structure of a mail: where each part begins and ends (RFC 2046, 5.1), and the content fields of its
+//! head.
 //!
 //! ```text
-//!  raw ─▶ head ─▶ multipart? ─ yes ▶ its boundary is open: lines are looked at until it, or an outer one, comes
+//!  raw ─▶ head ─▶ multipart? ─ yes ▶ its boundary is open: lines are scanned for it, or for an outer one
 //!                     └─ no ─▶ a leaf: everything until a boundary that is open
 //! ```
-//! One walk over the bytes, without recursion and without a copy: a part is recorded as ranges of the mail. A boundary
-//! of an outer multipart ends whatever is open within it (RFC 2046, 5.1.2), and the end of the mail ends everything, so
-//! nothing is lost for want of a closing line. A mail within a mail is a leaf: it is shown and saved as it stands.
+//! One walk over the bytes, without recursion and without a copy: parts are recorded as ranges of the mail. A
+//! boundary of an outer multipart ends all inner ones (RFC 2046, 5.1.2), and the end of the mail ends
+//! everything, so nothing is lost if a closing line is missing. A mail within a mail is a leaf: it is shown
+//! and saved as it is.
 //!
-//! *Bounds:* [`PARTS_MAX`] parts and [`DEPTH_MAX`] open multiparts; what is beyond stays in the part that it is in. The
-//! cost is that of a search for `--` at the beginning of lines, each compared with the boundaries that are open.
+//! *Bounds:* [`PARTS_MAX`] parts and [`DEPTH_MAX`] open multiparts; everything beyond stays part of the
+//! enclosing part. The cost is a search for `--` at the beginning of lines, each compared with the open
+//! boundaries.
 
 use std::ops::Range;
 
@@ -22,11 +25,11 @@ use super::{
     until::{StepLimit, StepLimitReached},
 };
 
-/// Parts in one mail.
+/// Most parts of one mail.
 pub(super) const PARTS_MAX: usize = 10_000;
-/// Multiparts within each other.
+/// Deepest nesting of multiparts.
 pub(super) const DEPTH_MAX: usize = 20;
-/// Lines before the first field that are no fields and are passed over.
+/// Invalid lines before the first field that are skipped.
 const BAD_LINES_MAX: usize = 5;
 /// Bytes of a boundary that are compared (RFC 2046, 5.1.1 allows 70).
 const BOUNDARY_BYTES_MAX: usize = 1000;
@@ -37,7 +40,7 @@ pub(super) enum MultipartKind {
     Alternative,
     Related,
     Digest,
-    /// `mixed`, and whatever is not known (RFC 2046, 5.1.7).
+    /// `mixed`, and any unknown kind (RFC 2046, 5.1.7).
     Mixed,
 }
 
@@ -48,16 +51,16 @@ pub(super) enum Kind {
     Leaf,
 }
 
-/// How a part wants to be shown (RFC 2183).
+/// Disposition of a part (RFC 2183).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
     Inline,
     Attachment,
-    /// The head does not say.
+    /// The head does not name a disposition.
     None,
 }
 
-/// A part; ranges are of the mail.
+/// A part of a mail; ranges refer to the mail's bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Part {
     pub(super) kind: Kind,
@@ -69,42 +72,42 @@ pub(super) struct Part {
     pub(super) charset: Option<String>,
     pub(super) encoding: Encoding,
     pub(super) disposition: Disposition,
-    /// The sender's, decoded; not cleaned.
+    /// File name given by the sender, decoded but not sanitized.
     pub(super) filename: Option<String>,
-    /// Without angle brackets.
+    /// Content-ID without angle brackets.
     pub(super) content_id: Option<String>,
     /// The Content-ID of the root of a `multipart/related`, and the root's type.
     pub(super) start: Option<String>,
     pub(super) root_type: Option<String>,
 }
 
-/// The parts in the order in which they begin; the first is the mail itself.
+/// The parts of a mail in the order in which they begin; the first is the mail itself.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) parts: Vec<Part>,
-    /// A bound was reached.
+    /// True if a limit was reached.
     pub(super) is_cut: bool,
-    /// A multipart was too deep to be opened.
+    /// True if a multipart was nested too deep to be parsed.
     pub(super) is_too_deep: bool,
-    /// A field had more pieces of a parameter than are read.
+    /// True if a field had more pieces of a parameter than are read.
     pub(super) are_parameters_cut: bool,
-    /// A head went beyond the bounds of [`super::heads`].
+    /// True if a head exceeded the limits of [`super::heads`].
     pub(super) are_heads_cut: bool,
-    /// There is anything at all.
+    /// True unless the input is empty.
     pub(super) is_mail: bool,
 }
 
 impl Tree {
-    /// Takes a mail apart. The walk goes over each byte a few times at most, and is paid for as a whole.
+    /// Parses a mail. The walk reads each byte a few times at most, and is paid for at once.
     ///
     /// # Errors
-    /// [`StepLimitReached`] when `until` ends: nothing of the mail is taken apart.
+    /// [`StepLimitReached`] when `until` ends: nothing of the mail is parsed.
     pub(super) fn of(raw: &[u8], until: &StepLimit) -> Result<Self, StepLimitReached> {
         until.pay(raw.len())?;
         Ok(Self::walked(raw))
     }
 
-    /// The tree of a mail of which nothing is read.
+    /// Returns the tree of a mail of which nothing is read.
     pub(super) fn empty() -> Self {
         Self { is_mail: true, ..Self::walked(&[]) }
     }
@@ -127,9 +130,9 @@ impl Tree {
         walk.tree
     }
 
-    /// The parts of a multipart.
+    /// Returns the numbers of a multipart's direct parts.
     pub(super) fn children(&self, number: usize) -> impl Iterator<Item = usize> + '_ {
-        // They follow it, and end before the first part that is not within it.
+        // The direct parts follow the multipart, and end before the first part outside of it.
         let end = self.parts[number].body.end;
         let within = self.parts.iter().enumerate().skip(number + 1);
         within
@@ -139,8 +142,8 @@ impl Tree {
     }
 }
 
-/// Name and value of each field of a head, unfolded by nobody: places in the head. Of a field that is too long the
-/// beginning, of [`heads::FIELD_BYTES_MAX`].
+/// Returns name and value of each field of a head, still folded, as slices of the head. Of a field that is
+/// too long only the first [`heads::FIELD_BYTES_MAX`] bytes are returned.
 pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = head;
     std::iter::from_fn(move || {
@@ -156,12 +159,12 @@ pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The value of the first field of that name.
+/// Returns the value of the first field of that name.
 pub(super) fn first<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     fields(head).find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }
 
-/// Behind the last line of a field: the next does not begin with a blank.
+/// Returns the end of a field: after its last line, which is not followed by a line that begins with a blank.
 pub(super) fn end_of_field(field: &[u8]) -> usize {
     let mut at = 0;
     while let Some(line_feed) = memchr(b'\n', &field[at..]) {
@@ -173,15 +176,15 @@ pub(super) fn end_of_field(field: &[u8]) -> usize {
     field.len()
 }
 
-/// The colon of a line that begins with a field's name: printable characters without a blank, then, perhaps after blanks
-/// (RFC 5322, 4.5), a colon.
+/// Returns the position of the colon if a line begins with a field name: printable characters without a
+/// blank, then a colon, possibly after blanks (RFC 5322, 4.5).
 fn field_name_end(line: &[u8]) -> Option<usize> {
     let colon = memchr(b':', line)?;
     let name = line[..colon].trim_ascii_end();
     (!name.is_empty() && name.iter().all(u8::is_ascii_graphic)).then_some(colon)
 }
 
-/// A multipart whose boundary may come.
+/// A multipart whose boundary may still come.
 struct OpenMultipart {
     part: usize,
     boundary: Vec<u8>,
@@ -194,11 +197,11 @@ struct Walk<'a> {
     tree: Tree,
 }
 
-/// A line that is a boundary.
+/// A boundary line.
 struct Boundary {
-    /// Begin of the line end before the boundary, which belongs to it (RFC 2046, 5.1.1).
+    /// Beginning of the line end before the boundary, which belongs to the boundary (RFC 2046, 5.1.1).
     begin: usize,
-    /// Where the next line begins.
+    /// Beginning of the next line.
     after: usize,
     /// Index of the boundary's multipart among the open ones.
     level: usize,
@@ -210,7 +213,7 @@ impl Walk<'_> {
         let begin = self.first_field();
         let mut next = self.part(begin, None);
         self.tree.is_mail = !self.raw.is_empty();
-        // The preamble and the epilogue of a multipart are shown to nobody (RFC 2046, 5.1.1).
+        // The preamble and the epilogue of a multipart are not shown (RFC 2046, 5.1.1).
         while let Some(at) = next.filter(|_| !self.open.is_empty()) {
             let Some(boundary) = self.boundary(at) else {
                 self.close(0, self.raw.len());
@@ -229,7 +232,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads the part that begins here, up to its end. Where the search for boundaries goes on; none: nowhere.
+    /// Parses the part that begins here, up to its end. Returns where the search for boundaries continues;
+    /// `None` if it ends.
     fn part(&mut self, begin: usize, parent: Option<usize>) -> Option<usize> {
         let (head_end, body) = self.head_end(begin);
         let (read, is_whole) = self.heads.take(&self.raw[begin..head_end]);
@@ -264,7 +268,7 @@ impl Walk<'_> {
         let bytes = &self.raw[head.clone()];
         let mut kind = None;
         let (mut disposition, mut encoding, mut content_id) = (None, None, None);
-        // The first of each counts.
+        // The first of several fields of one name counts.
         for (name, value) in fields(bytes) {
             let slot = match name.len() {
                 12 if name.eq_ignore_ascii_case(b"content-type") => &mut kind,
@@ -329,21 +333,21 @@ impl Walk<'_> {
         (part, boundary)
     }
 
-    /// Ends the multiparts from this level on.
+    /// Closes the multiparts from this level on.
     fn close(&mut self, level: usize, end: usize) {
         for OpenMultipart { part: number, .. } in self.open.drain(level..) {
             let has_parts = self.tree.parts.len() > number + 1;
             let part = &mut self.tree.parts[number];
             part.body.end = end.max(part.body.start);
             if !has_parts {
-                // No boundary of it came: it is a text for who reads it.
+                // Without any boundary line the multipart is shown as text.
                 part.kind = Kind::Leaf;
                 part.media_type = "text/plain".to_owned();
             }
         }
     }
 
-    /// The next line from here on that is a boundary of a multipart that is open.
+    /// Finds the next line that is a boundary of an open multipart.
     fn boundary(&self, from: usize) -> Option<Boundary> {
         let raw = self.raw;
         let mut at = from;
@@ -356,7 +360,7 @@ impl Walk<'_> {
             let found = self.open.iter().enumerate().rev().find_map(|(level, open)| {
                 let rest = text.strip_prefix(&*open.boundary)?;
                 let (rest, is_last) = rest.strip_prefix(b"--").map_or((rest, false), |rest| (rest, true));
-                // Blanks behind it were put there on the way.
+                // Blanks after a boundary were added in transit.
                 let end = memchr(b'\n', rest).unwrap_or(rest.len());
                 rest[..end].trim_ascii().is_empty().then_some((level, is_last))
             });
@@ -389,8 +393,8 @@ impl Walk<'_> {
         mark
     }
 
-    /// Returns whether a mail's head begins at `begin`. A text of lines with colons is no head. Looks at
-    /// [`heads::HEAD_BYTES_MAX`] bytes: each of the bad lines in front asks this of all that follows.
+    /// Returns whether a mail's head begins at `begin`; plain text with colons in it is not a head. Reads at
+    /// most [`heads::HEAD_BYTES_MAX`] bytes, as the check is repeated for each invalid line in front.
     fn is_head(&self, begin: usize) -> bool {
         const KNOWN: [&str; 8] =
             ["From", "To", "Subject", "Date", "Received", "Message-ID", "MIME-Version", "Content-Type"];
@@ -399,13 +403,13 @@ impl Walk<'_> {
         fields(head).any(|(own, _)| KNOWN.iter().any(|name| own.eq_ignore_ascii_case(name.as_bytes())))
     }
 
-    /// Returns where a head ends, and where its body begins: behind the first empty line, or at the first line that is
-    /// neither a field nor goes on with one.
+    /// Returns where a head ends, and where its body begins: after the first empty line, or at the first line
+    /// that neither is a field nor continues one.
     fn head_end(&self, begin: usize) -> (usize, usize) {
         self.head_end_before(self.raw.len(), begin)
     }
 
-    /// Returns where a head ends that ends before `end`, and where its body begins.
+    /// Returns where a head ends, at or before `end`, and where its body begins.
     fn head_end_before(&self, end: usize, begin: usize) -> (usize, usize) {
         let mut at = begin;
         while at < end {
@@ -422,7 +426,8 @@ impl Walk<'_> {
         (at, at)
     }
 
-    /// Returns whether the line that begins at `line` is an open boundary. A boundary with a colon looks like a field.
+    /// Returns whether the line that begins at `line` is an open boundary. A boundary with a colon looks like
+    /// a field.
     fn is_boundary(&self, line: usize) -> bool {
         self.raw[line..].starts_with(b"--")
             && self.open.iter().any(|open| self.raw[line + 2..].starts_with(&open.boundary))
@@ -431,7 +436,7 @@ impl Walk<'_> {
 
 fn content_id_of(id: &str) -> String {
     let id = id.trim().trim_matches(['<', '>']);
-    // Some senders write the URL of RFC 2392 in place of what it names.
+    // Some senders write the URL of RFC 2392 in place of the Content-ID.
     let id = match id.get(..4) {
         Some(scheme) if scheme.eq_ignore_ascii_case("cid:") => &id[4..],
         _ => id,
@@ -439,8 +444,8 @@ fn content_id_of(id: &str) -> String {
     super::fields::printable(id).into_owned()
 }
 
-/// `type/subtype` of tokens only (RFC 2045, 5.1), so that it can stand in a header field of ours. `text` and `text/` are
-/// plain text (RFC 2045, 5.2).
+/// Normalizes a media type to `type/subtype` of tokens only (RFC 2045, 5.1), so that it can be used in our
+/// own header fields. `text` and `text/` become plain text (RFC 2045, 5.2).
 fn media_type(declared: &str) -> String {
     let lower: String = declared.to_ascii_lowercase().split_ascii_whitespace().collect();
     let is_token = |token: &str| {
@@ -461,7 +466,7 @@ mod tests {
 
     use super::*;
 
-    /// Each part: how deep, its type, and its body.
+    /// Returns depth, type and body of each part.
     fn seen(raw: &str) -> Vec<(usize, String, String)> {
         let tree = Tree::walked(raw.as_bytes());
         let depth =
@@ -480,7 +485,7 @@ mod tests {
         rows.iter().map(|(depth, kind, body)| (*depth, (*kind).to_owned(), (*body).to_owned())).collect()
     }
 
-    /// Lines that are no fields in front of megabytes of fields: each of them looks at a bounded part.
+    /// Each of the invalid lines in front of megabytes of fields causes only a bounded read.
     #[test]
     fn a_head_behind_bad_lines_is_near() {
         let begin = |fields: usize| {
@@ -561,7 +566,7 @@ mod tests {
     }
 
     proptest! {
-        /// Parts lie in their parents, in their order, and within the mail.
+        /// Parts are within their parents, in order, and within the mail.
         #[test]
         fn parts_lie_within_each_other(picks in proptest::collection::vec(0usize..9, 0..60)) {
             const LINES: [&str; 9] = [

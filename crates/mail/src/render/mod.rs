@@ -1,13 +1,14 @@
-//! A mail's bytes as what people and programs read. On request, never on arrival.
+//! Rendering of a mail's bytes for people and programs, on request, never on arrival.
 //!
 //! ```text
 //!  raw bytes ─▶ tree of parts (bounded) ─▶ bodies chosen ─▶ DecodedMail ────┬▶ text, headers, attachments
 //!                                                                      ├▶ html: its cost counted, cleaned
 //!                                                                      └▶ links, one-time codes
 //! ```
-//! Everything here is a function from bytes to a value: no socket, no clock, nothing is kept. What a hostile mail may
-//! cost is bounded by the constants below and in [`cost`]; what a bound cuts off is said in a [`Notice`] beside what is
-//! shown. Callers with a clock, or with a client that may go, set the limit [`StepLimit`]: each loop pays it for its steps.
+//! All functions here map bytes to a value: no sockets, no clock, no state. The constants below and in
+//! [`cost`] limit the cost of a hostile mail; a [`Notice`] tells the reader what a limit cut off. Callers
+//! with a clock, or with a client that may disconnect, set a [`StepLimit`], which every loop pays for its
+//! steps.
 
 mod bodies;
 mod charset;
@@ -38,57 +39,56 @@ pub use self::{
     until::{StepLimit, StepLimitReached},
 };
 
-/// Bytes of a mail that are taken apart; a larger mail's source is whole. Less than half of `http-bytes-max`, the share
-/// of one client.
+/// Bytes of a mail that are parsed; the source view still shows all of a larger mail. Less than half of
+/// `http-bytes-max`, the share of one client.
 pub const PARSED_BYTES_MAX: usize = 28 * 1024 * 1024;
-/// Of a longer text only the beginning is shown.
+/// Bytes of a text that are shown, from its beginning.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Fields of the head that are shown.
+/// Most fields of the head that are shown.
 pub const HEADERS_MAX: usize = 1000;
-/// Attachments that are listed and can be fetched.
+/// Most attachments that are listed and can be fetched.
 pub const ATTACHMENTS_MAX: usize = 1000;
-/// Bodies in one mail that are shown one after the other.
+/// Most bodies of one mail that are shown one after the other.
 const BODIES_MAX: usize = 100;
 
-/// What is not as the sender meant it, or not all.
+/// Notice to the reader that a mail is shown incompletely or not as the sender meant it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Notice {
-    /// Beyond [`PARSED_BYTES_MAX`].
+    /// The mail has more than [`PARSED_BYTES_MAX`] bytes.
     #[error(
-        "This mail is too large to be shown whole: its first 28 MiB are, and what is attached within them. The source has all of it."
+        "This mail is too large to be shown in full: only its first 28 MiB and the attachments within them are shown. \
+         The source has all of it."
     )]
     MailCut,
-    /// Beyond [`TEXT_BYTES_MAX`].
-    #[error("The text is too long to be shown whole. The source has all of it.")]
+    /// The text has more than [`TEXT_BYTES_MAX`] bytes.
+    #[error("The text is too long to be shown in full. The source has all of it.")]
     TextCut,
-    /// Beyond [`HEADERS_MAX`].
+    /// The head has more than [`HEADERS_MAX`] fields.
     #[error("There are too many header fields to show them all. The source has all of them.")]
     HeadersCut,
-    /// A head is beyond the bounds of `render::heads`.
+    /// A head exceeds the limits of `render::heads`.
     #[error(
-        "The head of this mail, or of a part of it, is too long to be read whole. The source has all of it."
+        "The header of this mail, or of a part of it, is too long to be read in full. The source has all of it."
     )]
     HeadCut,
-    /// The limit [`StepLimit`] has ended.
-    #[error(
-        "This mail takes too long to be taken apart, so that not all of it is shown. The source has all of it."
-    )]
+    /// The [`StepLimit`] has ended.
+    #[error("This mail takes too long to parse, so only a part of it is shown. The source has all of it.")]
     TimeOver,
-    /// Beyond [`ATTACHMENTS_MAX`].
+    /// The mail has more than [`ATTACHMENTS_MAX`] attachments.
     #[error("There are too many attachments to list them all. The source has all of them.")]
     AttachmentsCut,
-    /// More levels than `mime::DEPTH_MAX`.
-    #[error("This mail has parts within parts, too deep to be taken apart. The source has all of it.")]
+    /// Multiparts are nested deeper than `mime::DEPTH_MAX`.
+    #[error("The parts of this mail are nested too deep to be shown. The source has all of it.")]
     TooDeep,
-    /// More than `parameters::PIECES_MAX`.
+    /// A field has more pieces of parameters than `parameters::PIECES_MAX`.
     #[error("There are too many parameters to read them all. The source has all of them.")]
     ParametersCut,
-    /// Neither head nor body could be told.
-    #[error("This is not a mail as the standards describe it. The source shows what came.")]
+    /// The mail is empty: it has neither a head nor a body.
+    #[error("This mail does not follow the mail standards. The source shows what arrived.")]
     NotAMail,
 }
 
-/// A mail taken apart.
+/// A mail whose structure is known and whose content can be decoded.
 pub struct DecodedMail<'a> {
     raw: &'a [u8],
     tree: &'a Tree,
@@ -98,7 +98,7 @@ pub struct DecodedMail<'a> {
     until: &'a StepLimit,
 }
 
-/// A mail's bytes and where its parts are; a [`DecodedMail`] borrows from it.
+/// A mail's bytes and the tree of its parts; a [`DecodedMail`] borrows from it.
 pub struct ParsedMail<'a> {
     raw: &'a [u8],
     tree: Tree,
@@ -107,9 +107,9 @@ pub struct ParsedMail<'a> {
     granted: StepLimitRef<'a>,
 }
 
-/// The limit of the work for a mail.
+/// Step limit for the work on a mail.
 enum StepLimitRef<'a> {
-    /// No limit of time: only the bounds of a mail hold.
+    /// No time limit: only the limits on a mail apply.
     Always(StepLimit),
     Within(&'a StepLimit),
 }
@@ -124,14 +124,14 @@ impl StepLimitRef<'_> {
 }
 
 impl<'a> ParsedMail<'a> {
-    /// Finds the parts of a mail without a limit of time, for callers that have neither a client nor a clock; others use
+    /// Parses a mail without a time limit, for callers that have neither a client nor a clock; all others use
     /// [`Self::within`].
     #[must_use]
     pub fn new(raw: &'a [u8]) -> Self {
         Self::granted(raw, StepLimitRef::Always(StepLimit::default()))
     }
 
-    /// Prepares a mail that is read until `until` ends. Where it has ended already, nothing of the mail is read.
+    /// Parses a mail within `until`. If that has ended already, nothing of the mail is read.
     #[must_use]
     pub fn within(raw: &'a [u8], until: &'a StepLimit) -> Self {
         Self::granted(raw, StepLimitRef::Within(until))
@@ -148,7 +148,7 @@ impl<'a> ParsedMail<'a> {
         }
     }
 
-    /// Says what each part is.
+    /// Selects bodies and attachments.
     #[must_use]
     pub fn read(&self) -> DecodedMail<'_> {
         DecodedMail::new(self)
@@ -162,7 +162,7 @@ impl<'a> DecodedMail<'a> {
         let bodies = bodies::of(tree);
         let (mut attachments, cut) = parts::attachments(raw, tree, &bodies, until);
         if *is_cut {
-            // The one that goes to the end is not all there.
+            // An attachment that reaches the end of a cut mail is incomplete.
             attachments.retain(|own| tree.parts[own.part as usize].body.end < raw.len());
         }
         let has_more_fields = mime::fields(&raw[tree.parts[0].head.clone()]).nth(HEADERS_MAX).is_some();
@@ -185,13 +185,13 @@ impl<'a> DecodedMail<'a> {
         &self.raw[self.tree.parts[0].head.clone()]
     }
 
-    /// The first field of that name, which is the one that counts where a sender wrote several.
+    /// Returns the first field of that name, which counts if a sender wrote several.
     fn field(&self, name: &str) -> &'a [u8] {
         let head = self.head();
         if self.grants(head.len()) { mime::first(head, name).unwrap_or_default() } else { &[] }
     }
 
-    /// The text of a part; all of it is paid for, as all of it is decoded.
+    /// Returns the text of a part. All of the part is paid for, as all of it is decoded.
     fn text_of(&self, number: usize) -> Result<Cow<'a, str>, StepLimitReached> {
         let part = &self.tree.parts[number];
         let charset = part.charset.as_deref();
@@ -208,19 +208,19 @@ impl<'a> DecodedMail<'a> {
         !self.until.has_ended()
     }
 
-    /// Returns what is not shown, and why.
+    /// Returns the notices to show to the reader.
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// The subject, decoded; empty if there is none.
+    /// Returns the decoded subject; empty if there is none.
     #[must_use]
     pub fn subject(&self) -> String {
         fields::decode(self.field("Subject")).into_owned()
     }
 
-    /// The mailboxes in the first field of that name.
+    /// Returns the mailboxes in the first field of that name.
     #[must_use]
     pub fn addresses(&self, field: HeaderName<'static>) -> Vec<Address<'static>> {
         let value = self.field(field.as_str());
@@ -232,13 +232,13 @@ impl<'a> DecodedMail<'a> {
         self.until.pay(steps).is_ok()
     }
 
-    /// The Date field in milliseconds since 1970; nothing if it is missing or none.
+    /// Returns the Date field in milliseconds since 1970; `None` if it is missing or invalid.
     #[must_use]
     pub fn date_ms(&self) -> Option<i64> {
         fields::decode_date(self.field("Date")).map(|seconds| seconds.saturating_mul(1000))
     }
 
-    /// The Message-ID, without its angle brackets; empty if there is none.
+    /// Returns the Message-ID without its angle brackets; empty if there is none.
     #[must_use]
     pub fn message_id(&self) -> String {
         let value = fields::printable_lossy(self.field("Message-ID"));
@@ -246,7 +246,7 @@ impl<'a> DecodedMail<'a> {
         within.trim().to_owned()
     }
 
-    /// Name and value of each field, unfolded, encoded words decoded; at most [`HEADERS_MAX`].
+    /// Returns name and value of each field, unfolded, with encoded words decoded; at most [`HEADERS_MAX`].
     #[must_use]
     pub fn headers(&self) -> Vec<(String, String)> {
         let fields = mime::fields(self.head()).take(HEADERS_MAX);
@@ -257,7 +257,7 @@ impl<'a> DecodedMail<'a> {
         decoded.collect()
     }
 
-    /// The plain text: as sent, or made from the HTML if that is all there is.
+    /// Returns the plain text: as sent, or made from the HTML if there is only HTML.
     #[must_use]
     pub fn text(&self) -> (String, Option<Notice>) {
         let mut whole = String::new();
@@ -269,7 +269,7 @@ impl<'a> DecodedMail<'a> {
             if !whole.is_empty() && !whole.ends_with('\n') {
                 whole.push('\n');
             }
-            // One more than is shown says that it is not all.
+            // A byte more than is shown tells that the text is cut.
             let room = (TEXT_BYTES_MAX + 4).saturating_sub(whole.len());
             if self.tree.parts[*number].is_html() {
                 whole.push_str(&plain::of_html(cut(&text, html::HTML_BYTES_MAX), self.until));
@@ -285,13 +285,14 @@ impl<'a> DecodedMail<'a> {
         (whole, None)
     }
 
-    /// Returns all that a reader may see: the plain text, and the HTML's where the sender wrote both.
+    /// Returns all text that a reader may see: the plain text, and that of the HTML if the sender wrote both.
     #[must_use]
     pub fn whole_text(&self) -> String {
         self.with_html_text(self.text().0)
     }
 
-    /// Returns the plain text, which [`Self::text`] has made, with the HTML's behind it where the sender wrote both.
+    /// Returns the plain text, which comes from [`Self::text`], followed by that of the HTML if the sender
+    /// wrote both.
     #[must_use]
     pub fn with_html_text(&self, mut text: String) -> String {
         if self.has_own_text()
@@ -309,13 +310,13 @@ impl<'a> DecodedMail<'a> {
         self.bodies.text.iter().take(BODIES_MAX).any(|part| !self.tree.parts[*part].is_html())
     }
 
-    /// The HTML as sent, if there is any; of more than [`html::HTML_BYTES_MAX`] the beginning, and a byte at least of
-    /// what follows.
+    /// Returns the HTML as sent, if there is any; of more than [`html::HTML_BYTES_MAX`] the beginning, and at
+    /// least a byte of the rest.
     #[must_use]
     pub fn html_source(&self) -> Option<String> {
         let mut whole: Option<String> = None;
         for number in self.bodies.html.iter().take(BODIES_MAX) {
-            // One more than is shown says that it is not all.
+            // A byte more than is shown tells that the HTML is cut.
             let room = (html::HTML_BYTES_MAX + 4).saturating_sub(whole.as_ref().map_or(0, String::len));
             let is_html = self.tree.parts[*number].is_html();
             if !is_html && whole.is_none() {
@@ -325,14 +326,15 @@ impl<'a> DecodedMail<'a> {
             if is_html {
                 whole.get_or_insert_default().push_str(cut(&text, room));
             } else if let Some(whole) = &mut whole {
-                // A text behind HTML belongs where it stands.
+                // A text part after HTML is shown at its position.
                 whole.push_str(cut(&mail_parser::decoders::html::text_to_html(cut(&text, room)), room));
             }
         }
         whole
     }
 
-    /// Where links and pictures of the HTML lead, as it says it, for a search; at most [`findings::LINKS_MAX`].
+    /// Returns the targets of links and pictures as the HTML has them, for a search; at most
+    /// [`findings::LINKS_MAX`].
     #[must_use]
     pub fn link_targets(&self) -> Vec<String> {
         self.html_source().map_or_else(Vec::new, |html| findings::targets(&html, self.until))
@@ -344,7 +346,8 @@ impl<'a> DecodedMail<'a> {
         self.bodies.html.iter().take(BODIES_MAX).any(|part| self.tree.parts[*part].is_html())
     }
 
-    /// The HTML as a document for a sandboxed frame; nothing if there is none. What is over a bound is its text instead.
+    /// Returns the HTML as a document for a sandboxed frame; `None` if there is no HTML. If a limit is
+    /// exceeded, the document shows the mail's text instead.
     #[must_use]
     pub fn html(&self, how: &html::DisplayOptions<'_>, until: &StepLimit) -> Option<html::SanitizedHtml> {
         let source = self.html_source()?;
@@ -356,26 +359,26 @@ impl<'a> DecodedMail<'a> {
         Some(clean)
     }
 
-    /// Returns the parts that can be fetched by themselves.
+    /// Returns the parts that can be fetched separately.
     #[must_use]
     pub fn attachments(&self) -> &[Attachment] {
         &self.attachments
     }
 
-    /// The mail as it stands there, part by part.
+    /// Returns the mail as it was sent, part by part.
     #[must_use]
     pub fn pieces(&self) -> RawPart<'_> {
         parts::piece(self.raw, self.tree, 0)
     }
 
-    /// The decoded bytes of an attachment.
+    /// Returns the decoded bytes of an attachment.
     #[must_use]
     pub fn attachment_bytes(&self, attachment: &Attachment) -> Cow<'_, [u8]> {
         parts::bytes(self.raw, &self.tree.parts[attachment.part as usize])
     }
 }
 
-/// At most so many bytes of the beginning, never half a character.
+/// Returns at most `bytes_max` bytes of the beginning, without splitting a character.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

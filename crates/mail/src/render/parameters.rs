@@ -1,36 +1,36 @@
-//! A field's value with parameters: Content-Type and Content-Disposition (RFC 2045, 5.1; RFC 2183), continued and encoded
-//! ones too (RFC 2231), and as senders truly write them.
+//! Parser of field values with parameters: Content-Type and Content-Disposition (RFC 2045, 5.1; RFC 2183),
+//! including continued and encoded parameters (RFC 2231), and the invalid forms that senders really write.
 
 use super::fields;
 
-/// Pieces of one field that are read.
+/// Most pieces of one field that are read.
 pub(super) const PIECES_MAX: usize = 1000;
-/// Bytes of a field that are read.
+/// Most bytes of a field that are read.
 const FIELD_BYTES_MAX: usize = 64 << 10;
 
 /// A field's value and its parameters.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
-    /// The value in front of the parameters.
+    /// The value before the parameters.
     pub(super) value: String,
     pieces: Vec<Piece>,
-    /// There were more pieces than are read.
+    /// True if there were more pieces than are read.
     pub(super) is_cut: bool,
 }
 
-/// `name`, `name*`, `name*7` or `name*7*`, with its value.
+/// A parameter `name`, `name*`, `name*7` or `name*7*`, with its value.
 #[derive(Debug)]
 struct Piece {
-    /// In lower case.
+    /// Name of the parameter in lower case.
     name: String,
-    /// Its place among those of its name; none: it stands alone.
+    /// Number of the piece among those of its name; `None` if it is not continued.
     number: Option<u32>,
-    /// Its value is percent-encoded; the first says the charset before that.
+    /// True if the value is percent-encoded; that of the first piece begins with the charset.
     is_encoded: bool,
     value: Vec<u8>,
 }
 
-/// The first word of a value, without a comment behind it.
+/// Returns the first word of a value, without a comment after it.
 pub(super) fn token(value: &[u8]) -> &[u8] {
     let end = value.iter().position(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b';' | b'('));
     &value[..end.unwrap_or(value.len())]
@@ -61,7 +61,8 @@ impl Parameters {
         Self { value, pieces, is_cut }
     }
 
-    /// A parameter's value as text. Where both forms are there, the one with a charset counts (RFC 6266, 4.3).
+    /// Returns a parameter's value as text. If both forms exist, the one with a charset counts (RFC 6266,
+    /// 4.3).
     pub(super) fn text(&self, name: &str) -> Option<String> {
         if let Some(text) = self.extended(name) {
             return Some(text);
@@ -70,7 +71,7 @@ impl Parameters {
         Some(fields::decode_words(&plain.value))
     }
 
-    /// A parameter's value as it stands.
+    /// Returns the bytes of a parameter's value.
     pub(super) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let plain = self.pieces.iter().find(|piece| piece.name == name && piece.number.is_none());
         match plain {
@@ -79,14 +80,15 @@ impl Parameters {
         }
     }
 
-    /// `name*`, or the pieces of `name*0` and on, put together before they are decoded: a character may be cut by a fold.
+    /// Returns the value of `name*`, or of the pieces `name*0` and on. The pieces are joined before they are
+    /// decoded, as a character may be split between two.
     fn extended(&self, name: &str) -> Option<String> {
         let named = || self.pieces.iter().filter(|piece| piece.name == name);
         let mut pieces: Vec<&Piece> = match named().find(|piece| piece.number.is_none() && piece.is_encoded) {
             Some(whole) => vec![whole],
             None => named().filter(|piece| piece.number.is_some()).collect(),
         };
-        // The first of two with one number.
+        // The first of two pieces with one number counts.
         pieces.sort_by_key(|piece| piece.number);
         pieces.dedup_by_key(|piece| piece.number);
         let first = pieces.first()?;
@@ -116,7 +118,7 @@ fn strip_comment(value: &str) -> &str {
     value.split('(').next().unwrap_or_default().trim()
 }
 
-/// Returns the piece that stands before and behind the first `=`.
+/// Builds a piece from the texts before and after the first `=`.
 fn piece(name: &[u8], value: Vec<u8>) -> Option<Piece> {
     let name = String::from_utf8_lossy(name).trim().to_ascii_lowercase();
     let (name, is_encoded) = name.strip_suffix('*').map_or((&*name, false), |name| (name, true));
@@ -129,13 +131,13 @@ fn piece(name: &[u8], value: Vec<u8>) -> Option<Piece> {
     (!name.is_empty()).then(|| Piece { name: name.trim().to_owned(), number, is_encoded, value })
 }
 
-/// Cuts a field at the semicolons that stand in no quotes.
+/// Splitter of a field at the semicolons outside of quotes.
 struct Split<'a> {
     rest: &'a [u8],
 }
 
 impl Split<'_> {
-    /// Name and value of the next piece, without quotes, escapes and line ends.
+    /// Returns name and value of the next piece, without quotes, escapes and line ends.
     fn next_piece(&mut self) -> [Vec<u8>; 2] {
         let mut sides = [Vec::new(), Vec::new()];
         let (mut side, mut in_quotes, mut was_quoted) = (0, false, false);
@@ -148,7 +150,7 @@ impl Split<'_> {
                     in_quotes = !in_quotes;
                     was_quoted = true;
                 }
-                // Programs that write paths escape nothing else.
+                // Only these are unescaped, as some programs write paths with plain backslashes.
                 b'\\' if in_quotes && matches!(self.rest.get(at), Some(b'"' | b'\\')) => {
                     sides[side].push(self.rest[at]);
                     at += 1;

@@ -1,4 +1,4 @@
-//! What can be fetched by itself: attachments, and images that the HTML shows.
+//! Parts that can be fetched separately: attachments, and images in the HTML.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -13,48 +13,50 @@ use super::{
     until::StepLimit,
 };
 
-/// Characters of a file's name.
+/// Most characters of a file name.
 const NAME_CHARACTERS_MAX: usize = 120;
-/// Characters of the name's end, with the dot, that says what the file is.
+/// Most characters of a file extension, with the dot, that is kept when a name is shortened.
 const ENDING_CHARACTERS_MAX: usize = 16;
 
-/// A part that can be fetched.
+/// A part that can be fetched separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its place among the mail's parts: what it is called in paths.
+    /// Number of the part in the mail, used in paths.
     pub part: u32,
-    /// The sender's name for it, or one made from its place and type. It has no slash and no control character.
+    /// File name given by the sender, or made from number and type. It contains no slash and no control
+    /// character.
     pub filename: String,
     /// `type/subtype` in lower case.
     pub content_type: String,
-    /// What RFC 2045, section 6 calls the mechanism: `base64`, `quoted-printable`, `7bit`.
+    /// Transfer encoding (RFC 2045, section 6): `base64`, `quoted-printable`, `7bit`.
     pub encoding: &'static str,
-    /// Meant to be shown in place rather than listed.
+    /// True if the part is to be shown inline rather than listed.
     pub inline: bool,
-    /// Counted as attached, as Mailpit counts: not a version of the text, nor what a bounce brings.
+    /// True if the part counts as attached, as in Mailpit: alternatives of the text and the parts of a bounce
+    /// do not.
     pub attached: bool,
-    /// Its Content-ID without angle brackets.
+    /// Content-ID without angle brackets.
     pub content_id: Option<String>,
-    /// Of the decoded content.
+    /// Size of the decoded content.
     pub size_bytes: usize,
 }
 
-/// A mail or a part of it as it stands there, with its own parts.
+/// A mail, or a part of one, as it was sent, with its own parts.
 #[derive(Debug)]
 pub struct RawPart<'a> {
-    /// Name and value of each field, unfolded, nothing decoded.
+    /// Name and value of each field, unfolded but not decoded.
     pub headers: Vec<(String, String)>,
     /// `type/subtype` in lower case.
     pub content_type: String,
-    /// The bytes behind the head, encoded as they came.
+    /// The bytes after the head, still encoded.
     pub body: &'a [u8],
-    /// The body with its transfer coding undone, and nothing else.
+    /// The body with its transfer encoding decoded, but not its charset.
     pub content: Cow<'a, [u8]>,
-    /// Pieces of a multipart.
+    /// Parts of a multipart.
     pub pieces: Vec<RawPart<'a>>,
 }
 
-/// The part of this number and those within it. How deep it goes is bounded by [`super::mime::DEPTH_MAX`].
+/// Returns a part with those within it. The recursion is bounded by [`super::mime::DEPTH_MAX`].
 pub(super) fn piece<'a>(raw: &'a [u8], tree: &Tree, number: usize) -> RawPart<'a> {
     let part = &tree.parts[number];
     let headers = mime::fields(&raw[part.head.clone()]).take(HEADERS_MAX);
@@ -85,7 +87,7 @@ pub(super) fn attachments(
     let is_shown: HashSet<usize> = bodies.text.iter().chain(&bodies.html).copied().collect();
     let leaves = tree.parts.iter().enumerate().filter(|(_, part)| part.kind == Kind::Leaf);
     let mut all = leaves.filter(|(number, _)| !is_shown.contains(number));
-    // Each is decoded for its length.
+    // Each part is decoded to determine its length.
     let listed = all.by_ref().take(ATTACHMENTS_MAX).map_while(|(number, part)| {
         until.pay(part.body.len()).ok()?;
         Some(attachment(raw, number, part))
@@ -113,12 +115,13 @@ fn attachment(raw: &[u8], number: usize, part: &Part) -> Attachment {
     }
 }
 
-/// The bytes of a part as its sender has them: the transfer coding is undone (RFC 2045, 6), the charset is not.
+/// Decodes the transfer encoding of a part (RFC 2045, 6), but not its charset.
 pub(super) fn bytes<'a>(raw: &'a [u8], part: &Part) -> Cow<'a, [u8]> {
     transfer::decoded(part.encoding, &raw[part.body.clone()])
 }
 
-/// The last component, without what a file system or a header field would take as more than a name.
+/// Returns the last path component, without characters that have a meaning to a file system or in a header
+/// field.
 fn safe_filename(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String =
@@ -126,7 +129,7 @@ fn safe_filename(name: &str) -> String {
     shortened(clean.trim_matches(['.', ' ']))
 }
 
-/// A name that is too long loses its middle, and keeps the end that says what it is.
+/// Cuts a name that is too long, but keeps its extension.
 fn shortened(name: &str) -> String {
     let count = name.chars().count();
     if count <= NAME_CHARACTERS_MAX {

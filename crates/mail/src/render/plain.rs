@@ -1,13 +1,14 @@
-//! HTML as plain text: what lists show of a mail that has no text of its own, what is searched in it, its text view.
+//! Conversion of HTML to plain text: for previews of mails without a text of their own, for search, and for
+//! the text view.
 //!
-//! The library's reader knows lines of `<br>` and `<p>` alone, so that a cell, a heading and the next one would be one word.
-//! What stands on lines of its own in a browser is told to it as such before.
+//! mail-parser's converter breaks lines only at `<br>` and `<p>`, so that a cell, a heading and the next cell
+//! would become one word. Line breaks are therefore inserted before, where a browser begins a new line.
 
 use memchr::memchr_iter;
 
 use super::until::StepLimit;
 
-/// Elements that begin on a line of their own (HTML §15.3), but for `p`, of which the reader knows.
+/// Elements that begin on a line of their own (HTML §15.3), except for `p`, which the converter knows.
 const BLOCKS: [&str; 27] = [
     "address",
     "article",
@@ -37,12 +38,12 @@ const BLOCKS: [&str; 27] = [
     "tr",
     "ul",
 ];
-/// What stands beside its like, a blank apart.
+/// Elements that stand beside each other, separated by a blank.
 const CELLS: [&str; 2] = ["td", "th"];
-/// No name of these is longer.
+/// Length of the longest of these names.
 const NAME_BYTES_MAX: usize = 10;
 
-/// The text of HTML, as lines, of which no two in a row are empty.
+/// Returns the text of HTML as lines, with at most one empty line in a row.
 pub(super) fn of_html(html: &str, until: &StepLimit) -> String {
     // Three passes over the bytes: `parted`, mail-parser's reader and `one_blank_line`.
     if until.pay(3 * html.len()).is_err() {
@@ -51,8 +52,9 @@ pub(super) fn of_html(html: &str, until: &StepLimit) -> String {
     one_blank_line(&mail_parser::decoders::html::html_to_text(&parted(html)))
 }
 
-/// Returns the HTML with a line break before each block and after each heading and table, and a blank before each cell and behind each
-/// block. Within an attribute or a comment they change nothing: nobody reads those.
+/// Returns the HTML with a line break before each block and after each heading and table, and a blank before
+/// each cell and after each block. Insertions within an attribute or a comment have no effect, as these are
+/// not shown.
 fn parted(html: &str) -> String {
     let mut out = String::with_capacity(html.len() + html.len() / 8);
     let mut copied = 0;
@@ -79,7 +81,7 @@ fn parted(html: &str) -> String {
     out
 }
 
-/// Lines without blanks around them, and at most one empty one between two.
+/// Trims all lines, and leaves at most one empty line between two.
 fn one_blank_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut empty = 0;

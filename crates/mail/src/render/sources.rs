@@ -1,4 +1,5 @@
-//! What a mail names to be fetched: pictures of its own stay, under our path; others wait until the reader asks.
+//! Handling of URLs that a mail would fetch: the mail's own pictures stay, under our path; remote ones wait
+//! until the reader asks.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -9,26 +10,26 @@ use super::{
     html::{RemoteContent, is_image},
 };
 
-/// Pictures of the mail, and whether others may be fetched.
+/// The mail's own pictures, and the permission to fetch remote ones.
 pub(super) struct Sources {
     remote: RemoteContent,
-    /// Content-IDs (RFC 2392), and where the picture is.
+    /// Paths of the pictures by Content-ID (RFC 2392).
     pictures: HashMap<String, String>,
 }
 
-/// What becomes of a URL that would be fetched.
+/// Handling of a URL that would be fetched.
 pub(super) enum Source<'v> {
-    /// Of the mail itself.
+    /// A picture of the mail itself.
     Kept(Cow<'v, str>),
-    /// Fetched, because the reader asked.
+    /// A remote picture that is fetched, because the reader asked.
     Remote(Cow<'v, str>),
-    /// Not fetched before the reader asks.
+    /// A remote picture that is not fetched before the reader asks.
     Blocked,
-    /// Nothing that could be shown.
+    /// A URL that cannot be shown.
     Nothing,
 }
 
-/// Something remote that the mail names: its host.
+/// Host of a remote item that the mail names.
 pub(super) struct RemoteHost(pub(super) String);
 
 impl RemoteHost {
@@ -42,7 +43,7 @@ impl Sources {
         Self { remote, pictures }
     }
 
-    /// What becomes of it.
+    /// Returns how a URL is handled.
     pub(super) fn of<'v>(&self, url: &'v str) -> Source<'v> {
         let url = url.trim();
         match scheme(url) {
@@ -69,7 +70,8 @@ impl Sources {
     }
 }
 
-/// RFC 3986, 3.1, as a browser reads it: blanks and line ends within are skipped there, so they are none here.
+/// Returns the scheme of a URL (RFC 3986, 3.1). Browsers skip blanks and line ends within it, so with those
+/// there is no scheme here.
 pub(super) fn scheme(url: &str) -> Option<&str> {
     let (scheme, _) = url.split_once(':')?;
     let valid = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
@@ -80,7 +82,7 @@ pub(super) fn is_one_of(scheme: &str, allowed: &[&str]) -> bool {
     allowed.iter().any(|one| scheme.eq_ignore_ascii_case(one))
 }
 
-/// Where a URL points, in words.
+/// Returns the host of a URL, or a phrase if there is none.
 pub(crate) fn host(url: &str) -> String {
     let begin = url.find("//").map_or(0, |at| at + 2);
     let authority = url[begin..].split(['/', '?', '#', ')', '"', '\'', '\\']).next().unwrap_or_default();

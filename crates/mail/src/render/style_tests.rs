@@ -1,4 +1,4 @@
-//! Styles of mails: what stays as it was sent, what is taken out, and what bounds them.
+//! Tests of styles: which stay as sent, which are removed, and which limits apply.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ fn shown(source: &str, dark: bool) -> SanitizedHtml {
     clean(source, &how, pictures(), &StepLimit::default())
 }
 
-/// The mail's own sheets, put together.
+/// Returns the mail's own style sheets, concatenated.
 fn sheets(html: &str) -> String {
     let own = html.split("<style").skip(2).filter_map(|rest| rest.split("</style>").next());
     own.map(|sheet| sheet.split_once('>').map_or("", |(_, rules)| rules)).collect()
@@ -60,7 +60,7 @@ fn what_lays_out_a_mail_stays() {
     ] {
         let sent = css.replace("attachments/4/logo.png", "cid:logo@x");
         let (got, wanted) = (sheet(&sent), css);
-        // A number may be written shorter, a space may be one more.
+        // A number may be written shorter, and blanks may differ.
         let same = |css: &str| css.replace("0.5", ".5").replace(' ', "");
         assert_eq!(same(&got), same(wanted), "{sent}");
     }
@@ -99,7 +99,7 @@ fn classes_names_backgrounds_and_the_mode_stay() {
     );
 }
 
-/// Each of these fetched something, ran something, or came out of its element once, somewhere.
+/// Each of these once fetched something, ran code, or broke out of its element in some browser.
 #[test]
 fn what_fetches_or_runs_is_taken_out() {
     for (css, left) in [
@@ -113,7 +113,7 @@ fn what_fetches_or_runs_is_taken_out() {
         ),
         ("p{background:\\75rl(//evil.test/x);color:red}", "p{background:none;color:red;}"),
         ("p{background:u\\72 l('//evil.test/x')}", "p{background:none;}"),
-        // No function, in any browser.
+        // `ur/**/l(` is not a function in any browser.
         ("p{background:ur/**/l(//evil.test/x)}", "p{}"),
         ("p{background:/*x*/url(/**///evil.test/x)}", "p{background:none;}"),
         ("p{background:URL(\"//evil.test/x\")}", "p{background:none;}"),
@@ -174,8 +174,8 @@ fn attributes_are_held_to_the_same() {
     }
 }
 
-/// Pictures load as those of `<img>` do: blocked and counted first, loaded when the reader asks. Pictures of a rule that
-/// matches when the reader points at something, or has visited it, are never loaded.
+/// Pictures of style sheets load like those of `<img>`: blocked and counted first, loaded when the reader
+/// asks. Pictures of rules that match on hover or on visited links are never loaded.
 #[test]
 fn pictures_of_style_sheets_load_when_asked() {
     let look = |css: &str, remote| {
@@ -308,7 +308,7 @@ fn style_sheets_are_bounded() {
     assert_eq!(over("p{a:b}").0, None);
 }
 
-/// However many sheets there are, they have one budget.
+/// All sheets of a mail share one budget.
 #[test]
 fn many_sheets_are_bounded_together() {
     let one = format!("<style>p{{a:b}}{}</style>", " ".repeat(10_000));
@@ -321,20 +321,21 @@ fn many_sheets_are_bounded_together() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 8_192)))]
 
-    /// The fast way and its slow twin: what is not taken apart has nothing in it that would be taken out.
+    /// The fast path agrees with its slow twin: an attribute that is not parsed contains nothing that would
+    /// be removed.
     #[test]
     fn a_plain_attribute_is_what_the_tokens_say(text in "[a-c0-9 :;,.#%!-]{0,24}") {
         let sources = Sources::new(RemoteContent::Blocked, HashMap::new());
         let mut css = Css::new(&sources, false);
         let slow = css.attribute_by_tokens(&text);
         prop_assert_eq!(css.taken, RemovedCounts::default());
-        // What a browser makes of both is the same.
+        // Both mean the same to a browser.
         let fast = css.attribute(&text).unwrap_or_default().into_owned();
         prop_assert_eq!(css.attribute_by_tokens(&fast), slow);
     }
 
-    /// The fast ways and their slow twins: a name is written as the library serialises it, and an attribute that is there
-    /// again as the first time, with the same said of it.
+    /// The fast paths agree with their slow twins: a simple name is written as the library serialises it, and
+    /// a repeated attribute is written and counted as the first time.
     #[test]
     fn what_is_written_fast_is_written_the_same(
         pieces in proptest::collection::vec(0usize..16, 0..8),
@@ -346,7 +347,7 @@ proptest! {
         let text: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
         let sources = Sources::new(RemoteContent::Blocked, HashMap::new());
         let (mut fast, mut slow) = (Css::new(&sources, false), Css::new(&sources, false));
-        // An attribute that is not taken apart is another's twin.
+        // The quotes keep the attribute off the fast path for plain ones, which another test covers.
         let text = format!("x:'';{text}");
         for _ in 0..times {
             let written = fast.attribute(&text).unwrap_or_default().into_owned();
@@ -359,7 +360,7 @@ proptest! {
         prop_assert!(!is_simple(&name) || serialised == name, "{}", name);
     }
 
-    /// What comes out means the same to who reads it again, and is harmless.
+    /// Sanitized CSS is harmless, and stays the same when it is sanitized again.
     #[test]
     fn no_style_is_too_odd(pieces in proptest::collection::vec(0usize..44, 0..24)) {
         const PIECES: [&str; 44] = [

@@ -1,11 +1,12 @@
-//! Transfer codings undone (RFC 2045, 6): nothing else of a part is changed, so that what is saved is what was sent.
+//! Decoding of transfer encodings (RFC 2045, 6). Nothing else of a part is changed, so that a saved file is
+//! the one that was sent.
 
 use std::borrow::Cow;
 
 use mail_parser::{Encoding, decoders::base64::base64_decode};
 use memchr::memchr2;
 
-/// Decodes a body; a body that is no base64 stays as it is.
+/// Decodes a body; a body that is not valid base64 stays as it is.
 pub(super) fn decoded(encoding: Encoding, body: &[u8]) -> Cow<'_, [u8]> {
     match encoding {
         Encoding::None => Cow::Borrowed(body),
@@ -14,9 +15,9 @@ pub(super) fn decoded(encoding: Encoding, body: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Decodes quoted-printable (RFC 2045, 6.7): `=` and two hexadecimal digits are a byte, `=` at the end of a line joins
-/// it with the next, and blanks at the end of a line were put there on the way. An `=` that is neither stays as it is,
-/// and the text behind it is decoded.
+/// Decodes quoted-printable (RFC 2045, 6.7): `=` and two hexadecimal digits are a byte, `=` at the end of a
+/// line joins it with the next, and blanks at the end of a line were added in transit. Any other `=` stays as
+/// it is, and the text after it is decoded.
 pub(super) fn quoted_printable(body: &[u8]) -> Cow<'_, [u8]> {
     let mut out: Vec<u8> = Vec::with_capacity(body.len());
     let mut rest = body;
@@ -106,7 +107,7 @@ mod tests {
         }
     }
 
-    /// A line of which each `=` was looked at to its end took hours.
+    /// A long line with many `=` takes linear time; it once took hours.
     #[test]
     fn equals_signs_of_one_long_line_are_cheap() {
         let body = "=Z".repeat(4 << 20);
@@ -114,7 +115,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes that are encoded as RFC 2045 says come back unchanged.
+        /// Bytes encoded by the rules of RFC 2045 are decoded unchanged.
         #[test]
         fn encoded_bytes_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let encoded: String = bytes.iter().enumerate().map(|(n, byte)| {
@@ -127,7 +128,7 @@ mod tests {
             prop_assert_eq!(quoted_printable(encoded.as_bytes()).into_owned(), bytes);
         }
 
-        /// A letter behind an `=` stays, with any text around it.
+        /// A letter after an `=` is kept, with any text around it.
         #[test]
         fn no_text_is_lost(body in "[=a-f8-9 \r\nZ]{0,60}") {
             let letters = |text: &str| text.matches('Z').count();

@@ -1,11 +1,12 @@
-//! HTML as a tree, by the browser's own rules (html5ever), within the bounds of [`super::cost`].
+//! HTML parsed into a tree by the browser's own rules (html5ever), within the limits of [`super::cost`].
 //!
 //! ```text
 //!  source, a piece at a time ─▶ html5ever ─▶ nodes: Vec<Node>, linked by number: parent, first, last, next, previous
 //!                                                  └▶ elements, attributes, depth, looks: counted while it grows
 //! ```
-//! The nodes lie in one vector, so that a tree of any shape is dropped in one go and no step of ours recurses. Comments
-//! and processing instructions have a place, because the parser asks for one, and no content.
+//! All nodes are in one vector, so that a tree of any shape is dropped at once and no function of ours
+//! recurses. Comments and processing instructions have a node, because the parser asks for one, but no
+//! content.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,26 +23,26 @@ use super::{
     cost::{ATTRIBUTES_MAX, DEPTH_MAX, ELEMENTS_MAX, HtmlLimit, LOOKS_MAX, pieces},
 };
 
-/// Steps that an element costs the parser.
+/// Steps charged for an element.
 const STEPS_AN_ELEMENT: usize = 64;
 
-/// A node, by its place among all.
+/// Index of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u32);
 
-/// Where a link leads nowhere.
+/// Null link.
 const NONE: Id = Id(u32::MAX);
-/// The document is made first.
+/// The document node, which is created first.
 const DOCUMENT: Id = Id(0);
 
-/// What a node is.
+/// Content of a node.
 pub(super) enum Content {
-    /// The document, a comment.
+    /// A document or a comment.
     Nothing,
     Element {
         name: QualName,
         attributes: Vec<Attribute>,
-        /// MathML's `annotation-xml` that holds HTML.
+        /// True for an `annotation-xml` of MathML that contains HTML.
         integration_point: bool,
     },
     Text(StrTendril),
@@ -57,32 +58,32 @@ pub(super) struct Node {
     depth: usize,
 }
 
-/// A document.
+/// A parsed document.
 pub(super) struct Tree {
     nodes: Vec<Node>,
     pub(super) quirks: QuirksMode,
 }
 
-/// What a walk comes to.
+/// A step of a walk over the nodes.
 pub(super) enum Step<'t> {
     /// A node, before its children.
     Into(Id, &'t Node),
-    /// An element whose children are over.
+    /// An element, after its children.
     OutOf(&'t Node),
 }
 
 impl Tree {
-    /// Parses a document; nothing that is over a bound comes back.
+    /// Parses a document, or returns the limit that it exceeds.
     pub(super) fn parse(source: &str, until: &StepLimit) -> Result<Self, HtmlLimit> {
         let opts = ParseOpts {
-            // The frame runs no scripts: what a mail says for that case is what it shows.
+            // The frame runs no scripts, so `noscript` content is shown.
             tree_builder: TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() },
             ..ParseOpts::default()
         };
         let mut parser = parse_document(NodeSink::new(), opts);
         let (mut elements, mut looks) = (0, 0);
         for piece in pieces(source) {
-            // The previous piece has cost this beyond its bytes.
+            // Cost of the previous piece beyond its bytes.
             let sink = &parser.tokenizer.sink.sink;
             let more = (sink.elements.get() - elements) * STEPS_AN_ELEMENT + (sink.looks.get() - looks);
             (elements, looks) = (sink.elements.get(), sink.looks.get());
@@ -95,8 +96,8 @@ impl Tree {
         parser.finish()
     }
 
-    /// All nodes in their order. `walk` says at each [`Step::Into`] whether the children are wanted; of those that are
-    /// not there is no [`Step::OutOf`] either.
+    /// Visits all nodes in document order. `step` returns at each [`Step::Into`] whether to visit the
+    /// children; if not, there is no [`Step::OutOf`] for the node either.
     pub(super) fn walk(
         &self,
         mut step: impl FnMut(Step<'_>) -> Result<bool, HtmlLimit>,
@@ -126,7 +127,7 @@ impl Tree {
         }
     }
 
-    /// The texts of an element's children, put together.
+    /// Returns the concatenated texts of an element's children.
     pub(super) fn text_of(&self, element: Id) -> String {
         let mut text = String::new();
         let mut at = self[element].first;
@@ -139,7 +140,7 @@ impl Tree {
         text
     }
 
-    /// Bytes of [`Self::text_of`].
+    /// Returns the length of [`Self::text_of`].
     pub(super) fn text_bytes_of(&self, element: Id) -> usize {
         let (mut bytes, mut at) = (0, self[element].first);
         while at != NONE {
@@ -151,7 +152,7 @@ impl Tree {
         bytes
     }
 
-    /// Whether the first thing in an element is a text that begins so.
+    /// Returns whether an element's first child is a text that begins with `sign`.
     pub(super) fn begins_with(&self, element: Id, sign: char) -> bool {
         let first = self[element].first;
         first != NONE && matches!(&self[first].content, Content::Text(text) if text.starts_with(sign))
@@ -166,7 +167,7 @@ impl std::ops::Index<Id> for Tree {
     }
 }
 
-/// A tree while the parser makes it.
+/// A tree under construction by the parser.
 struct NodeSink {
     nodes: RefCell<Vec<Node>>,
     quirks: Cell<QuirksMode>,
@@ -209,7 +210,7 @@ impl NodeSink {
         self.add(&self.looks, n, LOOKS_MAX, HtmlLimit::Looks);
     }
 
-    /// Puts a node without a parent in front of a sibling, or at the end.
+    /// Inserts a node without a parent before a sibling, or at the end.
     fn link(&self, parent: Id, child: Id, before: Id) {
         let mut nodes = self.nodes.borrow_mut();
         let previous = if before == NONE { nodes[parent.at()].last } else { nodes[before.at()].previous };
@@ -248,7 +249,7 @@ impl NodeSink {
         (node.parent, node.previous, node.next) = (NONE, NONE, NONE);
     }
 
-    /// A text goes to the one before it, if that is a text, too (HTML, 13.2.6.1).
+    /// Inserts a node or a text; a text is merged with a text before it (HTML, 13.2.6.1).
     fn insert(&self, parent: Id, child: NodeOrText<Id>, before: Id) {
         match child {
             NodeOrText::AppendNode(child) => {
@@ -283,7 +284,7 @@ impl Id {
     }
 }
 
-/// An element's name, of its own: the parser may ask for one and change the tree before it lets go.
+/// An owned copy of an element's name, as the parser may change the tree while it holds the name.
 #[derive(Debug)]
 struct Name(QualName);
 
@@ -326,7 +327,7 @@ impl TreeSink for NodeSink {
     fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Id {
         self.add(&self.elements, 1, ELEMENTS_MAX, HtmlLimit::Elements);
         self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, HtmlLimit::Attributes);
-        // What is over is thrown away at the end of the piece, and kept small until then.
+        // Beyond a limit the tree is discarded at the end of the piece, and kept small until then.
         let attributes = if self.over.get().is_some() { Vec::new() } else { attributes };
         let integration_point = flags.mathml_annotation_xml_integration_point;
         self.node(Content::Element { name, attributes, integration_point })
@@ -360,7 +361,8 @@ impl TreeSink for NodeSink {
 
     fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
 
-    /// Itself: what a template holds is shown by scripts alone, and goes with it.
+    /// Returns the template itself: only scripts show a template's content, and it is dropped with the
+    /// element.
     fn get_template_contents(&self, target: &Id) -> Id {
         *target
     }
@@ -377,7 +379,7 @@ impl TreeSink for NodeSink {
     fn add_attrs_if_missing(&self, target: &Id, attributes: Vec<Attribute>) {
         let mut nodes = self.nodes.borrow_mut();
         let Content::Element { attributes: own, .. } = &mut nodes[target.at()].content else { return };
-        // All that are there are gone through for each.
+        // Each new attribute is compared with all existing ones.
         self.look(own.len() * attributes.len());
         self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, HtmlLimit::Attributes);
         for attribute in attributes {

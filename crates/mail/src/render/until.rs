@@ -1,16 +1,16 @@
-//! The limit of the work for a mail: a law for every loop that a mail's bytes can make long.
+//! The limit on the work for a mail, which every loop that a mail can make long must observe.
 //!
-//! Each step of work is paid for before it is done ([`StepLimit::pay`]): a byte that is looked at or written, a node, an
-//! address. A call that cannot be interrupted, such as one into a library, is paid for with the bytes that it is given.
-//! Every [`STEPS_A_LOOK`] steps [`StepLimit::pay`] asks whether it is enough. Once it is, no step is granted any more, and
-//! the worker gives back what it has.
+//! Each step of work is paid for before it is done ([`StepLimit::pay`]): a byte that is read or written, a
+//! node, an address. A call that cannot be interrupted, such as one into a library, is paid for by the bytes
+//! that it gets. Every [`STEPS_A_LOOK`] steps [`StepLimit::pay`] checks whether the limit has ended. From
+//! then on no step is granted, and the worker returns what it has.
 
 use std::cell::Cell;
 
-/// Steps between two looks at the clock, and at whether the client is still there.
+/// Steps between two checks of the clock and of the client's connection.
 pub const STEPS_A_LOOK: u64 = 16 * 1024;
 
-/// A limit that long work asks between its steps. The default never ends.
+/// A limit that long work checks between its steps. The default never ends.
 #[derive(Default)]
 pub struct StepLimit {
     enough: Option<Box<dyn Fn() -> bool + Send>>,
@@ -22,18 +22,18 @@ pub struct StepLimit {
     refusals: Cell<u64>,
 }
 
-/// The limit has ended: no more steps are granted.
+/// Error of a limit that has ended: no more steps are granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it takes too long")]
+#[error("rendering takes too long")]
 pub struct StepLimitReached;
 
 impl StepLimit {
-    /// Returns a limit that ends when `enough` says so.
+    /// Returns a limit that ends when `enough` returns true.
     pub fn new(enough: impl Fn() -> bool + Send + 'static) -> Self {
         Self { enough: Some(Box::new(enough)), ..Self::default() }
     }
 
-    /// Asks now and returns whether the limit has ended.
+    /// Checks now and returns whether the limit has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         if !self.is_over.get() && self.enough.as_ref().is_some_and(|enough| enough()) {
@@ -45,7 +45,7 @@ impl StepLimit {
     /// Pays for the next steps.
     ///
     /// # Errors
-    /// [`StepLimitReached`] when the limit has ended: the steps are not to be done.
+    /// [`StepLimitReached`] when the limit has ended: the steps must not be done.
     pub fn pay(&self, steps: usize) -> Result<(), StepLimitReached> {
         let steps = steps as u64;
         if self.is_over.get() {
@@ -62,19 +62,20 @@ impl StepLimit {
         Ok(())
     }
 
-    /// Returns whether the limit had ended when it was last asked.
+    /// Returns whether the limit had ended at the last check.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.is_over.get()
     }
 
-    /// Steps that were paid for.
+    /// Number of steps paid for.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps.get()
     }
 
-    /// Calls of `pay` that were refused after the end. A loop makes one such call at most, and is over.
+    /// Number of calls of `pay` that were refused after the end. A loop makes one such call at most, and
+    /// ends.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.refusals.get()

@@ -1,4 +1,4 @@
-//! Encoded words (RFC 2047), also those that senders cut within a character.
+//! Encoded words (RFC 2047), including those that senders split within a character.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use memchr::{memchr, memmem};
 
 use super::{charset, transfer};
 
-/// Bytes of a charset's name.
+/// Longest name of a charset.
 const CHARSET_BYTES_MAX: usize = 60;
 
-/// Senders leave out the padding, or what it says of the last bits.
+/// Lenient base64, as some senders omit the padding or set the unused last bits.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -24,18 +24,19 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// A run of encoded words in one charset with nothing but blanks between them, or what stands between two runs.
+/// A run of encoded words in one charset with only blanks between them, or the text between two runs.
 enum Piece<'a> {
     Plain(&'a [u8]),
     Words {
         charset: &'a [u8],
-        /// Bytes of all words together: a character may begin in one and end in the next.
+        /// Joined bytes of all words: a character may begin in one and end in the next.
         bytes: Vec<u8>,
         count: usize,
     },
 }
 
-/// The text of a value: encoded words decoded, the rest as UTF-8, or as what most programs meant who said nothing.
+/// Decodes the encoded words of a value; the rest is decoded as UTF-8, or as the charset that most programs
+/// without a declaration used.
 pub(super) fn decoded(value: &[u8]) -> String {
     let mut text = String::with_capacity(value.len());
     for piece in pieces(value) {
@@ -49,7 +50,8 @@ pub(super) fn decoded(value: &[u8]) -> String {
     text
 }
 
-/// Returns the value with each run of words in one charset as a single word, for a grammar that decodes word by word.
+/// Returns the value with each run of words in one charset joined into a single word, for a parser that
+/// decodes word by word.
 pub(super) fn joined(value: &[u8]) -> Cow<'_, [u8]> {
     let pieces = pieces(value);
     if !pieces.iter().any(|piece| matches!(piece, Piece::Words { count: 2.., .. })) {
@@ -72,7 +74,8 @@ pub(super) fn joined(value: &[u8]) -> Cow<'_, [u8]> {
 fn pieces(value: &[u8]) -> Vec<Piece<'_>> {
     let end = memmem::Finder::new("?=");
     let mut pieces: Vec<Piece<'_>> = Vec::new();
-    // `begin` is the first byte that is in no piece yet; `end_at` keeps each end of a word from being searched twice.
+    // `begin` is the first byte that is in no piece yet; `end_at` avoids a second search for the same end of
+    // a word.
     let (mut begin, mut end_at) = (0, 0);
     for at in memmem::find_iter(value, "=?") {
         if at < begin {
@@ -95,7 +98,7 @@ fn pieces(value: &[u8]) -> Vec<Piece<'_>> {
         let after = end_at + 2;
         let is_apart = !between.trim_ascii().is_empty() || pieces.is_empty();
         match pieces.last_mut() {
-            // The blanks between two words are none of the text.
+            // Blanks between two encoded words are not part of the text.
             Some(Piece::Words { charset: own, bytes: all, count })
                 if !is_apart && own.eq_ignore_ascii_case(charset) =>
             {
@@ -118,7 +121,8 @@ fn pieces(value: &[u8]) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Charset without a language (RFC 2231, 5), coding, and where the text begins.
+/// Parses the beginning of an encoded word: charset without a language (RFC 2231, 5), encoding, and the
+/// offset of the text.
 fn opening(word: &[u8]) -> Option<(&[u8], u8, usize)> {
     let name = word.get(2..)?;
     let end = name.iter().take(CHARSET_BYTES_MAX).position(|byte| *byte == b'?')?;
@@ -130,15 +134,15 @@ fn opening(word: &[u8]) -> Option<(&[u8], u8, usize)> {
     Some((charset, name[end + 1].to_ascii_lowercase(), 2 + end + 3))
 }
 
-/// The bytes of a word's text.
+/// Decodes the text of a word.
 fn word(coding: u8, text: &[u8]) -> Option<Vec<u8>> {
     match coding {
         b'q' => {
             let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'_' { b' ' } else { *byte }).collect();
             Some(escapes(&spaced))
         }
-        // Base64 has no question mark. Looked for first: of a thousand words that are opened and never closed, each would
-        // have all the others copied.
+        // Base64 contains no question mark. The check comes first: of a thousand words that are opened and
+        // never closed, each would otherwise copy all that follow.
         b'b' if memchr(b'?', text).is_none() => {
             let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
             LENIENT.decode(text).ok()
@@ -147,7 +151,7 @@ fn word(coding: u8, text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The escapes alone, in what has no lines.
+/// Decodes only escapes, in a text without lines.
 fn escapes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,20 +1,21 @@
-//! Texts as they are compared in a search: without case, accents and other forms of the same letters.
+//! Folding of texts for search: removes case, accents and other variants of the same letters.
 //!
-//! Compatibility decomposition (Unicode UAX 15, NFKD) takes letters and their marks apart and full-width letters,
-//! ligatures and long s to their plain forms; the marks of Latin, Greek and Cyrillic are then left out, and letters that
-//! have no decomposition are written as people without that key write them (`ß` as `ss`). Both sides of a comparison are
-//! folded, so `strasse` finds `Straße`, `cafe` finds `Café`, and the other way round.
+//! Compatibility decomposition (Unicode UAX 15, NFKD) splits letters from their combining marks, and maps
+//! full-width letters, ligatures and long s to their plain forms. The marks of Latin, Greek and Cyrillic are
+//! then dropped, and letters without a decomposition are written the way people without that key write them
+//! (`ß` as `ss`). Both sides of a comparison are folded, so `strasse` finds `Straße`, `cafe` finds `Café`,
+//! and the other way round.
 
 use unicode_normalization::{UnicodeNormalization, char::canonical_combining_class};
 
 use crate::render::{StepLimit, StepLimitReached};
 
-/// Bytes that are folded at a time; the limit is asked before each piece.
+/// Bytes folded at a time; the step limit is checked before each piece.
 const PIECE_BYTES: usize = 4096;
-/// Steps that a byte costs that is not ASCII: it is decomposed, and comes out as up to eleven bytes.
+/// Steps charged for a byte of non-ASCII text: it is decomposed, and may grow to up to eleven bytes.
 const STEPS_A_BYTE: usize = 16;
 
-/// A text folded.
+/// Returns the folded text.
 #[must_use]
 pub fn fold(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
@@ -22,7 +23,7 @@ pub fn fold(text: &str) -> String {
     folded
 }
 
-/// Appends a folded text until `until` ends.
+/// Appends the folded text until `until` ends.
 ///
 /// # Errors
 /// [`StepLimitReached`] when `until` ends; `folded` has the text up to there.
@@ -37,8 +38,9 @@ pub(super) fn fold_into(text: &str, folded: &mut String, until: &StepLimit) -> R
     Ok(())
 }
 
-/// Returns the end of a piece: before a letter that does not combine with the one before it, if such a letter comes
-/// within another piece. A run of combining marks that goes on longer is parted, which changes their order at most.
+/// Returns the end of a piece: before a character that does not combine with the previous one, if there is
+/// such a character within another piece. A longer run of combining marks is split, which at most changes
+/// their order.
 fn piece_end(text: &str) -> usize {
     let begin = text.floor_char_boundary(PIECE_BYTES);
     let mut next = text[begin..].char_indices();
@@ -50,7 +52,7 @@ fn piece_end(text: &str) -> usize {
     }
 }
 
-/// Appends a folded text.
+/// Appends the folded text.
 pub(super) fn push_folded(text: &str, folded: &mut String) {
     if text.is_ascii() {
         let begin = folded.len();
@@ -71,7 +73,7 @@ pub(super) fn push_folded(text: &str, folded: &mut String) {
             'ł' => folded.push('l'),
             'ħ' => folded.push('h'),
             'ı' => folded.push('i'),
-            // At the end of a word.
+            // Sigma at the end of a word.
             'ς' => folded.push('σ'),
             letter => folded.push(letter),
         }
@@ -111,13 +113,13 @@ mod tests {
             let text = letters.repeat(times);
             let mut folded = String::new();
             fold_into(&text, &mut folded, &StepLimit::default()).unwrap();
-            // A text of marks alone is parted between two of them, which may change their order.
+            // A text of combining marks alone may be split between two of them, which may change their order.
             if letters.chars().any(|letter| canonical_combining_class(letter) == 0) {
                 prop_assert_eq!(folded, fold(&text));
             }
         }
 
-        /// What is folded is folded, whatever it was, and what is searched for in it may be folded before or after.
+        /// Folding is idempotent: text and query may be folded before or after they are joined.
         #[test]
         fn folding_twice_is_folding_once(text in any::<String>()) {
             let once = fold(&text);

@@ -4,9 +4,10 @@
 //!  text ─▶ Query ─▶ walk: summaries newest first, in batches ─┬▶ terms that the summary answers (from, subject, dates)
 //!                                                            └▶ only then the mail itself (to, body, attachments)
 //! ```
-//! In a store of many mails an index names those that may match ([`SearchBackend::candidates`]), and only they are looked at; what
-//! people search, their own inbox, is a few hundred mails, over which a search walks. Either is bounded by mails looked at,
-//! mails opened, bytes read and time; where it stopped, it hands out a [`Cursor`] to go on from.
+//! In a store of many mails an index names the candidates ([`SearchBackend::candidates`]), and only these are
+//! examined. Most searches are of one's own inbox, a few hundred mails, over which a search walks. Both are
+//! bounded by mails examined, mails opened, bytes read and time; a search that stops at a bound returns a
+//! [`Cursor`] to continue from.
 
 mod fold;
 pub(crate) mod index;
@@ -24,26 +25,26 @@ use self::fold::{fold_into, push_folded};
 pub(crate) use self::query::date_ms;
 pub use self::query::{Query, QueryFault, Term};
 
-/// Summaries that one search looks at.
+/// Most summaries that one search examines.
 pub const LOOKED_AT_MAX: usize = 20_000;
-/// Mails that one search opens.
+/// Most mails that one search opens.
 pub const OPENED_MAX: usize = 2_000;
-/// Bytes of mails that one search opens.
+/// Most bytes of mails that one search opens.
 pub const OPENED_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Processor time for the mails that one search opens.
+/// Most processor time for the mails that one search opens.
 pub const OPENED_TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a mail's folded text that are searched: the text that is shown, its head and its links.
+/// Bytes of a mail's folded text that are searched: the displayed text, the head and the links.
 pub const SEARCHED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Mails that are opened together, so that each need not wake a thread.
+/// Mails opened together, so that not each one wakes a thread.
 const BUNCH_MAX: usize = 32;
-/// Bytes of mails that are opened together, but for the last of them.
+/// Bytes of mails opened together, not counting the last of them.
 const BUNCH_BYTES_MAX: u64 = 1024 * 1024;
-/// Summaries asked for at once.
+/// Summaries requested at a time.
 const BATCH: usize = 200;
-/// Mails that may have come or gone between two pages of one search before its cursor loses its place.
+/// Arrivals and deletions between two pages of one search after which its cursor loses its position.
 const SHIFT_MAX: usize = 1_000;
 
-/// Where to go on: the last mail looked at, and where it was.
+/// Position to continue from: the last mail examined, and where it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     place: CursorPosition,
@@ -52,16 +53,16 @@ pub struct Cursor {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CursorPosition {
-    /// In the list. Mails that came meanwhile move it down.
+    /// Index in the list. Mails that arrive meanwhile shift it.
     InList(usize),
-    /// Among what an index names: when it arrived.
+    /// Time of arrival, of a candidate that the index named.
     Arrived(u64),
 }
 
-/// What a place by time begins with.
+/// First character of a position by time.
 const ARRIVED: char = 'a';
 
-/// `place-name`.
+/// Writes `position-ID`.
 impl std::fmt::Display for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.place {
@@ -85,45 +86,46 @@ impl std::str::FromStr for Cursor {
     }
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Clone, Default)]
 pub struct SearchOutcome {
-    /// Newest first.
+    /// Mails found, newest first.
     pub mails: Vec<Arc<Summary>>,
-    /// Summaries looked at.
+    /// Number of summaries examined.
     pub looked_at: usize,
-    /// There may be more from here on; nothing when all was seen.
+    /// Cursor to continue from; `None` if all mails were examined.
     pub next: Option<Cursor>,
-    /// It stopped at a bound, not because it had found enough.
+    /// True if the search stopped at a bound, not because it had found enough.
     pub bounded: bool,
 }
 
-/// What is known of a mail beside its bytes (Mailpit's marks).
+/// Flags and tags of mails (as in Mailpit), which are not part of the mail's bytes.
 pub trait FlagLookup {
-    /// Somebody opened it.
+    /// Returns whether a reader has opened the mail.
     fn is_read(&self, id: MailId) -> bool;
-    /// It carries this tag.
+    /// Returns whether the mail has this tag.
     fn has_tag(&self, id: MailId, tag: &str) -> bool;
-    /// It carries any tag.
+    /// Returns whether the mail has any tag.
     fn is_tagged(&self, id: MailId) -> bool;
 }
 
-/// Mails that may match, by arrival and name over all inboxes, newest first; what is not among them and not behind them
-/// does not match.
+/// Mails that may match, by arrival and by ID over all inboxes, newest first. A mail that is newer than the
+/// last candidate and not among them does not match.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates {
-    /// Them.
+    /// The candidates.
     pub mails: Vec<(u64, MailId)>,
-    /// There are more behind the last.
+    /// True if there are more candidates after the last.
     pub is_more: bool,
 }
 
-/// Where mails are opened for a search: with what memory and on whose thread is its business.
+/// Backend that opens mails for a search; memory and threads are its concern.
 pub trait SearchBackend: Sync {
-    /// What may go wrong there.
+    /// Error of the backend.
     type Fault: From<Unavailable>;
 
-    /// What an index names, behind a place if one is given; nothing where there is none that can tell.
+    /// Returns the candidates that an index names, after a position if that is given; `None` if there is no
+    /// index that can tell.
     fn candidates(
         &self,
         scope: &Scope,
@@ -134,7 +136,7 @@ pub trait SearchBackend: Sync {
         async { Ok(None) }
     }
 
-    /// Opens these mails, as the scope shows them, and asks each; one that is gone does not match.
+    /// Opens these mails, as the scope shows them, and matches each; a mail that is gone does not match.
     fn judge(
         &self,
         scope: &Scope,
@@ -143,22 +145,22 @@ pub trait SearchBackend: Sync {
     ) -> impl Future<Output = Result<MatchReport, Self::Fault>> + Send;
 }
 
-/// What was found in mails that were opened together.
+/// Result of matching mails that were opened together.
 #[derive(Debug, Clone, Default)]
 pub struct MatchReport {
-    /// In the order in which they were asked for.
+    /// One result for each mail, in the order requested.
     pub matches: Vec<bool>,
-    /// Processor time.
+    /// Processor time taken.
     pub took: Duration,
-    /// At least one of the mails took too long and was not searched to its end.
+    /// True if at least one mail took too long and was not searched to its end.
     pub is_cut: bool,
 }
 
-/// Looks until `limit` mails are found or a bound is met: into what an index names, if the desk has one that can tell,
-/// else into one mail after the other.
+/// Searches until `limit` mails are found or a bound is reached: in the candidates of an index, if the
+/// backend has one that can tell, otherwise in one mail after the other.
 ///
 /// # Errors
-/// The store cannot be read, or what the desk says.
+/// Returns the backend's error; it includes [`Unavailable`] if the store cannot be read.
 pub async fn search<M: Mailboxes, D: SearchBackend>(
     (mailboxes, desk): (&M, &D),
     scope: &Scope,
@@ -187,12 +189,12 @@ pub async fn search<M: Mailboxes, D: SearchBackend>(
     match (desk.candidates(scope, query, behind).await?, behind) {
         (Some(candidates), _) => looking.look_into(mailboxes, candidates).await,
         (None, None) => looking.walk(mailboxes, 0, None).await,
-        // The index was there a moment ago.
+        // The index answered earlier pages, but cannot tell any more.
         (None, Some(behind)) => looking.walk_behind(mailboxes, behind).await,
     }
 }
 
-/// A search under way.
+/// A running search.
 struct SearchRun<'a, D, K> {
     desk: &'a D,
     scope: &'a Scope,
@@ -201,12 +203,12 @@ struct SearchRun<'a, D, K> {
     limit: usize,
     found: SearchOutcome,
     opened: SearchCost,
-    /// What is wanted is often the first: that one is opened by itself.
+    /// Mails opened together next. It starts at one, as the first mail often is the wanted one.
     bunch_max: usize,
 }
 
 impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
-    /// Walks over the list from a place on, behind the mail that was the last to be looked at.
+    /// Walks over the list from an index on, and starts after mail `after`.
     async fn walk<M: Mailboxes>(
         mut self,
         mailboxes: &M,
@@ -217,7 +219,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         loop {
             let batch = mailboxes.list(self.scope, skip, BATCH).await?;
             if batch.is_empty() {
-                // Everything behind the cursor is gone.
+                // All mails after the cursor are gone.
                 return Ok(self.found);
             }
             let mut start = 0;
@@ -228,7 +230,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
                         skip += batch.len();
                         continue;
                     }
-                    // The mail was deleted: its place is the next best.
+                    // The cursor's mail was deleted: its old index is the next best.
                     None => {
                         after = None;
                         if skip != from {
@@ -247,12 +249,12 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
                 return Ok(self.found);
             }
             skip += batch.len();
-            // A walk over a long list lets others have the thread.
+            // A walk over a long list yields the thread to other tasks.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Walks over the list behind a mail whose place is not known, if that is not too far down.
+    /// Walks over the list after a mail whose index is unknown, if it is not too far down.
     async fn walk_behind<M: Mailboxes>(
         mut self,
         mailboxes: &M,
@@ -275,7 +277,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         Ok(self.found)
     }
 
-    /// Looks into the mails that an index names.
+    /// Searches the candidates of an index.
     async fn look_into<M: Mailboxes>(
         mut self,
         mailboxes: &M,
@@ -287,7 +289,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
             for (_, letter) in some {
                 match self.scope {
                     Scope::All => ids.push(*letter),
-                    // Other inboxes have other names for it.
+                    // The mail has another ID in each inbox.
                     _ => ids.extend(mailboxes.names_of(*letter).await?),
                 }
             }
@@ -298,7 +300,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
             if let Some(at) = self.look(&batch).await? {
                 let last = &batch[at];
                 let next = Cursor { place: CursorPosition::Arrived(last.arrived_ms), after: last.letter };
-                // The search goes on behind the mail: the other inboxes that have it are looked at now.
+                // The next page continues after this mail, so its entries in other inboxes are examined now.
                 let same = batch[at + 1..].iter().take_while(|of| of.letter == last.letter).count();
                 for other in at + 1..=at + same {
                     self.look(&batch[other..=other]).await?;
@@ -316,7 +318,8 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
         Ok(self.found)
     }
 
-    /// Looks at these; where it had found enough or met a bound, if it has.
+    /// Examines these summaries. Returns the index at which it had found enough or reached a bound, if it
+    /// did.
     async fn look(&mut self, batch: &[Arc<Summary>]) -> Result<Option<usize>, D::Fault> {
         let mut start = 0;
         while start < batch.len() {
@@ -359,7 +362,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
     }
 }
 
-/// What a search has opened.
+/// Totals of the mails that a search has opened.
 #[derive(Debug, Clone, Copy, Default)]
 struct SearchCost {
     mails: usize,
@@ -376,12 +379,12 @@ impl SearchCost {
     }
 }
 
-/// Bytes of a mail that are read when it is opened.
+/// Returns the bytes of a mail that are read when it is opened.
 fn bytes_opened(summary: &Summary) -> u64 {
     summary.size_bytes.min(PARSED_BYTES_MAX as u64)
 }
 
-/// What summaries say, as far as no more mails are to be opened than go together.
+/// Judges summaries until there are as many mails to open as are opened together.
 fn stretch(
     batch: &[Arc<Summary>],
     query: &Query,
@@ -407,19 +410,19 @@ fn stretch(
     verdicts
 }
 
-/// What a summary says about a query.
+/// Verdict of a query on a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does not match.
+    /// The mail does not match.
     No,
-    /// It matches.
+    /// The mail matches.
     Yes,
-    /// The mail itself must be asked.
+    /// The mail itself must be opened.
     Open,
 }
 
 impl Query {
-    /// What can be said without opening the mail.
+    /// Judges a mail as far as that is possible without opening it.
     pub fn judge(&self, summary: &Summary, marks: &impl FlagLookup) -> Verdict {
         let mut verdict = Verdict::Yes;
         let mut decoded: Option<(String, String)> = None;
@@ -430,7 +433,7 @@ impl Query {
             let holds = match term {
                 Term::From(word) => from.contains(word),
                 Term::Subject(word) => subject.contains(word),
-                // SearchOutcome here, it need not be looked for in the body.
+                // A word found here need not be looked for in the body.
                 Term::Word(word) if from.contains(word) || subject.contains(word) => true,
                 Term::Before(ms) => summary.arrived_ms < *ms,
                 Term::After(ms) => summary.arrived_ms >= *ms,
@@ -457,7 +460,7 @@ impl Query {
         verdict
     }
 
-    /// Folded words that are all within [`text_of`] a mail that matches.
+    /// Returns the folded words all of which are in [`text_of`] any mail that matches.
     pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
         self.terms().filter(|(_, negated)| !negated).filter_map(|(term, _)| match term {
             Term::Word(word)
@@ -471,7 +474,8 @@ impl Query {
         })
     }
 
-    /// Returns whether the mail holds the terms that only it can answer. A mail that takes too long does not match.
+    /// Returns whether the mail satisfies the terms that need its content. A mail that takes too long does
+    /// not match.
     #[must_use]
     pub fn matches_mail(&self, mail: &Mail, until: &StepLimit) -> bool {
         let prepared = ParsedMail::within(&mail.raw, until);
@@ -494,7 +498,7 @@ impl Query {
                 Term::HasAttachment => reading.attachments().iter().any(|attachment| attachment.attached),
                 Term::HasInline => reading.attachments().iter().any(|attachment| attachment.inline),
                 Term::Bcc(word) => is_bcc(mail, &reading, word),
-                // The summary has answered these.
+                // The summary has already answered the other terms.
                 _ => return true,
             };
             holds != negated
@@ -507,12 +511,13 @@ fn addresses_contain(reading: &DecodedMail<'_>, field: mail_parser::HeaderName<'
     reading.addresses(field).iter().any(|address| fold(&address.to_string()).contains(word))
 }
 
-/// A recipient without the quotes of RFC 5321, 4.1.2, which mean nothing: `"ann"@a.test` is `ann@a.test`.
+/// Returns a recipient without the quotes of RFC 5321, 4.1.2, which do not change its meaning: `"ann"@a.test`
+/// is `ann@a.test`.
 fn unquoted(said: &str) -> String {
     fold(said).replace(['"', '\\'], "")
 }
 
-/// Returns whether somebody got the mail whom its head names in no field, or in Bcc.
+/// Returns whether a recipient that contains `word` is named in Bcc, or in no field of the head.
 fn is_bcc(mail: &Mail, reading: &DecodedMail<'_>, word: &str) -> bool {
     let is_named = |said: &str| {
         [mail_parser::HeaderName::To, mail_parser::HeaderName::Cc]
@@ -524,7 +529,7 @@ fn is_bcc(mail: &Mail, reading: &DecodedMail<'_>, word: &str) -> bool {
         || mail.recipients.iter().any(|said| fold(said).contains(word) && !is_named(said))
 }
 
-/// All that any term looks for a word in, folded; of a mail as it is seen over all inboxes.
+/// Returns all folded text in which any term looks for a word; of a mail as it is seen over all inboxes.
 pub(crate) fn text_of(mail: &Mail) -> String {
     let until = StepLimit::default();
     let prepared = ParsedMail::within(&mail.raw, &until);
@@ -544,7 +549,7 @@ pub(crate) fn text_of(mail: &Mail) -> String {
     text
 }
 
-/// What `from:` looks in.
+/// Returns the text that `from:` searches.
 fn sender_text(summary: &Summary) -> String {
     format!("{} {}", fields::decode(&summary.from), summary.envelope_from)
 }
@@ -552,7 +557,7 @@ fn sender_text(summary: &Summary) -> String {
 /// Returns the folded text that words are searched in, about [`SEARCHED_BYTES_MAX`] at most, until `until` ends.
 fn whole_text(mail: &Mail, reading: &DecodedMail<'_>, until: &StepLimit) -> String {
     let mut text = String::new();
-    // The text that was written before the end is returned.
+    // The text written before the limit is returned.
     _ = write_whole_text(mail, reading, until, &mut text);
     text
 }

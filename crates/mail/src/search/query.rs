@@ -1,93 +1,94 @@
-//! What one may type into the search field.
+//! Syntax of the search field.
 //!
-//! Words and `"phrases"` are looked for everywhere; `from:`, `to:`, `cc:`, `bcc:`, `subject:`, `message-id:` in their field.
-//! `has:attachment`, `has:inline`, `is:read`, `is:unread`, `is:tagged`, `tag:NAME`; `before:` and `after:` with a date (2026-11-21,
-//! or with a time: 2026-11-21T22:00); `larger:` and `smaller:` with a size (100K, 2M). A `-` or `!` in front turns a
-//! term round. All terms must hold. Case and accents do not matter ([`super::fold`]).
+//! Words and `"phrases"` are looked for everywhere; `from:`, `to:`, `cc:`, `bcc:`, `subject:`, `message-id:`
+//! in their field. Further terms are `has:attachment`, `has:inline`, `is:read`, `is:unread`, `is:tagged`,
+//! `tag:NAME`; `before:` and `after:` with a date (2026-11-21, or with a time: 2026-11-21T22:00); `larger:`
+//! and `smaller:` with a size (100K, 2M). A `-` or `!` in front negates a term. All terms must match. Case
+//! and accents are ignored ([`super::fold`]).
 //!
-//! What looks like a field and is none (`form:ann`) is looked for as a word, and [`Query::remarks`] says so.
+//! An unknown field (`form:ann`) is looked for as a word, and [`Query::remarks`] says so.
 
 use mail_parser::DateTime;
 
 use super::fold;
 
-/// Terms in one query.
+/// Most terms of a query.
 const TERMS_MAX: usize = 20;
-/// Bytes of one query.
+/// Most bytes of a query.
 const QUERY_BYTES_MAX: usize = 1_000;
 
-/// A search that can be run.
+/// A parsed search query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Query {
     terms: Vec<(Term, bool)>,
     remarks: Vec<String>,
 }
 
-/// One condition. Words are folded, as [`super::fold`] does it.
+/// A condition of a query. Words are folded by [`super::fold`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Term {
-    /// Anywhere.
+    /// Word anywhere in the mail.
     Word(String),
-    /// In the From field or MAIL FROM.
+    /// Word in the From field or MAIL FROM.
     From(String),
-    /// Among the recipients, said or written.
+    /// Word in the RCPT TO recipients or the To field.
     To(String),
-    /// In the Cc field.
+    /// Word in the Cc field.
     Cc(String),
-    /// In the Bcc field, or got by somebody whom the head does not name.
+    /// Word in the Bcc field, or in a recipient that the head does not name.
     Bcc(String),
-    /// In the subject.
+    /// Word in the subject.
     Subject(String),
-    /// In the Message-ID.
+    /// Word in the Message-ID.
     MessageId(String),
-    /// Arrived before, milliseconds since 1970.
+    /// Arrival before this time, in milliseconds since 1970.
     Before(u64),
-    /// Arrived then or later, milliseconds since 1970.
+    /// Arrival at or after this time, in milliseconds since 1970.
     After(u64),
-    /// More bytes than.
+    /// Size above this many bytes.
     Larger(u64),
-    /// Fewer bytes than.
+    /// Size below this many bytes.
     Smaller(u64),
-    /// Something is attached.
+    /// Mail with an attachment.
     HasAttachment,
-    /// Something is meant to be shown in place.
+    /// Mail with an inline part.
     HasInline,
-    /// Opened by somebody.
+    /// Mail that a reader has opened.
     Read,
-    /// With any tag.
+    /// Mail with any tag.
     Tagged,
-    /// With this tag.
+    /// Mail with this tag.
     Tag(String),
 }
 
-/// What is wrong with a query.
+/// Syntax error in a query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryFault {
-    /// Longer than is looked at.
+    /// The query has too many bytes.
     #[error("the query is longer than {QUERY_BYTES_MAX} bytes")]
     TooLong,
-    /// More terms than are looked for.
+    /// The query has too many terms.
     #[error("the query has more than {TERMS_MAX} terms")]
     TooMany,
-    /// No such date.
-    #[error("`{0}` is no date; 2026-11-21 or 2026-11-21T22:00 would be")]
+    /// Invalid date.
+    #[error("invalid date `{0}`; expected 2026-11-21 or 2026-11-21T22:00")]
     Date(String),
-    /// No such size.
-    #[error("`{0}` is no size; 500, 100K or 2M would be")]
+    /// Invalid size.
+    #[error("invalid size `{0}`; expected 500, 100K or 2M")]
     Size(String),
-    /// Something else than one of the words after `has:` or `is:`.
-    #[error("`{0}` is not known; has:attachment, has:inline, is:read, is:unread and is:tagged are")]
+    /// Unknown word after `has:` or `is:`.
+    #[error("unknown filter `{0}`; expected has:attachment, has:inline, is:read, is:unread or is:tagged")]
     Unknown(String),
-    /// A place to go on from that we did not hand out.
+    /// Invalid cursor.
     #[error("invalid cursor `{0}`; use the one of the previous page")]
     Cursor(String),
 }
 
 impl Query {
-    /// Reads a query.
+    /// Parses a query.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns a [`QueryFault`] for the first term that is invalid, or if the query is too long.
     pub fn parse(text: &str) -> Result<Self, QueryFault> {
         if text.len() > QUERY_BYTES_MAX {
             return Err(QueryFault::TooLong);
@@ -105,25 +106,25 @@ impl Query {
             }
         }
         if memchr::memchr_iter(b'"', text.as_bytes()).count() % 2 == 1 {
-            query.remarks.push("a quotation mark is not closed; the phrase goes to the end".to_owned());
+            query.remarks.push("unclosed quotation mark; the phrase extends to the end".to_owned());
         }
         Ok(query)
     }
 
-    /// What was not understood as it may have been meant, and what was done instead.
+    /// Hints for the user about terms that may have been meant differently, and how they were interpreted.
     #[must_use]
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// With one more condition.
+    /// Adds a condition.
     #[must_use]
     pub fn and(mut self, term: Term) -> Self {
         self.terms.push((term, false));
         self
     }
 
-    /// No condition at all.
+    /// Returns whether the query has no conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
@@ -134,7 +135,8 @@ impl Query {
     }
 }
 
-/// Up to a blank outside of quotes; the quotes are taken off. An unclosed quote goes to the end.
+/// Splits off the text up to a blank outside of quotes, without the quotes. An unclosed quote extends to the
+/// end.
 fn next_word(text: &str) -> (String, &str) {
     let mut word = String::new();
     let mut quoted = false;
@@ -178,11 +180,11 @@ fn term(word: &str, remarks: &mut Vec<String>) -> Result<Option<(Term, bool)>, Q
             "tagged" => Some((Term::Tagged, negated)),
             _ => return Err(QueryFault::Unknown(lower)),
         },
-        // A time or a URL is a word with a colon in it.
+        // Times and URLs are words with a colon in them.
         _ => {
             if looks_like_a_field(name, value) {
                 remarks.push(format!(
-                    "`{name}:` is no field ({FIELDS} are); `{}` was looked for as a word",
+                    "unknown field `{name}:` (known: {FIELDS}); `{}` was searched as a word",
                     crate::render::cut(&lower, 80)
                 ));
             }
@@ -191,10 +193,10 @@ fn term(word: &str, remarks: &mut Vec<String>) -> Result<Option<(Term, bool)>, Q
     })
 }
 
-/// The fields that can be named.
+/// Known fields, as shown in a remark.
 const FIELDS: &str = "from, to, cc, bcc, subject, message-id, tag, before, after, larger, smaller, has, is";
 
-/// A word and something behind its colon, which is neither a URL nor a time.
+/// Returns whether a word with a colon looks like a field, and neither like a URL nor a time.
 fn looks_like_a_field(name: &str, value: &str) -> bool {
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
     is_name
@@ -203,11 +205,11 @@ fn looks_like_a_field(name: &str, value: &str) -> bool {
         && !matches!(name, "mailto" | "cid" | "data" | "tel")
 }
 
-/// A day begins at midnight UTC.
+/// Parses a date; a day begins at midnight UTC.
 pub(crate) fn date_ms(text: &str) -> Result<u64, QueryFault> {
     let fault = || QueryFault::Date(text.to_owned());
     let mut dashed = text.trim().replace('/', "-");
-    // A time behind a blank is one behind a T (RFC 3339, 5.6).
+    // A blank before the time is read as a T (RFC 3339, 5.6).
     if dashed.as_bytes().get(10) == Some(&b' ') {
         dashed.replace_range(10..11, "T");
     }

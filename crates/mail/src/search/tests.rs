@@ -20,7 +20,7 @@ impl FlagLookup for NoFlags {
     }
 }
 
-/// Opens them one after the other, on the spot.
+/// Backend that opens mails one after the other, in the same task.
 struct LocalBackend<'a>(&'a Twin);
 
 impl SearchBackend for LocalBackend<'_> {
@@ -45,7 +45,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Far enough in the future that the twin forgets nothing while a test runs.
+/// Time far enough in the future that the twin drops nothing while a test runs.
 const BASE_MS: u64 = 4_000_000_000_000;
 
 fn twin() -> Twin {
@@ -111,12 +111,12 @@ fn each_term_finds_what_it_says() {
 #[test]
 fn a_fault_says_what_would_be_right() {
     for (query, fault) in [
-        ("before:yesterday", "`yesterday` is no date; 2026-11-21 or 2026-11-21T22:00 would be"),
-        ("after:2026-13-41", "`2026-13-41` is no date; 2026-11-21 or 2026-11-21T22:00 would be"),
-        ("larger:big", "`big` is no size; 500, 100K or 2M would be"),
+        ("before:yesterday", "invalid date `yesterday`; expected 2026-11-21 or 2026-11-21T22:00"),
+        ("after:2026-13-41", "invalid date `2026-13-41`; expected 2026-11-21 or 2026-11-21T22:00"),
+        ("larger:big", "invalid size `big`; expected 500, 100K or 2M"),
         (
             "has:wings",
-            "`has:wings` is not known; has:attachment, has:inline, is:read, is:unread and is:tagged are",
+            "unknown filter `has:wings`; expected has:attachment, has:inline, is:read, is:unread or is:tagged",
         ),
     ] {
         assert_eq!(Query::parse(query).unwrap_err().to_string(), fault);
@@ -145,7 +145,7 @@ fn a_cursor_goes_on_where_it_stopped_though_mail_came_and_went() {
         if cursor.is_none() {
             break;
         }
-        // Newer mails push everything down; they are for the next search.
+        // Newer mails shift all others down; the running search need not find them.
         (1000..1007).for_each(deliver);
         if page == 2 {
             block_on(twin.delete(&Scope::All, MailId(*seen.last().unwrap()))).unwrap();
@@ -153,7 +153,7 @@ fn a_cursor_goes_on_where_it_stopped_though_mail_came_and_went() {
     }
     let expected: Vec<u64> =
         (0..450u64).rev().filter(|n| n.to_string().contains('1')).map(|n| n + 1).collect();
-    // Where the mail of the cursor was deleted, the seven that came meanwhile are seen again at most.
+    // After the deletion of the cursor's mail at most the seven new mails are seen again.
     seen.dedup();
     let missing: Vec<&u64> = expected.iter().filter(|id| !seen.contains(id)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -227,11 +227,11 @@ fn accents_headers_and_link_targets_are_found() {
 fn what_was_not_understood_is_said() {
     let remarks = |query: &str| Query::parse(query).unwrap().remarks().to_vec();
     assert!(
-        remarks("form:ann")[0].starts_with("`form:` is no field (from, to, "),
+        remarks("form:ann")[0].starts_with("unknown field `form:` (known: from, to, "),
         "{:?}",
         remarks("form:ann")
     );
-    assert_eq!(remarks("\"not closed")[0], "a quotation mark is not closed; the phrase goes to the end");
+    assert_eq!(remarks("\"not closed")[0], "unclosed quotation mark; the phrase extends to the end");
     for understood in ["from:ann", "https://x.test/y", "10:30", "cid:logo", "a b", "", "x:"] {
         assert_eq!(remarks(understood), [""; 0], "{understood}");
     }

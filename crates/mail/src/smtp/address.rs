@@ -1,9 +1,10 @@
-//! What an address means here: which inbox it is.
+//! Mail addresses, and the inbox that an address names.
 //!
 //! - The domain is everything after the last `@`, in lower case, without a dot at its end, as A-labels (RFC 5890).
-//! - The local part is folded to lower case (RFC 5321, 2.4 lets the receiver do so), its quotes are removed, and what
-//!   follows its first `+` is cut off: `Ann+shop@Example.org` is the inbox `ann@example.org`. Dots stay. Where it is
-//!   said again it has quotes if without them it would mean something else: `"ann lee"@example.org`.
+//! - The local part is folded to lower case (RFC 5321, 2.4 lets the receiver do so), its quotes are
+//!   removed, and everything
+//!   from its first `+` on is cut off: `Ann+shop@Example.org` is the inbox `ann@example.org`. Dots stay. A printed local
+//!   part is quoted if it would mean something else without quotes: `"ann lee"@example.org`.
 //! - A name without `@` is an inbox of the service's own domain.
 
 use std::{borrow::Cow, fmt, str::FromStr};
@@ -12,36 +13,37 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::mailbox::mailboxes::{Inbox, MailId};
 
-/// RFC 5321, 4.5.3.1.1.
+/// Longest local part (RFC 5321, 4.5.3.1.1).
 pub const LOCAL_BYTES_MAX: usize = 64;
-/// RFC 5321, 4.5.3.1.2.
+/// Longest domain (RFC 5321, 4.5.3.1.2).
 pub const DOMAIN_BYTES_MAX: usize = 255;
 
-/// Why a text is no address.
+/// Syntax error in an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressFault {
-    /// Nothing before the `@`.
+    /// No local part before the `@`.
     #[error("the part before the @ is missing")]
     LocalMissing,
-    /// RFC 5321, 4.5.3.1.1.
+    /// The local part is longer than RFC 5321, 4.5.3.1.1 allows.
     #[error("the part before the @ is longer than {LOCAL_BYTES_MAX} bytes")]
     LocalTooLong,
-    /// A control character or a space.
-    #[error("the part before the @ has a character that no address has")]
+    /// The local part has a control character or a space.
+    #[error("the part before the @ has an invalid character")]
     LocalCharacter,
-    /// Nothing after the `@`.
+    /// No domain after the `@`.
     #[error("the domain after the @ is missing")]
     DomainMissing,
-    /// Too long, a forbidden character, an empty label.
-    #[error("the domain after the @ is not a domain name")]
+    /// The domain is too long, or has a forbidden character or an empty label.
+    #[error("the domain after the @ is not a valid domain name")]
     DomainInvalid,
 }
 
 impl Inbox {
-    /// The inbox of an address, or of a bare name at `default_domain` (which is in lower case already).
+    /// Returns the inbox of an address, or of a bare name at `default_domain` (which is in lower case
+    /// already).
     ///
     /// # Errors
-    /// What is wrong with the address.
+    /// Returns an [`AddressFault`] if the address has a syntax error.
     pub fn of(address: &str, default_domain: &str) -> Result<Self, AddressFault> {
         match split(address) {
             Some((local, domain)) => Ok(Self { local: fold_local(local)?, domain: fold_domain(domain)? }),
@@ -50,7 +52,7 @@ impl Inbox {
     }
 }
 
-/// `local@domain`, which means this inbox wherever an address is read.
+/// Writes `local@domain`, which is read back as this inbox.
 impl fmt::Display for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.name(), self.domain)
@@ -58,11 +60,11 @@ impl fmt::Display for Inbox {
 }
 
 impl Inbox {
-    /// The local part as an address has it: within quotes where it needs them.
+    /// Returns the local part, quoted where an address needs quotes.
     #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
         let special = |c: char| c.is_whitespace() || matches!(c, '"' | '\\' | '@');
-        // A star at the end means all inboxes that begin so.
+        // An unquoted `*` at the end stands for all inboxes with that prefix.
         if !self.local.contains(special) && !self.local.ends_with('*') {
             return Cow::Borrowed(&self.local);
         }
@@ -79,20 +81,21 @@ impl Inbox {
     }
 }
 
-/// Local part and domain. No domain ends with a quote: what does is a local part alone, whatever is within its quotes.
+/// Splits an address into local part and domain. No domain ends with a quote: text that does is a quoted
+/// local part alone, even if it contains an `@`.
 pub(crate) fn split(address: &str) -> Option<(&str, &str)> {
     if address.ends_with('"') { None } else { address.rsplit_once('@') }
 }
 
-/// The local part by the rules above.
+/// Normalizes a local part by the rules of this module.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an [`AddressFault`] if the local part has a syntax error.
 pub fn fold_local(local: &str) -> Result<Box<str>, AddressFault> {
     let quoted = local.len() >= 2 && local.starts_with('"') && local.ends_with('"');
     let mut folded = String::with_capacity(local.len());
     if quoted {
-        // RFC 5321, 4.1.2: quoted-pairSMTP.
+        // Unescapes quoted-pairSMTP (RFC 5321, 4.1.2).
         let mut characters = local[1..local.len() - 1].chars();
         while let Some(character) = characters.next() {
             let character = if character == '\\' { characters.next().unwrap_or('\\') } else { character };
@@ -116,10 +119,10 @@ pub fn fold_local(local: &str) -> Result<Box<str>, AddressFault> {
     Ok(folded.into())
 }
 
-/// The domain by the rules above. An address literal (`[192.0.2.1]`) stays as it is.
+/// Normalizes a domain by the rules of this module. An address literal (`[192.0.2.1]`) stays as it is.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an [`AddressFault`] if the domain has a syntax error.
 pub fn fold_domain(domain: &str) -> Result<Box<str>, AddressFault> {
     let domain = domain.strip_suffix('.').unwrap_or(domain);
     if domain.is_empty() {
@@ -152,20 +155,20 @@ pub fn fold_domain(domain: &str) -> Result<Box<str>, AddressFault> {
     }
 }
 
-/// RFC 4648, section 6, in lower case.
+/// Base32 alphabet of RFC 4648, section 6, in lower case.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// 64 bits of name and 16 of check, 5 a letter.
+/// Length of a mail ID in base32: 64 bits of ID and 16 check bits, 5 bits a letter.
 pub(crate) const NAME_LETTERS: usize = 16;
 
-/// A slip of the pen in a name is told from a mail that is gone.
+/// Returns the check bits of an ID, which tell a mistyped ID from a mail that is gone.
 fn check_bits(id: u64) -> u16 {
     xxh3_64(&id.to_be_bytes()) as u16
 }
 
 impl MailId {
-    /// 16 letters of base 32: the name and 16 bits that check it.
+    /// Encodes the ID and its 16 check bits as 16 letters of base32.
     pub(crate) fn letters(self) -> [u8; NAME_LETTERS] {
-        // Halves of 40 bits: eight letters each.
+        // Two halves of 40 bits, eight letters each.
         let high = self.0 >> 24;
         let low = (self.0 << 16 | u64::from(check_bits(self.0))) & ((1 << 40) - 1);
         std::array::from_fn(|at| {
@@ -175,39 +178,39 @@ impl MailId {
     }
 }
 
-/// Hands the letters to whoever takes text.
+/// Passes the ID's letters to `take` as text.
 fn as_text<T>(id: MailId, take: impl FnOnce(&str) -> T) -> T {
-    // The letters are ASCII.
+    // The letters are ASCII, so the conversion cannot fail.
     take(std::str::from_utf8(&id.letters()).unwrap_or_default())
 }
 
-/// 16 letters of base 32.
+/// Writes 16 letters of base32.
 impl fmt::Display for MailId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         as_text(*self, |letters| f.write_str(letters))
     }
 }
 
-/// As on pages, so in JSON.
+/// Serializes the ID as its letters, as on pages.
 impl serde::Serialize for MailId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         as_text(*self, |letters| serializer.serialize_str(letters))
     }
 }
 
-/// Into a page without a formatter: a list says a name twice a line.
+/// Writes the ID into a page without a formatter: a list has each ID twice a line.
 impl askama::FastWritable for MailId {
     fn write_into(&self, out: &mut dyn fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
         Ok(as_text(*self, |letters| out.write_str(letters))?)
     }
 }
 
-/// Letters and digits.
+/// Letters and digits need no HTML escaping.
 impl askama::filters::HtmlSafe for MailId {}
 
-/// A text that names no mail and never did.
+/// Text that cannot be the ID of any mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a mail's name is 16 letters and digits (a-z, 2-7), and this is none")]
+#[error("invalid mail id: it is 16 letters and digits (a-z, 2-7)")]
 pub struct NotAMailId;
 
 impl FromStr for MailId {
@@ -294,7 +297,7 @@ mod tests {
             if let Ok(inbox) = Inbox::of(&address, "night.test") {
                 prop_assert_eq!(Inbox::of(&inbox.to_string(), "other.test"), Ok(inbox.clone()));
                 prop_assert_eq!(Inbox::of(&inbox.name(), &inbox.domain), Ok(inbox.clone()));
-                // As a path says it, too.
+                // The path of a page has the same form.
                 let scope = Scope::of(&inbox.to_string(), "other.test");
                 prop_assert_eq!(scope, Ok(Scope::Inbox(inbox)));
             }
@@ -313,7 +316,7 @@ mod tests {
             prop_assume!(name[at] != LETTERS[letter]);
             name[at] = LETTERS[letter];
             let read = String::from_utf8(name).unwrap().parse::<MailId>();
-            // 16 check bits: one slip in 65,536 goes unseen, and then it is another name.
+            // With 16 check bits one mistyped ID in 65,536 passes the check, and then it is a different ID.
             prop_assert_ne!(read, Ok(MailId(id)));
         }
     }

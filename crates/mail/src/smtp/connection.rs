@@ -1,10 +1,11 @@
-//! A connection: read, look at what came, let the mails in it be kept, answer all in one write.
+//! An SMTP or LMTP connection: reads, runs the session on the bytes, waits until its mails are kept, and
+//! writes all replies at once.
 //!
 //! ```text
 //!   wait ──readable──▶ read into the core's scratch ─▶ Session::turn ─▶ mails: wait until they are kept ─▶ write ─▶ wait
 //!                        (no .await, no lock)                     (one write of the log for all sessions)
 //! ```
-//! A session that waits for its peer holds no buffer: what it has of a line, and nothing else.
+//! A session that waits for its peer holds no buffer except for the part of a line that it has received.
 
 use std::{
     future::poll_fn,
@@ -37,26 +38,28 @@ use crate::{
     store::core::Core,
 };
 
-/// Bytes read at once: many pipelined mails.
+/// Bytes of one read: enough for many pipelined mails.
 pub(crate) const READ_BYTES: usize = 64 << 10;
-/// Who brought so much in one turn has a turn among those of its address from then on (`engine::cores::fair`), until it
-/// brings less. More than this and a read is not read for one connection in a turn.
+/// A connection that sends this much in one turn shares turns with the other connections of its address from
+/// then on (`engine::cores::fair`), until it sends less. A turn reads no further for a connection beyond
+/// this.
 const MUCH_BYTES: usize = READ_BYTES / 2;
-/// The scratch: what is left of the last read, and one more.
+/// Size of the scratch buffer: the rest of the last read, and one more read.
 pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
-/// How often a mail that found no room tries again.
+/// Interval at which a mail that waits for room tries again.
 pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(5);
-/// A part of a large mail waits so many times as long: up to now nothing of the mail was refused.
+/// A part of a large mail waits for room this many times as long as a whole mail, as nothing of it has been
+/// refused yet.
 const PART_ROOM_TIMES: u32 = 5;
-/// After the last reply, what the peer still sends is thrown away up to so many bytes and so long, so that the reply
-/// is not lost in a reset.
+/// Bytes and time for which input is discarded after the last reply, so that a reset does not destroy the
+/// reply.
 const LINGER_BYTES_MAX: usize = 1 << 20;
-/// Memory of a connection without its mail, measured and rounded up, and of its TLS beside that.
+/// Memory of a connection without its mail, and of its TLS state, measured and rounded up.
 const CONNECTION_BYTES: usize = 4 << 10;
 const TLS_BYTES: usize = 20 << 10;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Memory that is charged while this is held.
+/// Memory charged to the core until this guard is dropped.
 struct MemoryCharge {
     core: Rc<Core>,
     bytes: usize,
@@ -75,7 +78,7 @@ impl Drop for MemoryCharge {
     }
 }
 
-/// A connection in the books; it leaves them however its task ends.
+/// Registration of a connection with its core, removed on drop however the task ends.
 struct ConnectionGuard {
     core: Rc<Core>,
     watch: Arc<Watch>,
@@ -114,34 +117,34 @@ impl Drop for ConnectionGuard {
 struct Connection {
     core: Rc<Core>,
     stream: Stream,
-    /// The charge for its TLS.
+    /// Memory charge of the TLS state.
     tls_memory: Option<MemoryCharge>,
     watch: Arc<Watch>,
-    /// What was read and not used up.
+    /// Bytes that were read and not consumed yet.
     pending: Vec<u8>,
-    /// Whether `pending` was not looked at yet.
+    /// True if the session has not seen `pending` yet.
     unexamined: bool,
-    /// It brought much when it was looked at last.
+    /// True if the last turn brought more than `MUCH_BYTES`.
     brings_much: bool,
-    /// When its session has had its time.
+    /// Monotonic time at which the session reaches its maximum duration.
     until_ms: u64,
-    /// The mail that is coming, and when it must be there.
+    /// The mail being received, and its deadline.
     coming: Option<(MailId, u64)>,
 }
 
-/// How a wait for bytes ended.
+/// Result of a wait for bytes.
 enum WaitOutcome {
-    /// A turn was taken.
+    /// The session took a turn.
     Turned(TurnOutcome, TurnEnd),
-    /// The same, with nothing to be said; there may be more to be read.
+    /// The session took a turn that has no replies; there may be more bytes to read.
     Over,
-    /// The peer has gone.
+    /// The peer has closed the connection.
     Gone,
-    /// The time was up, or a drain ended it.
+    /// A deadline passed, or a drain ended the wait.
     Expired,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection until it closes.
 pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr, kind: ListenerKind) {
     let watch = Watch::new();
     let mut booked = ConnectionGuard::new(&core, &watch);
@@ -165,7 +168,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     }
     let (refusal, slow) = admit(&core, peer, &mut booked);
     if let Some(reply) = refusal {
-        // Under TLS it would cost a handshake to say so.
+        // With implicit TLS the reply would cost a handshake.
         if kind != ListenerKind::Smtps {
             connection.close_with(reply).await;
         }
@@ -184,7 +187,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     }
 }
 
-/// Whether a peer may come in, and whether it is to be answered late.
+/// Decides whether a peer is refused, with which reply, and whether its replies are delayed.
 fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut ConnectionGuard) -> (Option<Reply>, bool) {
     let is_full = core.shared.balance.held(core.number) > core.config().limits.connections_max;
     if is_full || !core.connection_memory.has_room(0) {
@@ -211,7 +214,7 @@ fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut ConnectionGuard) 
 }
 
 impl Connection {
-    /// The whole session, beginning with what is to be said first.
+    /// Runs the whole session, beginning with the greeting.
     async fn converse(&mut self, session: &mut Session, member: &Member, first: TurnOutcome) {
         let core = Rc::clone(&self.core);
         let (mut turn, mut stop) = (first, TurnEnd::Read);
@@ -219,7 +222,7 @@ impl Connection {
             if stop == TurnEnd::Room {
                 stop = self.find_room(session, &mut turn).await;
             }
-            // Its replies say which mails were not kept.
+            // The replies tell the peer which mails were not kept.
             let _ = turn.settle(&core).await;
             if turn.slow && !core.config().rates.tarpit.is_zero() {
                 core.count(Counter::Tarpitted);
@@ -234,11 +237,12 @@ impl Connection {
             }
             turn.end(&core);
             match stop {
-                // It has read, or will read, all that it wants: closing at once saves it and us a wait.
+                // After QUIT the peer reads no further than the last reply: an immediate close saves both
+                // sides a wait.
                 TurnEnd::Quit if self.pending.is_empty() => return,
                 TurnEnd::Quit | TurnEnd::Close => return self.linger().await,
                 TurnEnd::StartTls => {
-                    // What came behind STARTTLS in the clear is nobody's (RFC 3207, 6).
+                    // Commands pipelined in clear text behind STARTTLS are discarded (RFC 3207, 6).
                     self.pending.clear();
                     self.unexamined = false;
                     if !self.begin_tls().await {
@@ -267,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes and looks at them.
+    /// Waits for bytes and runs the session on them.
     async fn next_turn(&mut self, session: &mut Session, member: &Member) -> WaitOutcome {
         let idle = self.pending.is_empty() && session.dialog.is_idle();
         let phase = if idle { Phase::Idle } else { Phase::Head };
@@ -291,7 +295,8 @@ impl Connection {
         }
     }
 
-    /// Looks at what is there, when it is this connection's turn among those of its address; nothing if nothing is.
+    /// Waits for the connection's turn among those of its address, then processes the bytes that are there;
+    /// `None` if there are none.
     async fn take_turn(&mut self, session: &mut Session, member: &Member) -> Option<WaitOutcome> {
         let turn = member.turn().await;
         if turn.has_waited() {
@@ -313,7 +318,7 @@ impl Connection {
         }
         let mut scratch = core.scratch.borrow_mut();
         let polled = self.poll_turn(cx, session, &core, &mut scratch);
-        // More of a mail that is coming has the time that it was given.
+        // More bytes of a mail do not extend the time that the mail was given.
         if !matches!(polled, Poll::Pending | Poll::Ready(WaitOutcome::Over)) {
             self.watch.work();
         }
@@ -348,7 +353,7 @@ impl Connection {
             let (used, stop) = session.turn(core, &scratch[..filled], core.now_ms(), &mut turn);
             let rest = &scratch[used..filled];
             if rest.is_empty() {
-                // A session that waits holds no memory.
+                // A waiting session holds no memory.
                 self.pending = Vec::new();
             } else {
                 self.pending.clear();
@@ -359,7 +364,7 @@ impl Connection {
                 return Poll::Ready(WaitOutcome::Turned(turn, stop));
             }
             turn.end(core);
-            // More of a mail: silence begins anew. A command that comes a byte at a time has the time that it had.
+            // More of a mail restarts the silence timer. A command that comes a byte at a time does not.
             if session.dialog.is_receiving() {
                 self.wait(Phase::Body, session);
                 if self.is_mail_slow() {
@@ -372,19 +377,18 @@ impl Connection {
         }
     }
 
-    /// Whether the mail that is coming has had its time. Who always has something to say is never waited for, so that
-    /// no deadline of a wait would end it.
+    /// Returns whether the mail being received is past its deadline. A peer that always has bytes to read is
+    /// never waited for, so no deadline of a wait would end it.
     fn is_mail_slow(&self) -> bool {
         self.coming.is_some_and(|(_, until_ms)| until_ms <= clock::monotonic_ms())
     }
 
-    /// Whether its session has had its time.
+    /// Returns whether the session has reached its maximum duration.
     fn is_late(&self) -> bool {
         self.until_ms <= clock::monotonic_ms()
     }
 
-    /// Notes what the peer is waited for from now on, and how long: for the next command, for more of a mail, and for
-    /// all of it.
+    /// Sets the deadline of the next wait: for the next command, for more of a mail, or for the whole mail.
     fn wait(&mut self, phase: Phase, session: &Session) {
         let limits = &self.core.config().limits;
         let now_ms = clock::monotonic_ms();
@@ -401,12 +405,12 @@ impl Connection {
         self.watch.wait(phase, now_ms, rest.min(silence));
     }
 
-    /// Tries again to keep a mail, until there is room or the time is up.
+    /// Retries to keep a mail until there is room or the time is up.
     async fn find_room(&mut self, session: &mut Session, turn: &mut TurnOutcome) -> TurnEnd {
         let core = Rc::clone(&self.core);
         let mut room_time = core.config().limits.room_time_max;
         if !session.is_whole() {
-            // Of a large mail: it may be the disk's pace that it waits for.
+            // Part of a large mail: the session may be waiting for the disk to keep up.
             room_time *= PART_ROOM_TIMES;
         }
         let until_ms = clock::monotonic_ms().saturating_add(millis(room_time));
@@ -423,7 +427,7 @@ impl Connection {
         }
     }
 
-    /// Sends all of `bytes`; false if the peer is gone or does not read.
+    /// Sends all of `bytes`; returns false if the peer is gone or does not read.
     async fn send(&mut self, mut bytes: &[u8]) -> bool {
         if bytes.is_empty() {
             return true;
@@ -459,7 +463,8 @@ impl Connection {
         }
     }
 
-    /// Lets the peer read our last words: closing with unread bytes would reset the connection.
+    /// Closes only after the peer could read the last reply: closing with unread bytes would reset the
+    /// connection.
     async fn linger(&mut self) {
         let drain = async {
             if poll_fn(|cx| self.stream.poll_shutdown(cx)).await.is_err() {
@@ -477,11 +482,11 @@ impl Connection {
                 }
             }
         };
-        // Whether the peer closed or the time passed: we are done with it.
+        // The connection ends both when the peer closes and when the time is up.
         let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
     }
 
-    /// Goes over to TLS; false if that fails.
+    /// Runs the TLS handshake; returns false if it fails.
     async fn begin_tls(&mut self) -> bool {
         let core = Rc::clone(&self.core);
         let Some(acceptor) = &core.shared.tls else { return false };
@@ -504,7 +509,7 @@ impl Connection {
         }
     }
 
-    /// Reads the PROXY header; what it says of the peer, or nothing if it is wrong.
+    /// Reads the PROXY header and returns the peer address in it; the outer `None` means an invalid header.
     async fn proxy_header(&mut self) -> Option<Option<SocketAddr>> {
         self.watch.wait(Phase::Idle, clock::monotonic_ms(), self.core.config().limits.handshake_time_max);
         let core = Rc::clone(&self.core);

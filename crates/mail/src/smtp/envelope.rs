@@ -1,4 +1,4 @@
-//! A mail under way: who sent it to whom, and its bytes so far; and how it is put into the log.
+//! A mail being received, with its sender and recipients, and how it is appended to the log.
 
 use std::{collections::HashSet, io::Write, net::IpAddr, sync::Arc};
 
@@ -20,55 +20,55 @@ use crate::{
     },
 };
 
-/// What MAIL and RCPT said, and what came after DATA.
+/// The sender and recipients of MAIL and RCPT, and the content received after DATA.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
     pub(crate) from: Box<str>,
-    /// As they were accepted. Of an inbox that was named twice the second has no name for the mail.
+    /// Recipients in the order accepted. If an inbox is named twice, the second recipient has no mail ID.
     pub(crate) recipients: SmallVec<[Recipient; 1]>,
-    /// Our Received field, then the mail; of a large one its beginning.
+    /// Our Received field, then the mail; of a large mail only its beginning.
     pub(crate) raw: Vec<u8>,
-    /// What comes behind that.
+    /// The rest of a large mail.
     pub(crate) tail: Tail,
-    /// The mail is whole, and subject and text were held against the rates.
+    /// True once the mail is complete and its subject and text have been checked against the rates.
     pub(crate) is_judged: bool,
-    /// The mail waits for the core of one of its inboxes.
+    /// True while the mail waits for the core of one of its inboxes.
     pub(crate) waits_for_core: bool,
-    /// What the log will say of it.
+    /// Draft of the mail's transaction record.
     pub(crate) draft: Draft,
 }
 
-/// Recipients whose memory is not counted among that of mails being received.
+/// Recipients whose memory is not charged as memory of mails being received.
 const RECIPIENTS_UNCOUNTED: usize = 16;
-/// What the texts of a recipient take, about: its inbox in two parts.
+/// Approximate size of a recipient's texts: its inbox in two parts.
 const RECIPIENT_TEXTS_BYTES: usize = 64;
-/// Recipients that are compared one with the other.
+/// Recipients up to which inboxes are compared pairwise to find duplicates.
 const COMPARED_MAX: usize = 16;
-/// Memory for what stands before a mail in its record that a core keeps; a mail to a thousand takes more.
+/// Largest metadata buffer that a core keeps for reuse; a mail to a thousand recipients needs more.
 const META_SPARE_MAX: usize = 64 << 10;
 
-/// No mail.
+/// Null mail ID.
 const NO_NAME: MailId = MailId(0);
 
-/// A mail whose record is appended but not yet as safe as 250 says.
+/// A mail whose record is appended, but not yet as durable as a 250 promises.
 pub(crate) struct AppendedMail {
     pub(crate) ticket: Ticket,
     pub(crate) arrivals: SmallVec<[Arrival; 1]>,
-    /// Its record, should it have to be taken back: where it is, and the bytes of its payload.
+    /// Location and payload size of the mail's record, in case it has to be deleted again.
     pub(crate) record: (Location, usize),
     pub(crate) parts: Option<Arc<[Part]>>,
     pub(crate) raw_bytes: u64,
 }
 
-/// Why a mail is not kept.
+/// Reason for which a mail is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppendFault {
     TooLarge,
-    /// Later there may be room.
+    /// The log is full or busy now, and may have room later.
     Room,
-    /// The core of one of the inboxes is far behind; later it may have caught up.
+    /// The core of one of the inboxes is far behind, and may have caught up later.
     Behind,
-    /// Mails that are not whole take all that they may.
+    /// Incomplete mails take all the memory or store that they may.
     Full(Counter),
 }
 
@@ -90,7 +90,7 @@ impl From<PartFault> for AppendFault {
     }
 }
 
-/// Who speaks to us, for Received.
+/// Data about the peer for the Received field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trace<'a> {
     pub(crate) hello: &'a str,
@@ -99,16 +99,16 @@ pub(crate) struct Trace<'a> {
 }
 
 impl Envelope {
-    /// Takes a recipient.
+    /// Adds a recipient.
     pub(crate) fn add(&mut self, inbox: Inbox, said: &str) {
         self.recipients.push(Recipient { id: NO_NAME, inbox, said: SmallVec::from_slice(said.as_bytes()) });
     }
 
-    /// Takes bytes of the mail.
+    /// Adds bytes of the mail's content.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         let room = FRONT_BYTES.saturating_sub(self.raw.len());
         match bytes.split_at_checked(room) {
-            // Most fit.
+            // Most mails fit into `raw`.
             None => self.raw.extend_from_slice(bytes),
             Some((front, rest)) => {
                 self.raw.extend_from_slice(front);
@@ -119,33 +119,34 @@ impl Envelope {
         }
     }
 
-    /// Bytes of the mail so far.
+    /// Returns the size of the mail so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.raw.len() as u64 + self.tail.bytes()
     }
 
-    /// What it takes of memory, but for a few recipients.
+    /// Returns the memory of the envelope, except for that of the first few recipients.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.raw.capacity() + self.tail.memory_bytes() + self.recipient_bytes()
     }
 
-    /// Puts into the log what has come of a large mail, if it comes to a part.
+    /// Writes the bytes gathered of a large mail to the log, once they make up a part.
     pub(crate) fn write_part(&mut self, core: &Core, peer: IpAddr) -> Result<(), PartFault> {
         self.tail.write(core, (peer, self.letter()), false)
     }
 
-    /// The mail's name over all inboxes.
+    /// Returns the mail's ID in its first inbox, which identifies it over all inboxes.
     fn letter(&self) -> MailId {
         self.recipients.first().map_or(NO_NAME, |recipient| recipient.id)
     }
 
-    /// Memory of the recipients, where they are many: of a few it is as much as a session has anyway.
+    /// Returns the memory of recipients beyond the first few, which fit into the memory that every session
+    /// has.
     fn recipient_bytes(&self) -> usize {
         let beyond = self.recipients.capacity().saturating_sub(RECIPIENTS_UNCOUNTED);
         beyond * (size_of::<Recipient>() + RECIPIENT_TEXTS_BYTES)
     }
 
-    /// Names the mail in each inbox, and begins it with our Received field (RFC 5321, 4.4).
+    /// Gives the mail an ID in each inbox, and begins its content with our Received field (RFC 5321, 4.4).
     pub(crate) fn begin(&mut self, core: &Core, trace: Trace<'_>, now_ms: u64) {
         if let [only] = &mut *self.recipients {
             only.id = core.name(&only.inbox);
@@ -161,7 +162,7 @@ impl Envelope {
         put("Received: from ");
         put(if trace.hello.is_empty() { "unknown" } else { trace.hello });
         put(if trace.peer.is_ipv4() { " ([" } else { " ([IPv6:" });
-        // Into memory: it cannot fail.
+        // Writing into memory cannot fail.
         let _ = write!(
             raw,
             "{}])\r\n\tby {} with {} id {id};\r\n\t",
@@ -173,9 +174,9 @@ impl Envelope {
         raw.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the mail to the log: one record, whichever cores own its inboxes, and before it what is left of a large
-    /// one. Once it is kept, the envelope's texts
-    /// have gone with it; if it is refused, they are still here for another try.
+    /// Appends the mail to the log: the rest of a large mail as parts, then one record, whichever cores own
+    /// its inboxes. If the mail is kept, the envelope's texts are moved out of it; if it is refused, they
+    /// stay here for another try.
     pub(crate) fn keep(
         &mut self,
         core: &Core,
@@ -222,8 +223,8 @@ impl Envelope {
     }
 }
 
-/// Which recipients are the first to name their inbox. Few are compared one with the other; a thousand would take
-/// milliseconds.
+/// Returns which recipients are the first to name their inbox. A few are compared pairwise; a thousand would
+/// take milliseconds.
 fn first_of_their_inbox(recipients: &[Recipient]) -> SmallVec<[bool; COMPARED_MAX]> {
     if recipients.len() <= COMPARED_MAX {
         let is_first = |at: usize| recipients[..at].iter().all(|other| other.inbox != recipients[at].inbox);
@@ -233,7 +234,7 @@ fn first_of_their_inbox(recipients: &[Recipient]) -> SmallVec<[bool; COMPARED_MA
     recipients.iter().map(|recipient| seen.insert(&recipient.inbox)).collect()
 }
 
-/// A mail that is in the log.
+/// A mail that has been appended to the log.
 struct Record<'a> {
     appended: AppendedRecord,
     record_bytes: usize,
@@ -243,8 +244,8 @@ struct Record<'a> {
     now_ms: u64,
 }
 
-/// What the owners of a mail's inboxes are to be told. What lists show of it takes the inboxes of `recipients`, and the
-/// last the sender, instead of copies.
+/// Builds the index entries that the owners of a mail's inboxes get. The summaries take the inbox names out
+/// of `recipients`, and the last summary takes the sender, instead of copying them.
 fn arrivals(
     core: &Core,
     from: &mut Box<str>,
@@ -287,7 +288,8 @@ fn arrivals(
     arrivals
 }
 
-/// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
+/// Appends the mail after its metadata, without its body if the segment has an equal body already. Returns
+/// the size of the record.
 fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord, usize), AppendRefusal> {
     let parts = if core.config().share_bodies { shared_bodies::split(raw) } else { None };
     let Some((head, body)) = parts else {
@@ -309,7 +311,7 @@ fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord
     }
     let appended = core.append(MAIL, 0, &[meta, raw])?;
     let record_bytes = meta.len() + raw.len();
-    // None of them is larger than a segment.
+    // All of these are smaller than a segment, so they fit.
     let narrow = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     let stored = SharedBody {
         location: appended.location.bits(),
@@ -321,10 +323,11 @@ fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord
     Ok((appended, record_bytes))
 }
 
-/// Ends the record of a mail that will not get its 250, so that it is not shown after a restart.
+/// Deletes the record of a mail that gets no 250, so that the mail does not appear after a restart.
 pub(crate) fn take_back(core: &Core, kept: &AppendedMail) {
     let (location, payload_bytes) = kept.record;
-    // If even this is refused, the mail may be shown after a restart though its sender was told to try again.
+    // If the delete is refused, too, the mail may appear after a restart though its sender was told to try
+    // again.
     let _ = core.writer.borrow_mut().delete(location);
     core.shared.reader.died(location, payload_bytes);
     parts_died(&core.shared.reader, kept.parts.as_deref().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! SMTP and LMTP on a core: connections, sessions, what each reply waits for.
+//! SMTP and LMTP on a core: connections, sessions, and the writes that replies wait for.
 
 pub mod address;
 pub(crate) mod connection;
@@ -10,13 +10,11 @@ mod stream;
 pub(crate) mod tail;
 pub(crate) mod transaction;
 
-/// What a listener speaks.
+/// Protocol of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListenerKind {
-    /// SMTP.
     Smtp,
     /// SMTP under TLS from the first byte.
     Smtps,
-    /// LMTP.
     Lmtp,
 }

@@ -1,10 +1,11 @@
-//! Memory of mails that are being received: bounded over all cores, and for each address.
+//! Memory of mails being received: bounded over all cores, and for each address.
 //!
 //! ```text
 //!   a mail's buffer grows ─▶ the core's part of `receiving_bytes_max`, then steps of the common half ─▶ or 452
 //!                        └─▶ beyond UNCOUNTED_BYTES: its address's bytes, at most half of all ───────▶ or 452
 //! ```
-//! A buffer grows by doubling: a mail of some kilobytes books once and writes to no line that other cores write to.
+//! A buffer grows by doubling: a mail of some kilobytes is charged once and writes to no cache line that
+//! other cores write to.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -12,16 +13,16 @@ use engine::share::{CommonPart, Share};
 
 use crate::{counters::Counter, store::core::Core};
 
-/// So much of each mail is not counted for its address. An address that has all the connections that it may have comes
-/// to 40 MiB with it.
+/// Bytes of each mail that are not charged to its address. An address with as many connections as it may have
+/// holds 40 MiB this way.
 const UNCOUNTED_BYTES: usize = 32 << 10;
-/// The part of all that one address may have.
+/// One address may hold 1/`ADDRESS_SHARE` of the memory for mails being received.
 const ADDRESS_SHARE: usize = 2;
-/// While less than this is left no mail begins: what was let in has the rest.
+/// No mail begins while less than this is free: the rest is for the mails already begun.
 const BEGIN_BYTES: usize = 1 << 20;
 const BEGIN_SHARE: usize = 8;
 
-/// What a core has received of mails that are not whole.
+/// Memory of the incomplete mails of a core.
 #[derive(Debug)]
 pub(crate) struct ReceiveBudget {
     share: Share,
@@ -39,18 +40,18 @@ impl ReceiveBudget {
 }
 
 impl Core {
-    /// Whether another mail may begin.
+    /// Checks that there is memory for another mail; otherwise returns the counter of the refusal.
     pub(crate) fn may_receive(&self) -> Result<(), Counter> {
         let most = self.config().limits.receiving_bytes_max;
         let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();
-        // Where all servers' clients have little, a core's own part is enough to begin.
+        // If the total for all servers' clients is small, the core's own part is enough to begin.
         let begin_bytes = BEGIN_BYTES.min(most / BEGIN_SHARE).min(share.own());
         let is_room = share.allows(*bytes + begin_bytes);
         if is_room { Ok(()) } else { Err(Counter::ReceivingFull) }
     }
 
-    /// Books that a mail of `peer` takes `after` bytes and not `before` any more. What is refused is booked all the
-    /// same: who ends the mail for it books it back.
+    /// Changes the charge of a mail of `peer` from `before` to `after` bytes. The charge is made even if it
+    /// is refused: the caller then ends the mail and gives the charge back.
     pub(crate) fn book_receiving(&self, peer: IpAddr, before: usize, after: usize) -> Result<(), Counter> {
         let is_room = {
             let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();

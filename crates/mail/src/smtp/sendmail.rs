@@ -1,11 +1,11 @@
-//! A drop-in for programs that call `sendmail`: what comes on standard input goes to our own SMTP port, and nowhere
-//! else.
+//! Drop-in for programs that call `sendmail`: the mail on standard input goes to our own SMTP port, and
+//! nowhere else.
 //!
-//! Understood, as Debian's and postfix's manual pages describe them: `-t` takes the recipients from To, Cc and Bcc (and
-//! removes Bcc), `-f ADDRESS`/`-r ADDRESS` sets MAIL FROM, `-F NAME` the name in a From field that is missing, `-i` and
-//! `-oi` do not end at a line with a dot alone. `-bm`, `-v`, `-N …`, `-R …`, `-V …`, `-q…`, `-o…`, `-B…`, `-O …`,
-//! `-L …`, `-U`, `-G`, `-n`, `-h …`, `-X …`, `-p …` are taken and mean nothing here. `-bs`, `-bp`, `-bi`, `-bd` and the
-//! like are refused: there is no queue.
+//! These flags are supported, as Debian's and Postfix's manual pages describe them: `-t` takes the recipients
+//! from To, Cc and Bcc (and removes Bcc), `-f ADDRESS`/`-r ADDRESS` sets MAIL FROM, `-F NAME` sets the name
+//! in a From field that is missing, `-i` and `-oi` do not end the mail at a line with a single dot. `-bm`,
+//! `-v`, `-N …`, `-R …`, `-V …`, `-q…`, `-o…`, `-B…`, `-O …`, `-L …`, `-U`, `-G`, `-n`, `-h …`, `-X …`, `-p
+//! …` are accepted and ignored. `-bs`, `-bp`, `-bi`, `-bd` and the like are refused: there is no queue.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -13,60 +13,60 @@ use std::{
     time::Duration,
 };
 
-/// A mail above this is refused before it is sent.
+/// Largest mail; a larger one is refused before it is sent.
 const MAIL_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Recipients of one mail.
+/// Most recipients of one mail.
 const RECIPIENTS_MAX: usize = 1000;
-/// How long the server may take for one answer.
+/// Timeout for a reply of the server.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
-/// A line of an SMTP answer (RFC 5321, 4.5.3.1.5).
+/// Longest line of a reply; RFC 5321, 4.5.3.1.5 allows 512 octets.
 const ANSWER_LINE_BYTES_MAX: u64 = 4096;
 
-/// Why a mail was not handed over.
+/// Reason for which a mail was not submitted.
 #[derive(Debug, thiserror::Error)]
 pub enum SendmailFault {
-    /// A flag that asks for what is not done here.
+    /// The flag asks for a function that does not exist here.
     #[error(
         "sendmail: `{0}` is not supported: there is no queue and no relaying; mail goes to one SMTP port"
     )]
     Unsupported(String),
-    /// A flag without its value.
+    /// The flag lacks its value.
     #[error("sendmail: `{0}` needs a value")]
     ValueMissing(String),
-    /// Neither arguments nor `-t` named one.
+    /// Neither the arguments nor `-t` name a recipient.
     #[error("sendmail: no recipient; name one, or use -t and a To field")]
     NoRecipient,
-    /// More than `RECIPIENTS_MAX`.
+    /// The mail has more than `RECIPIENTS_MAX` recipients.
     #[error("sendmail: more than {RECIPIENTS_MAX} recipients")]
     TooManyRecipients,
-    /// More than `MAIL_BYTES_MAX`.
+    /// The mail is larger than `MAIL_BYTES_MAX`.
     #[error("sendmail: the mail is larger than {MAIL_BYTES_MAX} bytes")]
     TooLarge,
-    /// Standard input failed.
-    #[error("sendmail: the mail cannot be read: {0}")]
+    /// Reading standard input failed.
+    #[error("sendmail: cannot read the mail: {0}")]
     Input(io::Error),
-    /// The connection failed.
-    #[error("sendmail: {server} cannot be reached: {error} (is `nighttrain mail` running?)")]
+    /// The connection to the server failed.
+    #[error("sendmail: cannot connect to {server}: {error} (is `nighttrain mail` running?)")]
     Server {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The server said no.
+    /// The server refused a command.
     #[error("sendmail: {server} refused {command}: {answer}")]
     Refused {
-        /// Where.
+        /// The server's address.
         server: String,
-        /// What was asked.
+        /// The refused command.
         command: String,
-        /// Its words.
+        /// The server's reply.
         answer: String,
     },
 }
 
 impl SendmailFault {
-    /// What `sysexits.h` calls it: programs that call sendmail look at this.
+    /// Exit code from `sysexits.h`, which programs that call sendmail check.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -80,7 +80,7 @@ impl SendmailFault {
     }
 }
 
-/// A call of sendmail.
+/// Parsed arguments of a sendmail call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Call {
     from: Option<String>,
@@ -91,10 +91,11 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads the arguments after the program's name.
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// A flag that is not supported or lacks its value.
+    /// Returns [`SendmailFault::Unsupported`] or [`SendmailFault::ValueMissing`] for a flag that is not
+    /// supported or lacks its value.
     pub fn parse(arguments: &[String]) -> Result<Self, SendmailFault> {
         let mut call = Self::default();
         let mut arguments = arguments.iter();
@@ -121,7 +122,7 @@ impl Call {
                 b'b' if flag == "bm" => {}
                 b'b' => return Err(SendmailFault::Unsupported(argument.clone())),
                 b'o' if flag == "oi" => call.dot_is_text = true,
-                // `-o x`, with the letter apart, is an older spelling.
+                // `-o x`, with a space before the letter, is an older spelling.
                 b'o' if flag == "o" => call.dot_is_text |= value("")?.starts_with('i'),
                 b'o' | b'q' | b'B' if flag.len() > 1 => {}
                 b'q' => {}
@@ -129,7 +130,7 @@ impl Call {
                     drop(value(&flag[1..])?)
                 }
                 _ => {
-                    // Letters without a value may stand together: -ti.
+                    // Flags without a value may be combined: -ti.
                     for letter in flag.chars() {
                         match letter {
                             't' => call.recipients_from_head = true,
@@ -144,10 +145,11 @@ impl Call {
         Ok(call)
     }
 
-    /// Reads the mail and hands it over.
+    /// Reads the mail and submits it.
     ///
     /// # Errors
-    /// Why it was not; nothing was accepted then, or by some recipients only, which the fault names.
+    /// Returns a [`SendmailFault`] if the mail is invalid or the server does not take it. If the server
+    /// refuses a recipient, the error names it, and no mail is delivered.
     pub fn run(self, input: impl Read, server: &str) -> Result<(), SendmailFault> {
         let mail = self.prepare(input)?;
         submit(server, &mail.from, &mail.recipients, &mail.raw)
@@ -174,7 +176,7 @@ impl Call {
         for line in lines[..head_end].iter().chain([&&b""[..]]) {
             let continues = matches!(line.first(), Some(b' ' | b'\t'));
             if !continues {
-                // The field before this line is whole.
+                // The field before this line is complete.
                 if self.recipients_from_head {
                     recipients.extend(recipients_of(&field));
                 }
@@ -206,7 +208,7 @@ impl Call {
             return Err(SendmailFault::TooManyRecipients);
         }
         let mut raw = head;
-        // The blank line between head and body, unless it is there.
+        // Adds the blank line between head and body, unless the mail has it.
         if lines.get(head_end).is_none_or(|line| !line.is_empty()) {
             raw.extend_from_slice(b"\r\n");
         }
@@ -225,10 +227,11 @@ pub(crate) struct OutgoingMail {
     pub(crate) raw: Vec<u8>,
 }
 
-/// Hands a mail to an SMTP server, whose port is ours.
+/// Submits a mail to our SMTP server.
 ///
 /// # Errors
-/// It cannot be reached, or refuses.
+/// [`SendmailFault::Server`] if the server cannot be reached, [`SendmailFault::Refused`] if it refuses a
+/// command.
 pub fn submit(server: &str, from: &str, recipients: &[String], raw: &[u8]) -> Result<(), SendmailFault> {
     let unreachable = |error| SendmailFault::Server { server: server.to_owned(), error };
     let address = server
@@ -252,7 +255,7 @@ pub fn submit(server: &str, from: &str, recipients: &[String], raw: &[u8]) -> Re
     session.ask("DATA", b'3')?;
     session.send(&stuffed(raw))?;
     session.expect("the mail", b'2')?;
-    // It has the mail; what it says to the farewell changes nothing.
+    // The server has accepted the mail; its reply to QUIT does not matter.
     let _ = session.ask("QUIT", b'2');
     Ok(())
 }
@@ -299,12 +302,12 @@ impl Session<'_> {
     }
 }
 
-/// An address in a command must not bring a command of its own.
+/// Removes the characters with which an address could smuggle in a command of its own.
 fn one_line(address: &str) -> String {
     address.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect()
 }
 
-/// RFC 5321, 4.5.2, with the end of data.
+/// Dot-stuffs the mail (RFC 5321, 4.5.2) and appends the end of data.
 pub(crate) fn stuffed(raw: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(raw.len() + raw.len() / 64 + 5);
     for line in lines(raw) {
@@ -318,7 +321,7 @@ pub(crate) fn stuffed(raw: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Lines without their ends; what is behind the last line feed is one if it is not empty.
+/// Returns the lines without their line ends; text after the last line feed is a line if it is not empty.
 fn lines(raw: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> =
         raw.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
@@ -358,7 +361,7 @@ fn recipients_of(field: &[u8]) -> Vec<String> {
     addresses.iter().filter_map(|address| address.address().map(str::to_owned)).collect()
 }
 
-/// The address in `Name <address>`.
+/// Returns the address in `Name <address>`.
 fn bare(address: &str) -> String {
     let inner = address.rsplit_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(inner, _)| inner);
     inner.unwrap_or(address).trim().to_owned()
@@ -385,7 +388,7 @@ mod tests {
 
     #[test]
     fn flags_that_programs_use_are_understood() {
-        // PHP's default, git send-email, cron, msmtp's callers, mutt.
+        // Flags of PHP's default, git send-email, cron, msmtp's callers, mutt.
         for arguments in [
             &["-t", "-i"][..],
             &["-ti"],

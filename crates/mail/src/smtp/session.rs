@@ -1,4 +1,4 @@
-//! One session: what each command is answered, and what becomes of each mail. It knows no socket.
+//! An SMTP or LMTP session: replies to commands, and keeps mails. Sessions know nothing of sockets.
 
 use std::{io::Write, net::IpAddr};
 
@@ -25,7 +25,7 @@ use crate::{
     store::{core::Core, list_head},
 };
 
-/// 250: the mail is kept, as safely as was promised. The text before it is the mail's name.
+/// 250: the mail is kept, as durably as configured. The text before it is the mail's ID.
 const KEPT: Reply = Reply::new(250, (2, 0, 0), "kept");
 const NO_ROOM: Reply = Reply::new(452, (4, 3, 1), "The store has no room now; later");
 const BEHIND: Reply = Reply::new(451, (4, 3, 2), "A part of the server does not keep up; later");
@@ -35,66 +35,66 @@ const ADDRESS_RECEIVING_FULL: Reply =
 const STORE_FAILED: Reply = Reply::new(451, (4, 3, 0), "The mail could not be stored; later");
 const FOREIGN_DOMAIN: Reply =
     Reply::new(550, (5, 7, 1), "No mail is taken for this domain, and none is relayed");
-/// 421 to a session that was silent too long.
+/// 421 to a session that was silent for too long.
 pub(crate) const TIMEOUT: Reply = Reply::new(421, (4, 4, 2), "Silent for too long; closing");
 /// 421 to a session whose mail took too long.
 pub(crate) const SLOW_MAIL: Reply = Reply::new(421, (4, 4, 2), "The mail took too long; closing");
-/// 421 to a session that had its time, its commands, or its bytes.
+/// 421 to a session that has reached its limit of time, commands, or bytes.
 pub(crate) const SESSION_OVER: Reply =
     Reply::new(421, (4, 7, 0), "This session has lasted long enough; closing, come again");
 /// 421 while the server stops.
 pub(crate) const STOPPING: Reply = Reply::new(421, (4, 3, 2), "The server is stopping; later");
-/// 421 to a connection beyond the bound.
+/// 421 to a connection beyond the limit.
 pub(crate) const TOO_MANY_CONNECTIONS: Reply = Reply::new(421, (4, 3, 2), "Too many connections; later");
 
-/// Why a turn ended.
+/// Reason for which a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TurnEnd {
-    /// All was looked at: read more.
+    /// All bytes are consumed: read more.
     Read,
-    /// The replies are the last.
+    /// The connection closes after the replies.
     Close,
-    /// The peer said QUIT: the same, and nothing more is to come of it.
+    /// The peer said QUIT: the connection closes after the replies, and no more input is expected.
     Quit,
-    /// The replies, then TLS.
+    /// TLS begins after the replies.
     StartTls,
-    /// A mail is whole and finds no room: try [`Session::end_mail`] again a little later.
+    /// A mail is complete and there is no room for it: try [`Session::end_mail`] again a little later.
     Room,
 }
 
-/// A reply that says that a mail is kept, which waits until it is.
+/// The 250 for a mail, which waits until the mail is kept.
 pub(crate) struct PendingReply {
     kept: AppendedMail,
-    /// Where it stands among the replies of the turn, and how many lines it has.
+    /// Position, length and number of lines of this reply among the replies of the turn.
     at: usize,
     len: usize,
     lines: usize,
     draft: Draft,
 }
 
-/// What a turn has brought about.
+/// Result of a turn.
 #[derive(Default)]
 pub(crate) struct TurnOutcome {
     /// Replies, in order.
     pub(crate) out: Vec<u8>,
     pub(crate) waiting: Vec<PendingReply>,
-    /// The peer comes near a rate: its replies are to be late.
+    /// True if the peer is near a rate limit: its replies are delayed.
     pub(crate) slow: bool,
 }
 
-/// A session.
+/// State of an SMTP or LMTP session.
 pub(crate) struct Session {
     pub(crate) dialog: Dialog,
     peer: IpAddr,
     hello: Box<str>,
-    /// From MAIL to the end of the mail.
+    /// The current mail, from MAIL to the end of its content.
     envelope: Option<Envelope>,
-    /// What it has brought so far: commands, or parts of mails, and bytes.
+    /// Commands (or pieces of mails) and bytes received so far.
     commands: usize,
     bytes: usize,
-    /// It has had its time.
+    /// True once the session has reached its maximum duration.
     pub(crate) is_late: bool,
-    /// What is booked for the mail under way.
+    /// Bytes charged for the current mail.
     receiving: usize,
 }
 
@@ -118,7 +118,7 @@ impl Session {
         }
     }
 
-    /// The greeting.
+    /// Writes the greeting.
     pub(crate) fn greet(&self, config: &Config, out: &mut Vec<u8>) {
         out.extend_from_slice(b"220 ");
         out.extend_from_slice(config.name.as_bytes());
@@ -129,7 +129,7 @@ impl Session {
         });
     }
 
-    /// Looks at `bytes`; how many are used up, and why it ended.
+    /// Processes `bytes`; returns how many were consumed, and why the turn ended.
     pub(crate) fn turn(
         &mut self,
         core: &Core,
@@ -139,7 +139,7 @@ impl Session {
     ) -> (usize, TurnEnd) {
         let mut at = 0;
         loop {
-            // Not within a mail, which has bounds of its own.
+            // The check is skipped within a mail, which has limits of its own.
             if at < bytes.len() && self.is_over(core) && !self.dialog.is_receiving() {
                 core.count(Counter::LongSessions);
                 SESSION_OVER.write(&mut turn.out);
@@ -150,7 +150,7 @@ impl Session {
             let (used, ask) = match &mut self.envelope {
                 None => self.dialog.step(&bytes[at..], |_| ()),
                 Some(envelope) => self.dialog.step(&bytes[at..], |piece| {
-                    // Our own field on top of what SIZE allows.
+                    // Our own Received field comes on top of the limit of SIZE.
                     over = over || envelope.bytes() + piece.len() as u64 > most + RECEIVED_BYTES_MAX;
                     if !over {
                         envelope.take(piece);
@@ -164,13 +164,13 @@ impl Session {
                 && self.dialog.is_receiving()
                 && let Err(counter) = self.account(core)
             {
-                // What comes is a mail's for as long as the peer likes: only closing ends it.
+                // All further input belongs to the mail for as long as the peer likes: only closing ends it.
                 core.count(counter);
                 self.refuse(core, receiving_full(counter), turn);
                 return (at, TurnEnd::Close);
             }
             if over {
-                // To read on to its end would be at our cost.
+                // Reading the mail to its end would only cost us.
                 core.count(Counter::TooLarge);
                 self.refuse(core, reply::TOO_LARGE, turn);
                 return (at, TurnEnd::Close);
@@ -224,7 +224,7 @@ impl Session {
         }
     }
 
-    /// Whether it has had all that a session may have.
+    /// Returns whether the session has reached one of its limits.
     fn is_over(&self, core: &Core) -> bool {
         let limits = &core.config().limits;
         self.is_late || self.commands > limits.session_commands_max || self.bytes > limits.session_bytes_max
@@ -284,7 +284,7 @@ impl Session {
         let Some(envelope) = &mut self.envelope else { unreachable!("a recipient comes after the sender") };
         let config = core.config();
         if envelope.recipients.len() >= config.limits.recipients_max {
-            // No fault of the sender's: it tries those in another mail (RFC 5321, 4.5.3.1.10).
+            // The sender is not at fault: it sends these recipients another mail (RFC 5321, 4.5.3.1.10).
             core.count(Counter::TooManyRecipients);
             self.note_refused(core, to, reply::TOO_MANY_RECIPIENTS);
             reply::TOO_MANY_RECIPIENTS.write(&mut turn.out);
@@ -310,7 +310,7 @@ impl Session {
         envelope.add(inbox, to);
         self.dialog.recipient_accepted();
         if let Err(counter) = self.account(core) {
-            // Its recipients are held for as long as the peer likes, as a mail's bytes are.
+            // The recipients take memory for as long as the peer likes, just like the bytes of a mail.
             core.count(counter);
             self.refuse(core, receiving_full(counter), turn);
             return Some(TurnEnd::Close);
@@ -329,7 +329,7 @@ impl Session {
         if let Err(counter) = core.may_receive() {
             core.count(counter);
             self.refuse(core, RECEIVING_FULL, turn);
-            // Chunks come without waiting for an answer.
+            // A peer sends BDAT chunks without waiting for a reply.
             return send_first.is_none().then_some(TurnEnd::Close);
         }
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail comes after its recipients") };
@@ -341,7 +341,7 @@ impl Session {
         None
     }
 
-    /// What waited for room goes on: a whole mail, or a part of one that comes.
+    /// Retries what waited for room: a complete mail, or a part of a mail being received.
     pub(crate) fn go_on(&mut self, core: &Core, now_ms: u64, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         match self.is_whole() {
             true => self.end_mail(core, now_ms, turn),
@@ -349,18 +349,18 @@ impl Session {
         }
     }
 
-    /// Whether all of the mail under way has come.
+    /// Returns whether the current mail is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.envelope.as_ref().is_some_and(|envelope| envelope.is_judged)
     }
 
-    /// Puts into the log what has come of a large mail, if it comes to a part.
+    /// Writes the bytes gathered of a large mail to the log, once they make up a part.
     fn write_part(&mut self, core: &Core, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         match self.envelope.as_mut()?.write_part(core, self.peer) {
             Ok(()) => None,
             Err(PartFault::Room) => Some(TurnEnd::Room),
             Err(PartFault::Full(counter)) => {
-                // What comes is a mail's for as long as the peer likes: only closing ends it.
+                // All further input belongs to the mail for as long as the peer likes: only closing ends it.
                 core.count(counter);
                 self.refuse(core, receiving_full(counter), turn);
                 Some(TurnEnd::Close)
@@ -368,12 +368,12 @@ impl Session {
         }
     }
 
-    /// The mail is whole: keeps it, and puts down its reply, which waits until it is kept.
+    /// Keeps a complete mail and writes its reply, which waits until the mail is kept.
     pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail that ends has begun") };
         let lines = if self.dialog.is_lmtp() { envelope.recipients.len() } else { 1 };
         let subject = list_head::fields(&envelope.raw).subject;
-        // Once: one that waits for room comes by here again.
+        // Rates are checked once: a mail that waits for room gets here again.
         let judgement = match std::mem::replace(&mut envelope.is_judged, true) {
             true => Judgement::Fine,
             false => core.abuse.borrow().mail(subject, &envelope.raw, now_ms),
@@ -408,7 +408,7 @@ impl Session {
         }
         let at = turn.out.len();
         let id = envelope.recipients.first().map_or(MailId(0), |recipient| recipient.id);
-        // As many letters as every name has.
+        // Buffer of the fixed length of a mail ID.
         let mut name = [b' '; NAME_LETTERS];
         let _ = write!(&mut name[..], "{id}");
         (0..lines).for_each(|_| KEPT.write_about(&mut turn.out, &name));
@@ -420,11 +420,12 @@ impl Session {
         None
     }
 
-    /// There was no room in time. What is still to come of a mail that is not whole is no command: the session ends.
+    /// Refuses a mail for which there was no room in time. The rest of an incomplete mail is not a command,
+    /// so the session ends.
     pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut TurnOutcome) -> TurnEnd {
         let waits_for_core = self.envelope.as_ref().is_some_and(|envelope| envelope.waits_for_core);
         let reply = if waits_for_core {
-            // Counted when it began to wait.
+            // The mail was counted when it began to wait.
             BEHIND
         } else {
             core.count(Counter::StoreFull);
@@ -441,13 +442,13 @@ impl Session {
         TurnEnd::Read
     }
 
-    /// The name of the mail that is coming, from DATA or the first BDAT to its end.
+    /// Returns the ID of the mail being received, from DATA or the first BDAT to its end.
     pub(crate) fn coming(&self) -> Option<MailId> {
         let envelope = self.envelope.as_ref().filter(|envelope| !envelope.raw.is_empty())?;
         envelope.recipients.first().map(|recipient| recipient.id)
     }
 
-    /// Forgets the mail under way. Whether there was one.
+    /// Drops the current mail. Returns whether there was a mail.
     pub(crate) fn forget(&mut self, core: &Core) -> bool {
         let envelope = self.envelope.take();
         let was_one = envelope.is_some();
@@ -458,13 +459,16 @@ impl Session {
         }
         let booked = std::mem::take(&mut self.receiving);
         if booked > 0 {
-            // To give back is not refused.
+            // Giving memory back never fails.
             let _ = core.book_receiving(self.peer, booked, 0);
         }
         was_one
     }
 
-    /// Books what the mail's buffer and its recipients have grown by; which bound they hit, if any.
+    /// Charges the growth of the mail's buffer and recipients.
+    ///
+    /// # Errors
+    /// Returns the counter of the limit that was hit.
     fn account(&mut self, core: &Core) -> Result<(), Counter> {
         let Some(envelope) = &self.envelope else { return Ok(()) };
         let bytes = envelope.memory_bytes();
@@ -475,7 +479,7 @@ impl Session {
         core.book_receiving(self.peer, before, bytes)
     }
 
-    /// Refuses a mail, which ends it.
+    /// Refuses the current mail, which ends it.
     fn refuse(&mut self, core: &Core, reply: Reply, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         core.count(Counter::Refused);
         if let Some(envelope) = &mut self.envelope {
@@ -492,7 +496,7 @@ impl Session {
         Draft::begin(core, parent, sender)
     }
 
-    /// The log says of a recipient that it was refused.
+    /// Writes a transaction record about a refused recipient.
     fn note_refused(&self, core: &Core, to: &str, reply: Reply) {
         if let Some(envelope) = &self.envelope {
             let mut draft = self.draft(core, envelope.draft.id(), &envelope.from);
@@ -501,7 +505,7 @@ impl Session {
         }
     }
 
-    /// Refuses a recipient; the mail goes on with the others.
+    /// Refuses a recipient; the mail continues with the other recipients.
     fn refuse_recipient(
         &mut self,
         core: &Core,
@@ -519,7 +523,7 @@ impl Session {
     }
 }
 
-/// What is said where the memory of mails that are being received is all in use.
+/// Returns the reply for exhausted memory of mails being received.
 fn receiving_full(counter: Counter) -> Reply {
     match counter {
         Counter::AddressReceivingFull | Counter::AddressPartsFull => ADDRESS_RECEIVING_FULL,
@@ -527,28 +531,28 @@ fn receiving_full(counter: Counter) -> Reply {
     }
 }
 
-/// A mail that came otherwise waits like one of a session, without a reply.
+/// Adds a mail that was not received by SMTP to the mails of a turn, without a reply.
 pub(crate) fn await_kept(kept: AppendedMail, turn: &mut TurnOutcome) {
     turn.waiting.push(PendingReply { kept, at: 0, len: 0, lines: 0, draft: Draft::default() });
 }
 
-/// More than our Received field ever has.
+/// Upper bound for the size of our Received field.
 const RECEIVED_BYTES_MAX: u64 = 1024;
 impl TurnOutcome {
-    /// One that uses memory of those before it.
+    /// Creates an outcome from spare buffers of earlier turns.
     pub(crate) fn begin(core: &Core) -> Self {
         let waiting = core.spare_waiting.borrow_mut().pop().unwrap_or_default();
         Self { out: core.buffer(), waiting, slow: false }
     }
 
-    /// Its replies are sent: gives the memory back.
+    /// Gives the buffers back after the replies were sent.
     pub(crate) fn end(self, core: &Core) {
         core.give_back(self.out);
         core.give_back_waiting(self.waiting);
     }
 
-    /// Waits until every mail of the turn is kept, shows them, and takes back what could not be kept: its reply becomes
-    /// 451. Whether all are kept.
+    /// Waits until every mail of the turn is kept, then publishes the mails. A mail that could not be kept is
+    /// taken back, and its reply becomes 451. Returns whether all were kept.
     pub(crate) async fn settle(&mut self, core: &Core) -> bool {
         let Some(ticket) = self.waiting.iter().map(|waiting| waiting.kept.ticket).max() else { return true };
         let kept = core.kept(ticket).await;

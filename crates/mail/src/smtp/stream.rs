@@ -1,4 +1,4 @@
-//! A peer's connection, in the clear or under TLS.
+//! The stream of a peer's connection, in clear text or under TLS.
 
 use std::{
     io,
@@ -12,17 +12,17 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// Either.
+/// Plain or TLS stream.
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    /// While one becomes the other.
+    /// Placeholder during the TLS handshake.
     Between,
 }
 
 impl Stream {
-    /// Reads some bytes; 0 is the end.
+    /// Reads some bytes; 0 means end of stream.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(into);
         let read = match self {
@@ -34,13 +34,13 @@ impl Stream {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Writes some bytes, and under TLS sees them out.
+    /// Writes some bytes; under TLS also flushes them.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => {
                 let written = ready!(Pin::new(&mut *stream).poll_write(cx, bytes))?;
-                // What does not leave now leaves with the next write or read.
+                // Bytes that are not flushed now are flushed by the next write or read.
                 match Pin::new(stream).poll_flush(cx) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     _ => Poll::Ready(Ok(written)),
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Ends our side.
+    /// Shuts down our side of the connection.
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),

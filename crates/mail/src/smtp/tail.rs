@@ -1,15 +1,16 @@
-//! What a large mail has beyond its beginning: put into the log while it comes, in parts.
+//! The rest of a large mail beyond its beginning: written to the log in parts while the mail is being
+//! received.
 //!
 //! ```text
 //!  bytes ─▶ Envelope::raw, up to FRONT_BYTES ─▶ then `gathered` ─┬─ PART_BYTES ─▶ record of kind PART ─▶ `parts`
-//!                                                               └─ no room ─▶ the peer waits (Stop::Room)
+//!                                                               └─ no room ─▶ the peer waits (TurnEnd::Room)
 //!  whole ─▶ the record of the mail: its beginning, and where the parts are; only that makes it a mail
 //! ```
-//! So a mail of any size takes as much memory as one of [`FRONT_BYTES`] and a part. Parts that no record names are
-//! nobody's: they count no more when the mail is given up, and a start gives up those that a crash left behind.
+//! So a mail of any size takes no more memory than [`FRONT_BYTES`] and a part. Parts that no record names are
+//! garbage: they are freed when the mail is given up, and a start frees those that a crash left behind.
 //!
-//! *Bounds:* parts of mails that are not whole take half of the store at most, those of one address half of that; beyond,
-//! 452.
+//! *Bounds:* parts of incomplete mails take half of the store at most, those of one address half of that;
+//! beyond, 452.
 
 use std::{
     net::IpAddr,
@@ -29,38 +30,38 @@ use crate::{
     },
 };
 
-/// So much of a mail is in its record, and in memory while it comes.
+/// Bytes of a mail that are in its record, and in memory while it is received.
 pub(crate) const FRONT_BYTES: usize = 256 << 10;
-/// What comes behind it is written when it comes to so much.
+/// Bytes gathered after the beginning before they are written as a part.
 pub(crate) const PART_BYTES: usize = 256 << 10;
-/// The part of the store that parts of mails that are not whole may take.
+/// Parts of incomplete mails may take 1/`STORE_SHARE` of the store.
 const STORE_SHARE: u64 = 2;
-/// And of that the part of one address.
+/// Share of one address: 1/`ADDRESS_SHARE` of what incomplete mails may take.
 const ADDRESS_SHARE: u64 = 2;
 
-/// The rest of a mail under way.
+/// The rest of a mail being received.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    /// Not in the log yet.
+    /// Bytes that are not in the log yet.
     gathered: Vec<u8>,
-    /// In the log, in order.
+    /// Parts in the log, in order.
     parts: Vec<Part>,
     parts_bytes: u64,
 }
 
-/// Why a part is not in the log.
+/// Reason for which a part was not written to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartFault {
-    /// Later there may be room.
+    /// The log has no room now, and may have room later.
     Room,
-    /// Mails that are not whole take all that they may.
+    /// Parts of incomplete mails take as much of the store as they may.
     Full(Counter),
 }
 
 impl Tail {
     pub(crate) fn gather(&mut self, bytes: &[u8]) {
         if self.gathered.capacity() == 0 {
-            // What one look at the connection brings comes on top.
+            // Room for a part, and for a read of the connection that goes beyond it.
             self.gathered.reserve_exact(PART_BYTES + SCRATCH_BYTES);
         }
         self.gathered.extend_from_slice(bytes);
@@ -70,7 +71,7 @@ impl Tail {
         self.parts_bytes + self.gathered.len() as u64
     }
 
-    /// What it takes of memory.
+    /// Returns the memory that the tail takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.gathered.capacity() + self.parts.capacity() * size_of::<Part>()
     }
@@ -79,7 +80,7 @@ impl Tail {
         &self.parts
     }
 
-    /// Writes what there is if it is a part, or, at the end of the mail, whatever it is.
+    /// Writes the gathered bytes once they make up a part; at the end of the mail, however few they are.
     pub(crate) fn write(
         &mut self,
         core: &Core,
@@ -107,7 +108,8 @@ impl Tail {
         Ok(())
     }
 
-    /// The mail is one: its record has been appended. Its parts, if it has any.
+    /// Returns the parts, if any, for the mail whose record has been appended; they no longer count as
+    /// incomplete.
     pub(crate) fn becomes_mail(&mut self, core: &Core, peer: IpAddr) -> Option<Arc<[Part]>> {
         if self.parts.is_empty() {
             return None;
@@ -116,7 +118,7 @@ impl Tail {
         Some(std::mem::take(&mut self.parts).into())
     }
 
-    /// The mail is given up.
+    /// Frees the parts of a mail that is given up.
     pub(crate) fn give_up(&mut self, core: &Core, peer: IpAddr) {
         if !self.parts.is_empty() {
             recovery::parts_died(&core.shared.reader, &self.parts);
@@ -127,7 +129,7 @@ impl Tail {
 }
 
 impl Core {
-    /// Appends a part of a mail, unless mails of one record would be refused for it.
+    /// Appends a part of a mail, unless it would take the room that mails of one record need.
     fn append_part(
         &self,
         letter: MailId,
@@ -139,12 +141,13 @@ impl Core {
         let mut filling = writer.begin_if_spare(new, bytes.len())?;
         filling.write(bytes);
         let appended = writer.finish(filling);
-        // A helper writes it: at the end little is left for the loop.
+        // A helper writes the part, so that little is left for the loop at the end of the mail.
         writer.flush();
         Ok(appended)
     }
 
-    /// So many bytes more of mails that are not whole are to be in the store.
+    /// Adds bytes to the count of incomplete mails in the store, or returns the counter of the limit that
+    /// they exceed.
     fn arrive_in_parts(&self, peer: IpAddr, bytes: u64) -> Result<(), Counter> {
         let most = self.config().store_bytes / STORE_SHARE;
         let in_all = self.shared.parts_bytes.fetch_add(bytes, Relaxed) + bytes;
@@ -158,7 +161,7 @@ impl Core {
         Err(fault)
     }
 
-    /// These are of a mail now, or given up.
+    /// Subtracts bytes from that count: their mail is complete or given up.
     fn parts_over(&self, peer: IpAddr, bytes: u64) {
         self.shared.parts_bytes.fetch_sub(bytes, Relaxed);
         self.shared.peers.parts(peer).fetch_sub(bytes, Relaxed);

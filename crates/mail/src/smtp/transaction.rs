@@ -1,7 +1,8 @@
-//! What the log says of a mail: its way from the sender's word to where it is kept, or why it was refused.
+//! The transaction record of a mail: its way from MAIL to the store, or why it was refused.
 //!
-//! While nobody reads a draft is `None`: no clock, no memory. A mail has one record, and each recipient that is refused
-//! another, which names it. Subject and text are not logged.
+//! While nobody reads the transaction log, a draft is `None` and costs neither a clock call nor memory. A
+//! mail has one record, and each refused recipient has another that names it as its parent. Subject and text
+//! are not logged.
 
 use std::net::IpAddr;
 
@@ -13,10 +14,10 @@ use wire::{
 
 use crate::store::core::Core;
 
-/// Recipients that a record names.
+/// Recipients that a record lists.
 const RECIPIENTS_MAX: usize = 10;
 
-/// Who sends.
+/// The sender as the record describes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sender<'a> {
     pub(crate) peer: IpAddr,
@@ -25,7 +26,7 @@ pub(crate) struct Sender<'a> {
     pub(crate) from: &'a str,
 }
 
-/// A record that is not at its end.
+/// An unfinished transaction record.
 #[derive(Debug, Default)]
 pub(crate) struct Draft(Option<Box<Inner>>);
 
@@ -35,12 +36,12 @@ struct Inner {
     id: u64,
     recipients: usize,
     began_ns: u64,
-    /// When its last byte had come.
+    /// Time at which the last byte of the mail came.
     whole_ns: u64,
 }
 
 impl Draft {
-    /// A sender has begun, if anybody reads.
+    /// Begins a record if anybody reads the log.
     pub(crate) fn begin(core: &Core, parent: u64, sender: Sender<'_>) -> Self {
         let Some(scribe) = core.scribe.as_ref().filter(|scribe| scribe.is_read()) else { return Self(None) };
         let (mut bytes, id) = (Vec::with_capacity(256), scribe.next_id());
@@ -55,12 +56,12 @@ impl Draft {
         Self(Some(Box::new(Inner { bytes, id, recipients: 0, began_ns, whole_ns: 0 })))
     }
 
-    /// Its number; 0 where nobody reads.
+    /// ID of the record; 0 if nobody reads the log.
     pub(crate) fn id(&self) -> u64 {
         self.0.as_ref().map_or(0, |inner| inner.id)
     }
 
-    /// It is for this recipient, too.
+    /// Adds a recipient.
     pub(crate) fn recipient(&mut self, said: &str) {
         if let Some(inner) = &mut self.0 {
             inner.recipients += 1;
@@ -70,7 +71,7 @@ impl Draft {
         }
     }
 
-    /// All of it has come, so many bytes, and it has this name.
+    /// Notes that the mail is complete, with its size and ID.
     pub(crate) fn whole(&mut self, bytes: usize, name: &[u8]) {
         if let Some(inner) = &mut self.0 {
             inner.whole_ns = clock::monotonic_ns();
@@ -79,17 +80,17 @@ impl Draft {
         }
     }
 
-    /// It is kept.
+    /// Ends the record of a mail that is kept.
     pub(crate) fn kept(self, core: &Core) {
         self.end(core, Some(250), None);
     }
 
-    /// It was refused, or the recipient that it is about was.
+    /// Ends the record of a refused mail or recipient.
     pub(crate) fn refused(self, core: &Core, reply: Reply) {
         self.end(core, Some(reply.code), Some(reply.text));
     }
 
-    /// Its sender took it back, or is gone.
+    /// Ends the record of a mail whose sender gave it up or disconnected.
     pub(crate) fn given_up(self, core: &Core) {
         self.end(core, None, None);
     }

@@ -1,4 +1,4 @@
-//! What a steady session allocates for a mail: counted on the thread that a core would be.
+//! Test that counts what a steady SMTP session allocates for a mail, on the thread that plays the core.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -33,16 +33,16 @@ use crate::{
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 
-/// Mails before anything is counted: buffers, tables and full inboxes come into being.
+/// Mails before counting starts: until then buffers and tables grow and inboxes fill up.
 const WARM_UP: usize = 20_000;
 const MAILS: usize = 20_000;
 const INBOXES: usize = 10;
-/// What stays of a mail, which is what lists show of it: its `Arc`, sender, From, Subject, and the inbox in two parts.
-/// None for commands, replies, buffers, recipients, the index, the log, or the mail that goes because its inbox is
-/// full. A little more now and then: tables that grow.
+/// Allocations that stay with a mail, which are those of its summary: its `Arc`, sender, From, Subject, and
+/// the inbox in two parts. Commands, replies, buffers, recipients, the index, the log, and the mail dropped
+/// from a full inbox allocate nothing. The fraction is for tables that grow now and then.
 const ALLOCATIONS_A_MAIL: f64 = 6.1;
 
-/// One core of a service, on this thread, and what it tells the listeners.
+/// A service's only core, on this thread, and the receiver of its events.
 pub(crate) fn core() -> (Log, Rc<Core>, Receiver<Message>) {
     core_of(Config {
         retention: Retention { per_inbox_max: 10, ..Retention::default() },
@@ -56,8 +56,8 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
     (log, core, others.pop().expect("the listeners"))
 }
 
-/// The first of so many cores, and what the others and the listeners are sent. The others do nothing but what the test
-/// does for them.
+/// The first of `cores` cores, and the receivers of the other cores and of the event listeners. The other
+/// cores do only what the test does for them.
 pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<Receiver<Message>>) {
     let recovered = recovery::recover(&config, None, cores, clock::unix_ms()).expect("a store");
     let mut endpoints = Mesh::<Message>::new(cores, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
@@ -82,10 +82,11 @@ pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<R
     (recovered.log, Rc::new(Core::new(0, cores, shared, owned)), others)
 }
 
-/// A mail that waits for room comes by its rates again at each try, and was refused for its own tries.
+/// A mail that waits for room is counted against its rates only once; counting each retry made it refuse
+/// itself.
 #[test]
 fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
-    // Half a minute's worth at once: one.
+    // A burst of half a minute's worth: one mail.
     let rates = Rates { subject_mails_per_minute: 2, ..Rates::default() };
     let (_log, core, _told) = core_of(Config { rates, store_bytes: STORE_BYTES_MIN, ..Config::default() });
     let filler = vec![0; 15 << 20];
@@ -112,9 +113,9 @@ fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
     assert!(said.contains("450 4.7.1 Too many mails with this subject"), "{said}");
 }
 
-/// Events between which the listeners' thread does not look: more than their ring holds.
+/// Events sent before the listeners' thread reads again: more than its ring holds.
 const EVENTS_AT_ONCE: usize = RING_MESSAGES + 10;
-/// Messages in the ring of a core to the listeners.
+/// Capacity of the ring from a core to the listeners.
 pub(crate) const RING_MESSAGES: usize = 64;
 
 #[test]
@@ -141,18 +142,18 @@ fn listeners_are_told_that_events_were_lost() {
         first.len() < EVENTS_AT_ONCE && first.iter().all(Option::is_some),
         "the ring was full: {first:?}"
     );
-    // No mail comes after them, and yet they are told.
+    // No further mail arrives, and yet the listeners are told of the loss.
     core.wake_listeners();
     told.try_recv_batch(&mut batch);
     assert_eq!(numbers(&mut batch), [None]);
-    // Once, and before what comes later.
+    // The loss is reported once, before later events.
     core.tell(event(1000));
     core.wake_listeners();
     told.try_recv_batch(&mut batch);
     assert_eq!(numbers(&mut batch), [Some(1000)]);
 }
 
-/// What a peer sends for one mail, in the parts in which it would wait for an answer.
+/// The commands of one mail, split where a peer waits for a reply.
 fn mails() -> Vec<[String; 4]> {
     (0..INBOXES)
         .map(|number| {

@@ -1,42 +1,42 @@
-//! What somebody said about a mail (read, tags), written down beside it.
+//! Notes of users on mails (read flag, tags), stored in the log.
 //!
 //! ```text
-//!   web: marks ─▶ Question::Note ─▶ the core that owns the name: a record that ends the one before
-//!   a start: records ─▶ RecoveredNote, for the web to begin with
+//!   web: flags, tags ─▶ Question::Note ─▶ the core that owns the mail: a record that replaces the one before
+//!   a start: records ─▶ RecoveredNote, from which the web loads its state
 //! ```
-//! The web's marks are what answers; here is only where each was written, so that the next one takes its place and it
-//! goes with its mail. *Bound:* a mail's mark is written `TIMES_MAX` times; later ones hold until the process ends.
-//! *Who writes:* the core.
+//! Requests are answered from the web's own state; this table only knows where each note is written, so that
+//! the next note replaces it and it is deleted with its mail. *Bound:* the note of a mail is written
+//! `TIMES_MAX` times; later changes last until the process ends. *Who writes:* the core.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::mailbox::mailboxes::{Inbox, MailId};
 
-/// How often a mail's mark is written down: who turns one on and off again does not fill the log.
+/// Writes of one mail's note: toggling a flag again and again must not fill the log.
 const TIMES_MAX: u8 = 64;
 
-/// What is said about a mail.
+/// Flags and tags of a mail.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Note {
-    /// Somebody opened it.
+    /// True once a reader has opened the mail.
     pub read: bool,
-    /// What it is called by.
+    /// Tags of the mail.
     pub tags: BTreeSet<String>,
 }
 
 impl Note {
-    /// Nothing is said.
+    /// Returns whether the mail is unread and has no tags.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.read && self.tags.is_empty()
     }
 
-    /// The hash of its record.
+    /// The note's flags, stored as the hash of its record.
     pub(crate) fn flags(&self) -> u64 {
         u64::from(self.read)
     }
 
-    /// The payload of its record: each tag, its bytes before it (2, little-endian).
+    /// The payload of the note's record: each tag after its length (2 bytes, little-endian).
     pub(crate) fn payload(&self) -> Vec<u8> {
         let mut payload = Vec::new();
         for tag in &self.tags {
@@ -47,7 +47,7 @@ impl Note {
         payload
     }
 
-    /// Reads a record; what is none of ours is nothing.
+    /// Decodes a record; damaged or unknown parts are skipped.
     pub(crate) fn decode(flags: u64, payload: &[u8]) -> Self {
         let mut tags = BTreeSet::new();
         let mut rest = payload;
@@ -60,22 +60,22 @@ impl Note {
     }
 }
 
-/// A note that a start has found.
+/// A note recovered from the log at a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveredNote {
-    /// The mail's name.
+    /// ID of the mail.
     pub id: MailId,
-    /// Where it lies.
+    /// Inbox of the mail.
     pub inbox: Inbox,
-    /// It is the mail's name over all inboxes.
+    /// True if the ID is the mail's ID in its first inbox, under which it is listed over all inboxes.
     pub is_letter: bool,
-    /// Its inbox has it no more; others have.
+    /// True if this inbox has deleted the mail, which other inboxes still have.
     pub is_let_go: bool,
-    /// What is said.
+    /// The note itself.
     pub note: Note,
 }
 
-/// Where a note is written.
+/// Location of a note's record in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoteLocation {
     pub(crate) location: u64,
@@ -83,32 +83,32 @@ pub(crate) struct NoteLocation {
     times: u8,
 }
 
-/// The notes of one core's mails, by the mail's name.
+/// Locations of the notes of one core's mails, by mail ID.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     at: HashMap<u64, NoteLocation>,
 }
 
 impl Notes {
-    /// Where the note of a mail is written now.
+    /// Returns where the current note of a mail is written.
     pub(crate) fn find(&self, id: MailId) -> Option<NoteLocation> {
         self.at.get(&id.0).copied()
     }
 
-    /// Whether it may be written once more.
+    /// Returns whether the note of a mail may be written once more.
     pub(crate) fn may_write(&self, id: MailId) -> bool {
         self.at.get(&id.0).is_none_or(|at| at.times < TIMES_MAX)
     }
 
-    /// It is written here now.
+    /// Records the new location of a mail's note.
     pub(crate) fn written(&mut self, id: MailId, location: u64, payload_bytes: u32) {
         let times = self.at.get(&id.0).map_or(0, |at| at.times).saturating_add(1);
         self.at.insert(id.0, NoteLocation { location, payload_bytes, times });
     }
 
-    /// The mail goes; where its note was.
+    /// Removes the note of a deleted mail and returns its location.
     pub(crate) fn forget(&mut self, id: MailId) -> Option<NoteLocation> {
-        // As long as nobody says anything, mails that go look for nothing.
+        // While there are no notes, deleting a mail costs no lookup.
         if self.at.is_empty() {
             return None;
         }
@@ -120,7 +120,7 @@ impl Notes {
     }
 }
 
-/// Room that is kept when the last note has gone.
+/// Capacity that the table keeps when its last note is removed.
 const SPARE_MAX: usize = 1024;
 
 #[cfg(test)]

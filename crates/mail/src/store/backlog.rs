@@ -1,40 +1,41 @@
-//! Messages that the rings to other cores have refused, by core.
+//! Messages for other cores that found their rings full, in one queue a core.
 //!
 //! ```text
 //!   mail is kept ─▶ publish ─▶ ring to the owner of its inbox ── full ──▶ the owner's queue here ─▶ ring, a round later
 //!        ▲                                                                       │ has BEHIND_MAX messages
 //!        └────────────────── no mail for that core is kept: it waits for room ◀──┘
 //! ```
-//! A core that stands still takes nothing out of its rings. *Bounds:* where [`BEHIND_MAX`] messages wait for a core, no
-//! mail to one of its inboxes is kept; what sessions have kept in the same turn may still come. A connection is not
-//! handed to such a core, and the core is not asked to make room, as make_room asks again anyway. A [`Message::LetGo`]
-//! takes the place of the entry that it lets go of, and there are no more of these than mails in the index.
+//! A core that stands still takes nothing out of its rings. *Bounds:* once [`BEHIND_MAX`] messages wait for a
+//! core, no mail for one of its inboxes is kept; mails that sessions have already kept in the same turn may
+//! still be added. Such a core is given no connections, and is not asked to make room, as make_room asks
+//! again anyway. A [`Message::LetGo`] takes the place of the entry that it removes, so there are never more
+//! of these than mails in the index.
 
 use std::collections::VecDeque;
 
 use crate::store::core::Message;
 
-/// Messages that may wait for a core. With more, mails to its inboxes wait for room.
+/// Messages that may wait for a core. Beyond this bound, mails to its inboxes wait for room.
 pub(crate) const BEHIND_MAX: usize = 1024;
 
-/// The messages that wait, one queue a core: a core that stands still does not hold up those for others.
+/// Waiting messages, one queue a core: a core that stands still does not delay messages for other cores.
 #[derive(Default)]
 pub(crate) struct Backlog {
     queues: Vec<VecDeque<Message>>,
 }
 
 impl Backlog {
-    /// For so many cores.
+    /// Creates empty queues for `cores` cores.
     pub(crate) fn new(cores: usize) -> Self {
         Self { queues: std::iter::repeat_with(VecDeque::new).take(cores).collect() }
     }
 
-    /// Returns whether messages for a core wait.
+    /// Returns whether messages wait for a core.
     pub(crate) fn has(&self, to: usize) -> bool {
         !self.queues[to].is_empty()
     }
 
-    /// Returns whether as many messages for a core wait as may.
+    /// Returns whether the queue of a core has reached its bound.
     pub(crate) fn is_full(&self, to: usize) -> bool {
         self.queues[to].len() >= BEHIND_MAX
     }
@@ -44,17 +45,17 @@ impl Backlog {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
-    /// Messages that wait for all cores.
+    /// Number of waiting messages, over all cores.
     pub(crate) fn len(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
-    /// Keeps a message for a core, behind those that wait for it.
+    /// Appends a message to the queue of a core.
     pub(crate) fn push(&mut self, to: usize, message: Message) {
         self.queues[to].push_back(message);
     }
 
-    /// Gives each core its messages in order, until `send` gives one back.
+    /// Sends each core its messages in order, until `send` returns one.
     pub(crate) fn give(&mut self, mut send: impl FnMut(usize, Message) -> Result<(), Message>) {
         for (to, queue) in self.queues.iter_mut().enumerate() {
             while let Some(message) = queue.pop_front() {
@@ -63,7 +64,7 @@ impl Backlog {
                     break;
                 }
             }
-            // A long queue's memory goes back once it is empty.
+            // The memory of a long queue is freed once it is empty.
             if queue.is_empty() && queue.capacity() > BEHIND_MAX / 8 {
                 *queue = VecDeque::new();
             }
@@ -90,14 +91,14 @@ mod tests {
         },
     };
 
-    /// The name of an inbox that a core owns, of two.
+    /// The name of an inbox that the given core, of two, owns.
     fn inbox_of(core: usize) -> String {
         let mut names = (0..).map(|number| format!("inbox{number}"));
         let is_its = |name: &String| owner(&Inbox::of(name, "inbox.test").expect("an inbox"), 2) == core;
         names.find(is_its).expect("each core owns inboxes")
     }
 
-    /// Hands a mail over; its reply. `None`: the mail waits for room.
+    /// Sends a mail and returns its reply; `None` if the mail waits for room.
     async fn deliver(core: &Core, session: &mut Session, inbox: &str) -> Option<String> {
         let lines = [
             "MAIL FROM:<a@b.test>\r\n".to_owned(),
@@ -140,12 +141,12 @@ mod tests {
                 assert_eq!(tried, Some(TurnEnd::Room));
             }
             assert_eq!(core.counters.value(Counter::CoreBehind), 1, "a mail that waits is counted once");
-            // Others do not wait for it.
+            // Mails for other cores do not wait.
             let mut other = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
             other.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             let said = deliver(&core, &mut other, &here).await.expect("it need not wait");
             assert!(said.starts_with("250"), "{said}");
-            // The core goes on: it gets all, in order, and the mail that waits is kept.
+            // Once the core continues, it gets all messages in order, and the waiting mail is kept.
             let mut seen = Vec::new();
             while !core.backlog.borrow().is_empty() {
                 others[0].try_recv_batch(&mut seen);
@@ -154,7 +155,7 @@ mod tests {
             let mut turn = TurnOutcome::begin(&core);
             assert_eq!(session.go_on(&core, core.now_ms(), &mut turn), None);
             assert!(turn.settle(&core).await && turn.out.starts_with(b"250"));
-            // The ring may still be full of the messages before.
+            // The ring may still be full of earlier messages.
             others[0].try_recv_batch(&mut seen);
             core.give_backlog();
             others[0].try_recv_batch(&mut seen);

@@ -1,14 +1,14 @@
-//! Mails of segments that are nearly empty, moved together at a start.
+//! Compaction at a start: the records of nearly empty segments are moved together.
 //!
 //! ```text
-//!  S1 ▣▢▢▢▢▢▢▢  S2 ▣▣▢▢▢▢▢▢  S3 ▣▣▣▣▣▣▢▢      each life begins a segment of its own on each core, and leaves it as it stood
+//!  S1 ▣▢▢▢▢▢▢▢▢  S2 ▣▣▢▢▢▢▢▢▢  S3 ▣▣▣▣▣▣▢▢      each run begins a new segment on each core, and leaves it half filled
 //!   └─────┬──────────┘
 //!  G  ▣▣▣▢▢▢▢▢  (S1, S2 free)  S3 ▣▣▣▣▣▣▢▢    so many restarts would fill the store with empty segments
 //! ```
-//! Without it a store that is restarted often would give up its oldest mails for want of a segment while most of its
-//! bytes are free. A copy names what it replaces, and the old record dies when the copy is as safe as 250 says, so a
-//! crash at any point leaves each mail once. *Bound:* [`SEGMENTS_COPIED_MAX`] segments' bytes a start. *Who waits:* the
-//! start.
+//! Without compaction a store that is restarted often would drop its oldest mails for want of a segment while
+//! most of its bytes are free. A copy names the record that it replaces, and the old record is deleted when
+//! the copy is as durable as a 250 promises, so a crash at any point leaves each mail exactly once. *Bound:*
+//! [`SEGMENTS_COPIED_MAX`] segments' bytes a start. *Who waits:* the start.
 
 use std::{collections::HashMap, io, thread};
 
@@ -25,14 +25,14 @@ use crate::{
     },
 };
 
-/// Bytes that a start copies, in segments: what it gathers fits one.
+/// Bytes that a start may copy, in segments: the copies fit one segment.
 const SEGMENTS_COPIED_MAX: usize = 1;
-/// A segment is sparse while what lives in it is at most this share of it: 1 over so much.
+/// A segment is sparse if its live records take at most 1/`SPARSE` of it.
 const SPARSE: usize = 2;
-/// Fewer sparse segments than this gain nothing by being moved together.
+/// Sparse segments that are worth moving together; fewer gain nothing.
 const SEGMENTS_MIN: usize = 2;
 
-/// What lives in one segment: places in the lists of records and of markers.
+/// Live records of one segment, as indexes into the lists of records and of markers.
 #[derive(Default)]
 struct LiveRecords {
     bytes: usize,
@@ -40,13 +40,13 @@ struct LiveRecords {
     markers: Vec<usize>,
 }
 
-/// Moves what lives in sparse segments to one of `writer`'s, which it then seals; `records` and `markers` say
-/// afterwards where each is. `is_live` tells mails that will be entered from those that are over anyway. How many were
-/// moved.
+/// Moves the live records of sparse segments to a new segment of `writer`, seals it, and returns how many
+/// were moved. Afterwards `records` and `markers` have the new locations. `is_live` is false for mails that
+/// will not enter the index.
 ///
 /// # Errors
-/// The system refuses what waiting for the disk needs; nothing is lost then, and what was copied is where the lists
-/// say.
+/// Returns the system's error if waiting for the disk is impossible. No mail is lost then, and the lists have
+/// the locations of the copies.
 pub(crate) fn gather(
     reader: &Reader,
     writer: &mut Writer,
@@ -56,7 +56,7 @@ pub(crate) fn gather(
     is_live: impl Fn(&Record) -> bool,
 ) -> io::Result<usize> {
     let (mut chosen, mut chosen_markers) = choose(reader, records, markers, is_live);
-    // So that the segment is filled in the order of arrival, as others are.
+    // Sorted, so that the segment is filled in order of arrival, like any other segment.
     chosen.sort_unstable_by_key(|at| records[*at].arrival());
     chosen_markers.sort_unstable();
     let mut moved: Vec<(Location, usize)> = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn gather(
     for at in chosen {
         let record = &mut records[at];
         let from_bytes = record.payload_bytes as usize;
-        // What cannot be read stays where it is, and is shown as damaged when somebody asks for it.
+        // An unreadable record stays where it is, and is shown as damaged when a reader opens it.
         let Some(payload) = whole(reader, record) else { continue };
         let Ok(payload_bytes) = u32::try_from(payload.len()) else { continue };
         let Some(location) = copy(MAIL, 0, 0, record.location, from_bytes, &payload) else { break };
@@ -78,7 +78,7 @@ pub(crate) fn gather(
         let Marker { kind, id, hash, location, payload_bytes } = &mut markers[at];
         let from_bytes = *payload_bytes as usize;
         let payload = if from_bytes > 0 {
-            // What cannot be read stays where it is.
+            // An unreadable record stays where it is.
             let Ok(read) = reader.read(*location, from_bytes) else { continue };
             read.payload().to_vec()
         } else {
@@ -95,7 +95,7 @@ pub(crate) fn gather(
         Durability::Process => writer.flush(),
         Durability::Power => writer.make_durable(),
     }
-    // Later mails are younger: a segment of their own keeps "the oldest go first" true.
+    // Later mails are younger: sealing the segment keeps the rule that the oldest mails are dropped first.
     writer.seal();
     if is_kept(&writer.progress(), last, durability)? {
         for (location, payload_bytes) in &moved {
@@ -105,7 +105,7 @@ pub(crate) fn gather(
     Ok(moved.len())
 }
 
-/// The payload of a record, with its body also where that lies in another, which stays behind.
+/// Returns the payload of a record, including a body that is shared with another record.
 fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
     let read = reader.read(record.location, record.payload_bytes as usize).ok()?;
     let payload = read.payload();
@@ -116,7 +116,8 @@ fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
     }
 }
 
-/// What is to be moved: all that lives in the emptiest segments, as long as they are sparse and it fits.
+/// Chooses the records to move: all live records of the emptiest segments, as long as these are sparse and
+/// the records fit.
 fn choose(
     reader: &Reader,
     records: &[Record],
@@ -127,7 +128,7 @@ fn choose(
     let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
     let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
     let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
-    // A large mail's parts stay where they are, and keep their segments.
+    // The parts of a large mail are not moved, and keep their segments in use.
     let segment_bytes = reader.segment_bytes();
     for part in records.iter().filter(|record| is_live(record)).flat_map(|record| record.parts.iter()) {
         let segment = Location::from_bits(part.location).and_then(|location| reader.segment_of(location));
@@ -149,7 +150,7 @@ fn choose(
     let mut bytes = 0;
     sparse.retain(|of| {
         bytes += of.bytes;
-        // The table of what was copied needs room, too: half of the last sparse segment is more than enough.
+        // The segment's record table needs room, too: half of the last sparse segment is more than enough.
         bytes <= SEGMENTS_COPIED_MAX * segment_bytes - segment_bytes / (2 * SPARSE)
     });
     if sparse.len() < SEGMENTS_MIN {
@@ -159,9 +160,9 @@ fn choose(
     (records.concat(), markers.concat())
 }
 
-/// Waits until a copy is as safe as a 250 promises; `false` if the disk refuses.
+/// Waits until a copy is as durable as a 250 promises; `false` if the disk fails.
 fn is_kept(progress: &Progress, ticket: Ticket, durability: Durability) -> io::Result<bool> {
-    // A thread of its own: whoever starts a server may be within a runtime, which must not be blocked on.
+    // A thread of its own, as the caller may run within an async runtime, which must not be blocked.
     thread::scope(|scope| {
         let waiting = scope.spawn(|| -> io::Result<Result<(), DurabilityError>> {
             let runtime = tokio::runtime::Builder::new_current_thread().build()?;

@@ -1,13 +1,15 @@
-//! Mails that came into several inboxes: one record in the log, which stays until the last inbox has let it go.
+//! Reference counts of mails that were delivered to several inboxes: one record in the log, which stays until
+//! the last inbox has dropped the mail.
 //!
 //! ```text
-//!   owner of the first inbox                         owners of the others
-//!   DeliveryRefs: name ─▶ inboxes that have it, notes ◀── LetGo ── an entry goes: by age, count, or somebody's wish
+//!   owner of the first inbox                         owners of the other inboxes
+//!   DeliveryRefs: ID ─▶ inboxes that have it, markers ◀── LetGo ── an entry goes: by age, count, or deletion
 //!   Index:   the first inbox's entry, in the list
 //!            of all mails until the last has gone
 //! ```
-//! The core that owns the first inbox answers for the mail: it counts, and gives the record up. What other cores say may
-//! come before the mail itself does (each pair of cores has a ring of its own): the count is below zero until then.
+//! The core that owns the first inbox is responsible for the mail: it counts, and deletes the record.
+//! Messages of other cores may come before the mail itself (each pair of cores has its own ring): the count
+//! is negative until then.
 
 use std::collections::HashMap;
 
@@ -15,42 +17,43 @@ use crate::mailbox::mailboxes::MailId;
 
 #[derive(Debug, Default)]
 struct MailRefs {
-    /// That have it. Less than those who let go while the arrival is on its way.
+    /// Inboxes that have the mail. Negative while removals have come before the arrival itself.
     inboxes: i64,
-    /// Where it is written that one of its inboxes has deleted it.
+    /// Locations of the records that say that an inbox has deleted the mail.
     markers: Vec<u64>,
 }
 
-/// By the mail's name in its first inbox.
+/// Reference counts by the mail's ID in its first inbox.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryRefs {
     links: HashMap<u64, MailRefs>,
 }
 
 impl DeliveryRefs {
-    /// So many inboxes have it.
+    /// Adds a mail's inboxes to its count.
     pub(crate) fn link(&mut self, letter: MailId, inboxes: usize) {
         self.links.entry(letter.0).or_default().inboxes += i64::try_from(inboxes).unwrap_or(i64::MAX);
     }
 
-    /// Whether one inbox alone has it.
+    /// Returns whether only one inbox still has the mail.
     pub(crate) fn is_last(&self, letter: MailId) -> bool {
         self.links.get(&letter.0).is_some_and(|links| links.inboxes == 1)
     }
 
-    /// One inbox less has it. Whether that was the last.
+    /// Takes one inbox off the count. Returns whether it was the last.
     pub(crate) fn let_go(&mut self, letter: MailId) -> bool {
         let links = self.links.entry(letter.0).or_default();
         links.inboxes -= 1;
         links.inboxes == 0
     }
 
-    /// Notes where it is written that an inbox has deleted it; that is needed as long as the record is there.
+    /// Remembers the location of an inbox's deletion record, which is needed as long as the mail's record
+    /// exists.
     pub(crate) fn let_go_by(&mut self, letter: MailId, marker: u64) {
         self.links.entry(letter.0).or_default().markers.push(marker);
     }
 
-    /// The record is gone; gives what was written about it.
+    /// Forgets a mail whose record is deleted, and returns the locations of its deletion records.
     pub(crate) fn forget(&mut self, letter: MailId) -> Vec<u64> {
         self.links.remove(&letter.0).map_or_else(Vec::new, |links| links.markers)
     }

@@ -1,21 +1,21 @@
-//! The head of a mail as far as lists show it: From and Subject, found without taking the mail apart.
+//! From and Subject of a mail as lists show them, found without parsing the whole mail.
 
 use memchr::memchr;
 
-/// Bytes kept of a field (RFC 5322, 2.1.1: no line has more).
+/// Bytes kept of a field (RFC 5322, 2.1.1: no line is longer).
 pub const FIELD_BYTES_MAX: usize = 998;
 
-/// The first From and Subject: where their bodies lie in the mail, folded as they are.
+/// Bodies of the first From and Subject field, still folded, as slices of the mail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fields<'a> {
     /// Body of From, without the space around it.
     pub from: &'a [u8],
-    /// Body of Subject, likewise.
+    /// Body of Subject, without the space around it.
     pub subject: &'a [u8],
 }
 
-/// Looks through the head, which ends at the first empty line. Lines may end in LF alone: a head is to be read, not to
-/// be judged.
+/// Finds the fields in the head, which ends at the first empty line. Lines may end in LF alone: lists show
+/// lenient input, too.
 #[must_use]
 pub fn fields(mail: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();
@@ -44,7 +44,7 @@ pub fn fields(mail: &[u8]) -> Fields<'_> {
     fields
 }
 
-/// Where the field ends: before the first line that does not begin with a space.
+/// Returns the end of a field: before the first line that does not begin with a blank or tab.
 fn end_of_field(field: &[u8]) -> usize {
     let mut at = 0;
     while let Some(lf) = memchr(b'\n', &field[at..]) {

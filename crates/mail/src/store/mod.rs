@@ -1,4 +1,4 @@
-//! The stored mail on each core: the log, the index of inboxes, what a start makes of them.
+//! Stored mail of each core: the log, the index of inboxes, and recovery at a start.
 
 #[cfg(test)]
 pub(crate) mod accept_path_tests;

@@ -1,15 +1,17 @@
-//! A mail as the log keeps it: what lists show, its recipients, and then the mail.
+//! Record format of a mail in the log: summary, recipients, then the mail itself.
 //!
 //! ```text
 //! version 1 | recipients 2 | meta bytes 4 | arrived ms 8 | envelope, from, subject: 2 each |
-//! envelope | from | subject | recipients: id 8, inbox 2, domain 2, said 2, then local@domain and what was said |
+//! envelope | from | subject | recipients: id 8, inbox 2, domain 2, said 2, then local@domain and the RCPT address |
 //! (version 2: where the body is: record 8, its bytes 4, body at 4, its bytes 4) |
 //! (version 3: parts 4, then of each: record 8, its bytes 4) |
 //! ── meta ends ── the mail, with our Received field in front; of version 2 its head, of version 3 its beginning ──
 //! ```
-//! A large mail is version 3: what comes behind its beginning is in records of its own ([`crate::store::core::PART`]), written
-//! before this one, in order. Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
-//! that inbox (0 where the inbox was named before); the first name is the mail's over all inboxes. The inbox is written down beside the address: other rules in a later version must not move mails.
+//! A large mail is version 3: everything after its beginning is in records of its own
+//! ([`crate::store::core::PART`]), written before this one, in order. Numbers are little-endian. One record
+//! has all recipients of its transaction, each with the mail's ID in that inbox (0 if the inbox was named
+//! before); the first ID identifies the mail over all inboxes. The inbox is stored beside the address, so
+//! that other rules in a later version do not move mails.
 
 use smallvec::SmallVec;
 
@@ -18,25 +20,25 @@ use crate::{
     store::shared_bodies::SharedBody,
 };
 
-/// All of the mail follows.
+/// The whole mail follows the metadata.
 const VERSION: u8 = 1;
-/// Its head follows, and the body lies in another record.
+/// The mail's head follows the metadata; its body is in another record.
 const VERSION_SHARED: u8 = 2;
-/// Its beginning follows, and the rest lies in other records.
+/// The mail's beginning follows the metadata; the rest is in other records.
 const VERSION_PARTS: u8 = 3;
-/// What version 3 has for each of them.
+/// Bytes that version 3 has for each part.
 const PART_BYTES: usize = 8 + 4;
-/// What version 2 has more of.
+/// Bytes of the reference to the body in version 2.
 pub(crate) const SHARED_BODY_BYTES: usize = 8 + 3 * 4;
 /// Bytes before the envelope's sender.
 const FIXED_BYTES: usize = 1 + 2 + 4 + 8 + 3 * 2;
 /// Bytes of a recipient before its texts.
 const RECIPIENT_BYTES: usize = 8 + 3 * 2;
 
-/// An address up to this length, which most are, lies in its recipient.
+/// Longest address that is stored inline in its recipient, which most are.
 const SAID_BYTES_INLINE: usize = 64;
 
-/// What is to be written before a mail.
+/// Metadata written before a mail.
 #[derive(Debug)]
 pub(crate) struct Meta<'a> {
     pub(crate) arrived_ms: u64,
@@ -45,24 +47,24 @@ pub(crate) struct Meta<'a> {
     pub(crate) subject: &'a [u8],
 }
 
-/// A part of a large mail: the record that is nothing but it.
+/// A part of a large mail, which is a record of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) location: u64,
-    /// Of its payload.
+    /// Size of the part's payload.
     pub(crate) bytes: u32,
 }
 
-/// One recipient, before it is written.
+/// A recipient that is not written yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Recipient {
     pub(crate) id: MailId,
     pub(crate) inbox: Inbox,
-    /// The address as it was said.
+    /// The address as given in RCPT TO.
     pub(crate) said: SmallVec<[u8; SAID_BYTES_INLINE]>,
 }
 
-/// A text's length; what comes here is bounded far below.
+/// Encodes the length of a text; texts here are far shorter than the bound.
 fn len16(text: &[u8]) -> [u8; 2] {
     u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes()
 }
@@ -72,7 +74,7 @@ fn cut16(text: &[u8]) -> &[u8] {
 }
 
 impl Meta<'_> {
-    /// Writes all that comes before the mail to `out`, which is cleared first.
+    /// Writes the metadata to `out`, which is cleared first.
     pub(crate) fn encode(&self, recipients: &[Recipient], out: &mut Vec<u8>) {
         out.clear();
         out.push(VERSION);
@@ -99,7 +101,7 @@ impl Meta<'_> {
     }
 }
 
-/// Makes an encoded meta that of a mail whose body lies elsewhere.
+/// Turns encoded metadata into that of a mail whose body is in another record.
 pub(crate) fn share(meta: &mut Vec<u8>, body: &SharedBody) {
     meta[0] = VERSION_SHARED;
     meta.extend_from_slice(&body.location.to_le_bytes());
@@ -109,7 +111,7 @@ pub(crate) fn share(meta: &mut Vec<u8>, body: &SharedBody) {
     set_meta_bytes(meta);
 }
 
-/// Makes an encoded meta that of a mail whose rest lies in these parts.
+/// Turns encoded metadata into that of a mail whose rest is in these parts.
 pub(crate) fn chain(meta: &mut Vec<u8>, parts: &[Part]) {
     meta[0] = VERSION_PARTS;
     meta.extend_from_slice(&u32::try_from(parts.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -120,7 +122,7 @@ pub(crate) fn chain(meta: &mut Vec<u8>, parts: &[Part]) {
     set_meta_bytes(meta);
 }
 
-/// A record that has its body in itself, from one that has not. What is given must be a record with a [`SharedBody`].
+/// Builds a record that contains its body from a record with a [`SharedBody`].
 pub(crate) fn join(payload: &[u8], meta_bytes: usize, body: &[u8]) -> Vec<u8> {
     let (meta, head) = payload.split_at(meta_bytes);
     let mut joined = Vec::with_capacity(payload.len() + body.len());
@@ -137,34 +139,34 @@ fn set_meta_bytes(meta: &mut [u8]) {
     meta[3..7].copy_from_slice(&meta_bytes.to_le_bytes());
 }
 
-/// A record's meta, read back.
+/// Decoded metadata of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredMeta<'a> {
     pub(crate) arrived_ms: u64,
     pub(crate) envelope_from: &'a str,
     pub(crate) from: &'a [u8],
     pub(crate) subject: &'a [u8],
-    /// Name, local part, domain, address as said.
+    /// Recipients: ID, local part, domain, address as given.
     pub(crate) recipients: Vec<(MailId, &'a str, &'a str, &'a str)>,
-    /// Where the mail begins in the record.
+    /// Offset of the mail in the record.
     pub(crate) meta_bytes: usize,
-    /// Where its body is, if the record has only its head.
+    /// Location of the body, if the record contains only the head.
     pub(crate) body: Option<SharedBody>,
-    /// Where the rest of a large mail is, in order.
+    /// Parts of a large mail, in order.
     pub(crate) parts: Vec<Part>,
 }
 
-/// How far a record's begin goes.
+/// Result of decoding the beginning of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DecodeOutcome<'a> {
     Whole(StoredMeta<'a>),
-    /// So many bytes of the record are needed.
+    /// The metadata needs this many bytes of the record.
     NeedMore(usize),
-    /// It is none of ours.
+    /// The bytes are not a record of ours.
     Broken,
 }
 
-/// Reads the begin of a record.
+/// Decodes the beginning of a record.
 pub(crate) fn decode(bytes: &[u8]) -> DecodeOutcome<'_> {
     if bytes.len() < FIXED_BYTES {
         return DecodeOutcome::NeedMore(FIXED_BYTES);
@@ -179,7 +181,7 @@ pub(crate) fn decode(bytes: &[u8]) -> DecodeOutcome<'_> {
     stored(&bytes[..meta_bytes]).map_or(DecodeOutcome::Broken, DecodeOutcome::Whole)
 }
 
-/// Takes bytes off the front.
+/// Reader that takes bytes off the front.
 struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {
@@ -214,7 +216,7 @@ fn stored(meta: &[u8]) -> Option<StoredMeta<'_>> {
     let (envelope, from, subject) = (front.u16()?, front.u16()?, front.u16()?);
     let envelope_from = front.text(envelope)?;
     let (from, subject) = (front.bytes(from.into())?, front.bytes(subject.into())?);
-    // A count that lies finds no bytes; it must not reserve any either.
+    // A false count must not reserve memory for recipients that the bytes cannot hold.
     let mut recipients = Vec::with_capacity(usize::from(count).min(front.0.len() / RECIPIENT_BYTES));
     for _ in 0..count {
         let id = MailId(front.u64()?);
@@ -237,7 +239,7 @@ fn stored(meta: &[u8]) -> Option<StoredMeta<'_>> {
     })
 }
 
-/// The parts of a large mail: at least one, none of them empty, and no more bytes in all than a mail can have.
+/// Decodes the parts of a large mail: at least one, none of them empty, with a total that fits 32 bits.
 fn parts(front: &mut ByteReader<'_>) -> Option<Vec<Part>> {
     let count = front.u32()? as usize;
     if count == 0 || count != front.0.len() / PART_BYTES {
@@ -256,7 +258,7 @@ fn parts(front: &mut ByteReader<'_>) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// What a place says must at least be within the record that it names.
+/// Decodes the reference to a shared body, which must at least be within the record that it names.
 fn shared_body(front: &mut ByteReader<'_>) -> Option<SharedBody> {
     let body = SharedBody {
         location: front.u64()?,
@@ -269,17 +271,17 @@ fn shared_body(front: &mut ByteReader<'_>) -> Option<SharedBody> {
 }
 
 impl StoredMeta<'_> {
-    /// Bytes of the mail that its record does not have.
+    /// Returns the bytes of the mail that are in other records.
     pub(crate) fn elsewhere_bytes(&self) -> u32 {
         self.body.map_or(0, |body| body.bytes) + self.parts.iter().map(|part| part.bytes).sum::<u32>()
     }
 
-    /// All names of the mail, beginning with that in its first inbox.
+    /// Returns all IDs of the mail, beginning with that in its first inbox.
     pub(crate) fn names(&self) -> impl Iterator<Item = MailId> {
         self.recipients.iter().map(|recipient| recipient.0).filter(|id| id.0 != 0)
     }
 
-    /// What lists show of the mail under one of its names.
+    /// Returns the summary of the mail under one of its IDs.
     pub(crate) fn summary(&self, id: MailId, record_bytes: u64, expires_ms: u64) -> Option<Summary> {
         let (_, local, domain, _) = self.recipients.iter().find(|recipient| recipient.0 == id)?;
         Some(Summary {
@@ -352,7 +354,7 @@ mod tests {
         assert_eq!(summary.size_bytes, 4 + 800);
         whole.extend_from_slice(b"headbody");
         assert_eq!(join(&shared, meta_bytes, b"body"), whole);
-        // A place beyond its record's end is no place.
+        // A reference beyond the end of its record is invalid.
         shared[meta_bytes - 4..meta_bytes].copy_from_slice(&801u32.to_le_bytes());
         assert_eq!(decode(&shared), DecodeOutcome::Broken);
     }
@@ -374,7 +376,7 @@ mod tests {
         assert_eq!((&stored.parts[..], stored.meta_bytes), (&parts[..], meta_bytes));
         let summary = stored.summary(MailId(1), bytes.len() as u64, 0).expect("named");
         assert_eq!(summary.size_bytes, 5 + 801);
-        // No parts, another number of them than follows, an empty one, one that lies nowhere, and too much in all.
+        // No parts, two wrong counts, an empty part, a part at location 0, and a total that is too large.
         for (at, with) in [
             (before, 0u32),
             (before, 1),

@@ -1,36 +1,38 @@
-//! RecentBodies that the log has already: a mail whose body is that of an earlier one keeps its head and says where the body
-//! is.
+//! Shared bodies: a mail whose body equals that of an earlier mail stores only its head and a reference to
+//! that body.
 //!
 //! ```text
 //! one segment of the log:   │ meta head BODY │ meta head →BODY │ other mail │ meta head →BODY │ ...
 //! ```
-//! Only a body in the *same segment* is named. A segment is freed when nothing in it is live, and only as a whole, so
-//! the bytes of a body stay for as long as any mail that names them, also after the mail that brought them was deleted:
-//! no count of references, nothing to write down, nothing to mend after a crash. The price is one copy a segment and
-//! core.
+//! Only a body in the *same segment* is referenced. A segment is freed only as a whole, when nothing in it is
+//! live, so the bytes of a body stay as long as any mail that references them, even after the mail that
+//! brought them was deleted: no reference counts, nothing to record, nothing to repair after a crash. The
+//! price is one copy a segment and core.
 //!
-//! What is equal is compared byte by byte; the hash only says where to look. *Which memory:* a table of fixed size for
-//! each core. *Who writes:* the core. Where two bodies have one place in the table, the later one has it.
+//! Bodies are compared byte by byte; the hash only says where to look. *Which memory:* a table of fixed size
+//! for each core. *Who writes:* the core. If two bodies have the same slot in the table, the later one takes
+//! it.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A shorter body is not worth it: naming it takes [`crate::store::record::SHARED_BODY_BYTES`], and a look at the table.
+/// Shortest body that is shared: a reference takes [`crate::store::record::SHARED_BODY_BYTES`] and a lookup
+/// in the table.
 const BODY_BYTES_MIN: usize = 512;
-/// RecentBodies that a core remembers.
+/// Slots of a core's table.
 const PLACES: usize = 1024;
 
-/// A body that lies in the record of another mail.
+/// A body in the record of another mail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SharedBody {
-    /// That record's location, and the bytes of its payload.
+    /// Location of that record, and the size of its payload.
     pub(crate) location: u64,
     pub(crate) record_bytes: u32,
-    /// Where in its payload the body begins, and how long it is.
+    /// Offset of the body in that payload, and its length.
     pub(crate) at: u32,
     pub(crate) bytes: u32,
 }
 
-/// The bodies that one core has stored of late.
+/// Table of the bodies that one core has stored recently.
 #[derive(Debug)]
 pub(crate) struct RecentBodies {
     places: Box<[(u64, SharedBody)]>,
@@ -43,26 +45,27 @@ impl Default for RecentBodies {
 }
 
 impl RecentBodies {
-    /// Where a body of this hash and length was stored last, if that is known.
+    /// Returns where a body of this hash and length was last stored, if that is known.
     pub(crate) fn find(&self, hash: u64, bytes: usize) -> Option<SharedBody> {
         let (known, body) = self.places[hash as usize % PLACES];
         (known == hash && body.bytes as usize == bytes && body.location != 0).then_some(body)
     }
 
-    /// A body of this hash is stored here now.
+    /// Remembers where a body of this hash is stored.
     pub(crate) fn remember(&mut self, hash: u64, body: SharedBody) {
         self.places[hash as usize % PLACES] = (hash, body);
     }
 }
 
-/// The head of a mail with the empty line that ends it, and the body; `None` if there is no body worth sharing.
+/// Splits a mail into its head, with the empty line that ends it, and its body; `None` if the body is too
+/// short to share.
 pub(crate) fn split(mail: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memmem::find(mail, b"\r\n\r\n")? + 4;
     let (head, body) = mail.split_at(end);
     (body.len() >= BODY_BYTES_MIN).then_some((head, body))
 }
 
-/// What finds a body in the table.
+/// Hash of a body in the table.
 pub(crate) fn hash(body: &[u8]) -> u64 {
     xxh3_64(body)
 }

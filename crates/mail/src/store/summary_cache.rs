@@ -1,4 +1,5 @@
-//! Summaries of the mails that came last or were asked for last: what most lists show, without a read of the log.
+//! Cache of the summaries of mails that arrived or were requested last, so that most lists need no read of
+//! the log.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,14 +8,14 @@ use std::{
 
 use crate::mailbox::mailboxes::{MailId, Summary};
 
-/// Summaries kept by a core: some 6 MiB.
+/// Summaries that a core keeps: some 6 MiB.
 const RECENT_MAX: usize = 16_384;
 
-/// The newest come in, the oldest go out.
+/// FIFO cache of summaries.
 #[derive(Debug, Default)]
 pub(crate) struct SummaryCache {
     by_id: HashMap<MailId, Arc<Summary>>,
-    /// In the order in which they came; some may be gone already.
+    /// IDs in order of insertion; some may be removed already.
     order: VecDeque<MailId>,
 }
 
@@ -35,14 +36,14 @@ impl SummaryCache {
         }
     }
 
-    /// A mail is to be forgotten earlier: whoever asks from now on is told so.
+    /// Changes the expiry time of a cached summary.
     pub(crate) fn expires(&mut self, id: MailId, expires_ms: u64) {
         if let Some(summary) = self.by_id.get_mut(&id) {
             Arc::make_mut(summary).expires_ms = expires_ms;
         }
     }
 
-    /// Takes back what was removed just now, in its old place.
+    /// Puts a summary back that was just removed, at its old position.
     pub(crate) fn put_back(&mut self, summary: Arc<Summary>) {
         self.by_id.insert(summary.id, summary);
     }

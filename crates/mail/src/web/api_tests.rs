@@ -1,4 +1,4 @@
-//! What programs ask and are told, over real sockets, on the twin: faults in words, mails to many, lists.
+//! Tests of the APIs over real sockets, with the twin: error messages, mails to several recipients, lists.
 
 use axum::http::header;
 use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
@@ -12,7 +12,7 @@ use crate::web::{Config, serve::access, tests::Site};
 
 const INBOX: &str = "/api/v2/domains/public/inboxes/ann";
 
-/// The fault, which must be JSON, also to a browser.
+/// Returns the error message, which must be JSON even for a browser.
 #[track_caller]
 fn fault(site: &Site, method: &str, path: &str, body: &str, status: u16) -> String {
     let answer = site.ask(method, path, &[("accept", "text/html,*/*")], body);
@@ -30,18 +30,18 @@ fn every_fault_of_the_api_is_json_and_says_what_would_be_right() {
     let site = Site::new();
     let id = site.deliver("ann", "Subject: x\r\n\r\n");
     for (path, words) in [
-        (format!("{INBOX}/wait?timeout=10m"), "`10m` is too long; at most 5m would be right"),
+        (format!("{INBOX}/wait?timeout=10m"), "duration `10m` is too long; at most 5m"),
         (format!("{INBOX}/wait?since=yesterday"), "2026-11-21T22:00:00Z"),
-        (format!("{INBOX}/wait?delete=maybe"), "`maybe` is no duration"),
+        (format!("{INBOX}/wait?delete=maybe"), "invalid duration `maybe`"),
         (format!("{INBOX}?wait=1h"), "at most 5m"),
         (format!("{INBOX}?delete=10m"), "at most 5m"),
         (format!("{INBOX}?skip=-1"), "skip"),
-        (format!("{INBOX}/messages/{id}?delete=1d"), "`1d` is no duration"),
+        (format!("{INBOX}/messages/{id}?delete=1d"), "invalid duration `1d`"),
         ("/api/v1/messages?limit=many".to_owned(), "limit"),
         ("/api/v1/search?start=x&query=y".to_owned(), "start"),
         ("/api/events".to_owned(), "Upgrade: websocket"),
         ("/api/v2/websocket".to_owned(), "Upgrade: websocket"),
-        ("/api/v2/search?kind=subject&query=x".to_owned(), "from, to, containing"),
+        ("/api/v2/search?kind=subject&query=x".to_owned(), "from, to or containing"),
     ] {
         let said = fault(&site, "GET", &path, "", 400);
         assert!(said.contains(words), "{path}: {said}");
@@ -134,7 +134,7 @@ fn an_attachment_is_had_by_its_name_and_the_source_as_text() {
     assert_eq!((&asked["rawData"], &asked["raw_data"]), (&json!(raw), &json!(raw)));
 }
 
-/// To three and a Bcc; their names.
+/// Delivers a mail to three recipients and a Bcc; returns its IDs.
 fn to_many(site: &Site) -> Vec<String> {
     let raw = "From: shop@x.test\r\nTo: Ann <ann@night.test>, ben@night.test\r\nCc: cid@night.test\r\nSubject: order\r\n\r\nTwo pencils.";
     let to = ["ann", "ben", "cid", "dan"].map(|name| format!("{name}@night.test"));
@@ -161,7 +161,7 @@ fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
         site.page("/inbox/*@*").matches("order").count(),
         site.page("/inbox/ann@night.test").matches("order").count()
     );
-    // An inbox sees its own, and who else has got it only as far as the mail says.
+    // An inbox shows its own recipient, and others only as far as the mail names them.
     for (name, hidden) in [("ben", json!([])), ("dan", bcc.clone())] {
         let base = format!("/inbox/{name}@night.test/api/v1");
         let item = &site.get(&format!("{base}/messages")).json()["messages"][0];
@@ -170,7 +170,7 @@ fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
     }
     let log = site.get(&format!("/api/v2/domains/public/inboxes/ben/messages/{}/smtplog", ids[1])).body;
     assert!(log.contains("ben@night.test") && !log.contains("dan@night.test"), "{log}");
-    // Deleted in an inbox it is the others' still, and one over all.
+    // A mail deleted from one inbox stays in the others, and in the list of all mails.
     site.ask("DELETE", "/inbox/ann@night.test/api/v1/messages", &[], &json!({ "IDs": [ids[0]] }).to_string());
     assert_eq!(site.get("/inbox/ann@night.test/api/v1/messages").json()["total"], 0);
     assert_eq!(site.get(&format!("/inbox/ann@night.test/{}", ids[0])).status, 404);
@@ -180,7 +180,7 @@ fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
     assert!(site.page("/inbox/*@*").contains(&whole), "the list leads where it still is");
     assert!(site.page(&whole).contains(&format!("{whole}/raw")));
     assert_eq!(site.get("/inbox/ben@night.test/api/v1/messages").json()["total"], 1);
-    // Deleted over all it is gone.
+    // A mail deleted over all inboxes is gone from each.
     site.ask("DELETE", "/api/v1/messages", &[], &json!({ "IDs": [ids[0]] }).to_string());
     assert_eq!(site.get("/api/v1/messages").json()["total"], 0);
     for name in ["ben", "cid", "dan"] {
@@ -212,7 +212,7 @@ async fn m15_over_all_a_mail_to_many_arrives_once_and_goes_once() {
     assert_eq!(told().await, json!({ "Type": "delete", "Data": { "ID": ids[0] } }), "with the last of them");
 }
 
-/// What lists show of a mail is worked out once, however often and in whose lists it is asked for.
+/// The preview of a mail is computed once, however often and in whichever lists it is shown.
 #[test]
 fn a_mail_is_taken_apart_once_for_all_lists() {
     let site = Site::new();
@@ -228,7 +228,7 @@ fn a_mail_is_taken_apart_once_for_all_lists() {
     site.get("/inbox/ann@night.test/api/v1/messages?limit=200");
     site.get("/inbox/ben@night.test/api/v1/messages");
     assert!(site.counts("mail_web_gists_made_total 121"));
-    // What is read and tagged is said as it is now.
+    // Read state and tags are always current.
     site.get(&format!("/api/v1/message/{}", ids[0]));
     let list = site.get("/api/v1/messages?limit=200").json();
     assert_eq!((&list["messages"][120]["Read"], &list["unread"]), (&json!(true), &json!(120)));
@@ -278,7 +278,7 @@ fn m21_mailhogs_clients_are_answered() {
 #[test]
 fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nobody() {
     let network = |text: &str| -> Network { text.parse().unwrap() };
-    // As if this were not loopback: a token is asked for.
+    // The request is treated as remote, so a token is required.
     let token = || Some(access::Token::new("0123456789abcdef").unwrap());
     let others =
         Site::with(Config { token: token(), readers: vec![network("192.0.2.0/24")], ..Config::default() });
@@ -298,7 +298,7 @@ fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nob
         site.ask("GET", "/api/v1/messages", &[(header::HOST.as_str(), "mailpit:8025")], "").status,
         200
     );
-    // A proxy that is believed says who it is.
+    // A trusted proxy names the client.
     let behind = Site::with(Config {
         token: token(),
         readers: vec![network("192.0.2.0/24")],
@@ -314,7 +314,7 @@ fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nob
     }
 }
 
-/// RFC 2045, 6: the transfer coding of an attachment is undone, and nothing else. Each of these parts was once
+/// RFC 2045, 6: only the transfer encoding of an attachment is decoded. Each of these parts was once
 /// converted to UTF-8.
 #[test]
 fn attachments_are_the_bytes_that_were_sent() {

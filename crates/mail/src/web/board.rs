@@ -1,4 +1,4 @@
-//! The list of mails: the departure board beside the mail, newest on top.
+//! The list of mails beside the open mail, newest first.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -16,53 +16,53 @@ use crate::{
     search::FlagLookup as _,
 };
 
-/// Mails on one page.
+/// Most mails of one page.
 pub(super) const ROWS_MAX: usize = 100;
-/// What a line has in HTML, give or take: the page is written into memory that need not grow.
+/// Approximate size of a row in HTML, used to preallocate the page.
 pub(super) const ROW_BYTES: usize = 1024;
-/// Pages back that are walked; older mails are found by searching.
+/// Most mails that paging skips; older mails are found by searching.
 const SKIP_MAX: usize = 100_000;
 
-/// A line of the board.
+/// HTML of one row of the list.
 #[derive(Template)]
 #[template(path = "row.html")]
 pub(super) struct RowPage<'a> {
     pub(super) row: Row<'a>,
 }
 
-/// It borrows what the summary says: a page has a hundred of them.
+/// A row of the list. The row borrows from the summary, as a page has a hundred of them.
 pub(super) struct Row<'a> {
     pub(super) id: MailId,
-    /// Of the list that it is in.
+    /// Path of the list.
     pub(super) base: &'a str,
     pub(super) iso: ShortText,
     pub(super) exact: ShortText,
     pub(super) relative: ShortText,
     pub(super) sender: Address<'a>,
-    /// What is shown for a sender who says nothing of himself.
+    /// Text shown in place of a missing sender name.
     pub(super) nobody: Cow<'a, str>,
     pub(super) subject: Cow<'a, str>,
     pub(super) size: ShortText,
-    /// Where it lies, where a list is of more than one inbox.
+    /// Inbox of the mail, if the list covers more than one inbox.
     pub(super) inbox: Option<String>,
     pub(super) is_read: bool,
     pub(super) tags: Vec<String>,
     gist: Option<Arc<Preview>>,
-    /// It is the one that is open beside the list.
+    /// True for the mail that is open beside the list.
     pub(super) is_open: bool,
 }
 
-/// What is known of a mail beside its summary.
+/// Data about a mail beyond its summary.
 #[derive(Default)]
 pub(super) struct RowExtras {
     pub(super) is_read: bool,
     pub(super) tags: Vec<String>,
-    /// What lists show of its content, if that is at hand.
+    /// Preview of the mail, if it is cached.
     pub(super) gist: Option<Arc<Preview>>,
 }
 
 impl<'a> Row<'a> {
-    /// `base`: the path of the list; `wide`: it is of more than one inbox.
+    /// Builds a row. `base` is the path of the list; `wide` is true if it covers more than one inbox.
     pub(super) fn new(
         summary: &'a Summary,
         noted: RowExtras,
@@ -94,7 +94,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The beginning of its text.
+    /// Returns the beginning of the mail's text.
     pub(super) fn snippet(&self) -> &str {
         self.gist.as_ref().map_or("", |gist| &gist.snippet)
     }
@@ -111,7 +111,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What people call a list.
+/// Returns the display name of a list.
 pub(super) fn name_of(scope: &Scope) -> String {
     match scope {
         Scope::All => "All mail".to_owned(),
@@ -119,19 +119,19 @@ pub(super) fn name_of(scope: &Scope) -> String {
     }
 }
 
-/// Where the page of an inbox, or of more than one, is.
+/// Returns the path of the page of one or more inboxes.
 pub(super) fn path_of(address: &str) -> String {
     format!("/inbox/{}", segment(address))
 }
 
-/// One page of a list, as it was asked for.
+/// A loaded page of a list.
 pub(super) struct ListPage {
     pub(super) address: String,
-    /// What people call it.
+    /// Display name of the list.
     pub(super) name: String,
     pub(super) base: String,
     pub(super) wide: bool,
-    /// One more in front of the page and one behind it: what comes before its first and after its last.
+    /// The page's mails, with one more on either side: the neighbours of its first and last mail.
     window: Vec<Arc<Summary>>,
     skip: usize,
     pub(super) count: u64,
@@ -139,7 +139,7 @@ pub(super) struct ListPage {
 }
 
 impl ListPage {
-    /// Reads a page; mails on their way out are in none.
+    /// Loads a page, without mails that are being deleted.
     pub(super) async fn load<M: Mailboxes>(
         app: &App<M>,
         client: Client,
@@ -150,10 +150,10 @@ impl ListPage {
         let from = skip.saturating_sub(1);
         let mut window = app.mailboxes.list(scope, from, skip - from + ROWS_MAX + 1).await?;
         window.retain(|summary| !app.leaving.has(scope, summary.id));
-        // Made once for each mail, and kept for whoever looks next.
+        // The preview of each mail is computed once and cached for later readers.
         for summary in &window {
             match app.gist(client, summary).await {
-                // A large one for which there is no room now is listed without its beginning.
+                // A large mail for which there is no room now is listed without its preview.
                 Ok(_) | Err(Fault::NoRoom | Fault::Busy(_) | Fault::TooMany(_)) => {}
                 Err(fault) => return Err(fault),
             }
@@ -186,12 +186,12 @@ impl ListPage {
         usize::from(self.skip > 0).min(self.window.len())
     }
 
-    /// The page of the list that begins there.
+    /// Returns the path of the page that begins at `skip`.
     fn page(&self, skip: usize) -> String {
         if skip == 0 { self.base.clone() } else { format!("{}?skip={skip}", self.base) }
     }
 
-    /// The list as a page shows it.
+    /// Returns the list as a page shows it.
     pub(super) fn board<M: Mailboxes>(&self, app: &App<M>, open: Option<MailId>) -> Board<'_> {
         let now_ms = clock::unix_ms();
         let shown = self.window.iter().skip(self.before()).take(ROWS_MAX);
@@ -213,7 +213,7 @@ impl ListPage {
         }
     }
 
-    /// The mails above and below one, if it is in the window.
+    /// Returns the mails above and below a mail, if it is in the window.
     pub(super) fn beside(&self, id: MailId) -> (Option<MailId>, Option<MailId>) {
         let Some(place) = self.window.iter().position(|summary| summary.id == id) else {
             return (None, None);
@@ -223,26 +223,26 @@ impl ListPage {
         (at(place.checked_sub(1)), at(place.checked_add(1)))
     }
 
-    /// Where a page of the list goes on, in a query, so that a mail is opened beside the page that it is on.
+    /// Returns the page's position as a query, so that a mail is opened beside the page that lists it.
     pub(super) fn query(&self) -> String {
         if self.skip == 0 { String::new() } else { format!("?skip={}", self.skip) }
     }
 }
 
-/// What a page shows of a list.
+/// A list as a page shows it.
 pub(super) struct Board<'a> {
     pub(super) listed: &'a ListPage,
     pub(super) rows: Vec<Row<'a>>,
-    /// What the page knows as the newest; nothing on pages of older mails, which are not live.
+    /// Newest mail that the page knows; `None` on pages of older mails, which have no live updates.
     pub(super) newest: Option<String>,
     pub(super) newer: Option<String>,
     pub(super) older: Option<String>,
-    /// A mail is open beside it.
+    /// True if a mail is open beside the list.
     pub(super) is_open: bool,
 }
 
 impl<M: Mailboxes> App<M> {
-    /// What is known of a mail beside its summary, without reading it.
+    /// Returns the data about a mail beyond its summary, without reading the mail.
     pub(super) fn beside(&self, of: &Arc<Summary>) -> RowExtras {
         let (is_read, tags) = self.marks.of(of.id);
         let gist = self.gists.find(std::slice::from_ref(of)).pop().flatten();

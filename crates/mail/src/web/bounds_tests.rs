@@ -1,4 +1,5 @@
-//! What one asker may cost, and see of others: bounds in sum, marks and events of one inbox, over real sockets.
+//! Tests of what one client may cost and see: total limits, and flags and events of one inbox, over real
+//! sockets.
 
 use std::{
     io::{BufReader, Write},
@@ -16,7 +17,7 @@ use crate::{
     render::cut,
 };
 
-/// One tag with 60,000 attributes kept everybody waiting for 11 s.
+/// HTML over a limit is shown as text; one tag with 60,000 attributes once blocked the server for 11 s.
 #[test]
 fn html_over_a_bound_is_shown_as_text_and_said() {
     let site = Site::new();
@@ -29,7 +30,7 @@ fn html_over_a_bound_is_shown_as_text_and_said() {
     for view in ["", "/html"] {
         let page = site.page(&format!("{base}{view}"));
         assert!(
-            page.contains("The HTML of this mail is not shown: a tag of it has more than 256 attributes."),
+            page.contains("The HTML of this mail is not shown: a tag has more than 256 attributes."),
             "{page}"
         );
         assert!(page.contains("Your code is 493021") && !page.contains("<iframe"), "{page}");
@@ -42,7 +43,7 @@ fn html_over_a_bound_is_shown_as_text_and_said() {
     assert!(site.counts("mail_web_render_over_total 2"));
 }
 
-/// A false event with the real name of another inbox's mail.
+/// A forged event with the real ID of another inbox's mail does not disclose that mail.
 #[test]
 fn no_event_brings_another_inboxs_mail() {
     let site = Site::new();
@@ -76,7 +77,7 @@ fn no_event_brings_another_inboxs_mail() {
     assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["subject"], "own");
 }
 
-/// Tags, their names and what was read are of the inbox that they are in.
+/// Tags, their names and read flags are visible only in the inbox of the mail.
 #[test]
 fn tags_and_marks_are_of_those_who_may_see_the_mail() {
     let site = Site::new();
@@ -94,7 +95,7 @@ fn tags_and_marks_are_of_those_who_may_see_the_mail() {
     }
     let counts = site.get(&of("ann", "messages")).json();
     assert_eq!((&counts["unread"], &counts["total"]), (&json!(1), &json!(1)), "what ben read counts for ben");
-    // Neither renamed nor taken off by others.
+    // Other inboxes can neither rename nor remove the tag.
     let renamed = site.ask(
         "PUT",
         &of("ann", "tags/Takeover%20of%20Example%20Inc."),
@@ -106,7 +107,7 @@ fn tags_and_marks_are_of_those_who_may_see_the_mail() {
     assert_eq!(site.get(&of("ben", "tags")).json(), json!(["Takeover of Example Inc."]));
     assert_eq!(tag("ann", &ben, "mine").status, 200);
     assert_eq!(site.get(&of("ben", "tags")).json(), json!(["Takeover of Example Inc."]));
-    // Who may see all sees all.
+    // Clients that may see all mail see all tags.
     assert_eq!(site.get("/api/v1/tags").json(), json!(["Takeover of Example Inc.", "plan"]));
     assert_eq!(tag("ann", &ann, &"x".repeat(201)).status, 400);
     let renamed =
@@ -115,7 +116,7 @@ fn tags_and_marks_are_of_those_who_may_see_the_mail() {
     assert!(site.counts("mail_web_tags_refused_total 2"));
 }
 
-/// 32 MiB were taken from each of 4,096 connections.
+/// Request bodies have a total limit; once 4,096 connections could hold 32 MiB each.
 #[test]
 fn bodies_have_a_bound_in_sum() {
     const SENDERS: usize = 12;
@@ -133,10 +134,10 @@ fn bodies_have_a_bound_in_sum() {
             stream
         })
         .collect();
-    // At most four of them find room for what they have sent, and none of those gives any back.
+    // At most four requests find room for the bytes that they have sent, and none of these frees any.
     let refused = |stream: &std::net::TcpStream| {
         let mut said = [0; 1024];
-        // Those that found room are cut off in the end.
+        // The requests that found room are cut off at the end.
         let read = std::io::Read::read(&mut { stream }, &mut said).unwrap_or_default();
         String::from_utf8_lossy(&said[..read]).to_ascii_lowercase()
     };
@@ -150,7 +151,7 @@ fn bodies_have_a_bound_in_sum() {
             let said = answers.recv_timeout(PATIENCE).unwrap();
             assert!(said.starts_with("http/1.1 503") && said.contains("\r\nretry-after: 2\r\n"), "{said}");
         }
-        // Who asks for a page is not kept from it.
+        // Pages are still served.
         assert!(site.page("/inbox/ann@night.test").contains("Nothing has arrived yet"));
         for stream in &senders {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -162,7 +163,7 @@ fn bodies_have_a_bound_in_sum() {
     assert_eq!(site.ask("POST", "/api/v1/send", &[], &mail.to_string()).status, 200);
 }
 
-/// 99 mails put together first were 400 MB for whoever asked.
+/// A list of whole mails is built mail by mail; built at once, 99 mails took 400 MB for each client.
 #[test]
 fn a_list_of_whole_mails_is_made_mail_by_mail() {
     let site = Site::with(Config { http_bytes_max: 2 << 20, ..Config::default() });
@@ -188,7 +189,7 @@ fn a_list_of_whole_mails_is_made_mail_by_mail() {
     assert!(site.counts("mail_web_held_over_total 2"));
 }
 
-/// What a client asked for ends with the client.
+/// A wait ends when its client disconnects.
 #[test]
 fn who_hangs_up_does_not_go_on_waiting() {
     let site = Site::new();

@@ -1,5 +1,5 @@
-//! What a person changes on a page: mails deleted and brought back, marked read and unread, tagged. Forms do it, so it works
-//! without scripts; the pages' script sends the same forms and asks for JSON.
+//! Changes that people make on a page: mails are deleted and restored, marked read and unread, tagged. Forms
+//! send them, so they work without scripts; the pages' script sends the same forms and asks for JSON.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,25 +18,26 @@ use crate::web::{
     undo_delete::LEAVING_MAX,
 };
 
-/// Mails that one form may name.
+/// Most mails that one form may name.
 const IDS_MAX: usize = 1_000;
 
-/// What a form says.
+/// Fields of a submitted form.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ChangeForm {
     what: String,
     ids: Vec<String>,
-    /// Where to go then.
+    /// Path to redirect to afterwards.
     back: String,
     batch: String,
     tag: String,
 }
 
 impl ChangeForm {
-    /// Reads `application/x-www-form-urlencoded`.
+    /// Parses `application/x-www-form-urlencoded`.
     fn read(form: &[u8]) -> Result<Self, Fault> {
         let mut wish = Self::default();
-        let form = std::str::from_utf8(form).map_err(|_| Fault::Bad("the form is no text".to_owned()))?;
+        let form =
+            std::str::from_utf8(form).map_err(|_| Fault::Bad("the form is not valid UTF-8".to_owned()))?;
         for (name, value) in form.split('&').filter_map(|pair| pair.split_once('=')) {
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8_lossy().into_owned();
@@ -55,7 +56,7 @@ impl ChangeForm {
         Ok(wish)
     }
 
-    /// Where to go: within the list's own pages, or to the list.
+    /// Returns the path to redirect to: one of the list's own pages, or the list.
     fn way_back(&self, base: &str) -> String {
         let within =
             self.back.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['?', '/']));
@@ -106,9 +107,7 @@ pub(super) async fn change<M: Mailboxes>(
             count = mails.len();
             let name = wish.tag.trim();
             if name.is_empty() {
-                return Err(Fault::Bad(
-                    "the field `tag` is missing: what the mail is to be tagged with".to_owned(),
-                ));
+                return Err(Fault::Bad("the field `tag` is missing: the tag to add".to_owned()));
             }
             for mail in mails {
                 let mut names = app.marks.tags(mail.id);
@@ -121,7 +120,7 @@ pub(super) async fn change<M: Mailboxes>(
                 tags = app.marks.tags(mail.id);
             }
         }
-        _ => return Err(Fault::Bad("the form does not say what is to be done".to_owned())),
+        _ => return Err(Fault::Bad("the form names no action".to_owned())),
     }
     let asks_for_json = headers
         .get(header::ACCEPT)
@@ -132,7 +131,7 @@ pub(super) async fn change<M: Mailboxes>(
     }
     let back = wish.way_back(&base);
     let back = match batch {
-        // A mail's own page shows nothing now.
+        // The page of a deleted mail would be empty.
         Some(batch) if back.starts_with(&format!("{base}?")) => format!("{back}&deleted={batch}"),
         Some(batch) => format!("{base}?deleted={batch}"),
         None => back,
@@ -140,7 +139,7 @@ pub(super) async fn change<M: Mailboxes>(
     Ok(Redirect::to(&back).into_response())
 }
 
-/// The mails that are named, and lie where the asker may look; one that is not there is passed over.
+/// Returns the named mails that the client may see; mails that do not exist are skipped.
 async fn meant<M: Mailboxes>(
     app: &App<M>,
     scope: &Scope,

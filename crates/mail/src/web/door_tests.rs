@@ -1,4 +1,4 @@
-//! Who is let in where: every route, asked by everybody.
+//! Tests of access control: every route, requested by every kind of client.
 
 use std::{
     collections::BTreeSet,
@@ -14,20 +14,20 @@ use crate::mailbox::twin::{Retention, Twin};
 
 const TOKEN: &str = "0123456789abcdef-token";
 
-/// What a route shows or does.
+/// Kind of access that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RouteAccess {
-    /// Nobody's mail.
+    /// Shows no mail.
     Open,
-    /// Nobody's mail, asked as a change.
+    /// Shows no mail, but counts as a change.
     OpenChange,
-    /// What is in the inbox that its path names, which may be several.
+    /// Shows the inbox that its path names, which may be a pattern for several.
     Inbox,
-    /// The same, and it changes something.
+    /// Changes the inbox that its path names.
     InboxChange,
-    /// What is in many inboxes.
+    /// Shows mail of many inboxes.
     Wide,
-    /// The same, and it changes something.
+    /// Changes mail of many inboxes.
     WideChange,
 }
 
@@ -57,7 +57,7 @@ const PAGES: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/api/openapi.json", Open),
 ];
 
-/// Behind `/api/v2`.
+/// Routes below `/api/v2`.
 const MAILINATOR: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/domains/{domain}/inboxes/{inbox}/wait", Inbox),
     ("GET", "/domains/{domain}/inboxes/{inbox}/messages/{id}/codes", Inbox),
@@ -97,7 +97,8 @@ const MAILINATOR: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/teaminfo", Open),
 ];
 
-/// Over everything, and behind an inbox's page over that inbox: there wide is what the page's path says.
+/// Routes over all mail, and below an inbox's page over that inbox: there the page's path determines the
+/// access.
 const MAILPIT: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/api/v1/messages", Wide),
     ("PUT", "/api/v1/messages", WideChange),
@@ -126,7 +127,7 @@ const MAILPIT: &[(&str, &str, RouteAccess)] = &[
     ("PUT", "/api/v1/chaos", OpenChange),
 ];
 
-/// Over everything; the same below `/mailhog`.
+/// Routes over all mail; also served below `/mailhog`.
 const MAILHOG: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/api/v2/messages", Wide),
     ("GET", "/api/v2/search", Wide),
@@ -165,7 +166,7 @@ fn table() -> Vec<(&'static str, String, RouteAccess)> {
     pages.chain(mailinator).chain(mailpit).chain(mailhog).chain(below).collect()
 }
 
-/// The list of routes is the router's own: one that nobody has thought about here fails.
+/// The routes come from the router itself, so a route that is missing in this table fails the test.
 #[test]
 fn every_route_has_a_door() {
     let (_, all) = routes::<Twin>().finish();
@@ -177,7 +178,7 @@ fn every_route_has_a_door() {
     assert_eq!(known.difference(&routed).collect::<Vec<_>>(), [""; 0], "doors without a route");
 }
 
-/// A site with one mail, as `ann`.
+/// A site with one mail, to `ann`.
 struct TestSite {
     web: Web,
     id: String,
@@ -197,7 +198,7 @@ impl TestSite {
         Self { web, id: ids[0].to_string() }
     }
 
-    /// The status alone: streams do not end.
+    /// Returns only the status, as streams do not end.
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -232,7 +233,8 @@ impl TestSite {
 
 const REFUSED: [u16; 3] = [401, 403, 421];
 
-/// Every route × own inbox, all inboxes, foreign origin, no token, and by a foreign name.
+/// Requests every route for one inbox, for all inboxes, from a foreign origin, without a token, and by a
+/// foreign host name.
 #[test]
 fn every_door_lets_in_whom_it_should() {
     let token = ("authorization", TOKEN);
@@ -246,7 +248,7 @@ fn every_door_lets_in_whom_it_should() {
         let change = matches!(door, OpenChange | InboxChange | WideChange);
         let asked =
             |path: &str, headers: &[(&str, &str)]| (house.ask(method, path, headers), path.to_owned());
-        // What is refused first: what is let in may delete the mail.
+        // Refused requests come first, as accepted ones may delete the mail.
         let (status, path) = asked(&own, &[token, ("host", "rebound.test")]);
         assert_eq!(status, 421, "{method} {path} by a foreign name");
         let (status, path) = asked(&all, &[]);
@@ -308,7 +310,7 @@ fn site(listen: &str, config: Config) -> TestSite {
     TestSite { web, id: ids.unwrap()[0].to_string() }
 }
 
-/// Sends a raw request over IPv4 from this machine, and returns the answer's status and text.
+/// Sends a raw request over IPv4 from this machine, and returns the response's status and text.
 fn written(house: &TestSite, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", house.web.address().port())).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -319,12 +321,12 @@ fn written(house: &TestSite, request: &str) -> (u16, String) {
 
 const ALL: &str = "/api/v1/messages";
 
-/// Writes out a request of this machine for `path`, with more fields.
+/// Formats a request from this machine for `path`, with additional fields.
 fn local(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8025\r\nConnection: close\r\n{fields}\r\n")
 }
 
-/// A peer that speaks IPv4 to `[::]` is `::ffff:127.0.0.1`, which is the proxy's own address all the same.
+/// A peer that connects to `[::]` by IPv4 has the address `::ffff:127.0.0.1`, which counts as 127.0.0.1.
 #[test]
 fn an_unbelieved_proxy_on_ipv6_is_no_reader() {
     for listen in ["[::]:0", "127.0.0.1:0"] {
@@ -346,7 +348,7 @@ fn an_unbelieved_proxy_on_ipv6_is_no_reader() {
     assert_eq!(written(&house, &local(ALL, "X-Forwarded-For: 203.0.113.9\r\n")).0, 403);
 }
 
-/// No field of the proxy's requests says that it is a proxy: only the signs are left.
+/// A proxy that adds no proxy headers is recognized by other signs, and then all mail is closed.
 #[test]
 fn a_silent_proxy_closes_all_mail() {
     let signs = [
@@ -368,7 +370,7 @@ fn a_silent_proxy_closes_all_mail() {
             assert_eq!(status, 403);
             assert!(page.contains("--token-file") && page.contains("in mail-readers</th>"), "{page}");
             let home = written(&house, &local("/", "")).1;
-            assert!(!home.contains("/inbox/*@*") && home.contains("does not say for whom"), "{home}");
+            assert!(!home.contains("/inbox/*@*") && home.contains("does not name its clients"), "{home}");
             assert_eq!(written(&house, &local("/inbox/ann@night.test", "")).0, 200, "one inbox stays public");
             let counted =
                 metrics(&house).iter().filter(|(name, n)| name.contains("proxy_signs") && *n > 0).count();
@@ -377,7 +379,8 @@ fn a_silent_proxy_closes_all_mail() {
     }
 }
 
-/// A token keeps all mail open in spite of a sign; a proxy that names its visitors is no silent one.
+/// A token gives access to all mail in spite of such a sign; a proxy that names its clients is not a silent
+/// one.
 #[test]
 fn no_sign_closes_all_mail_for_who_has_a_token() {
     let house = site("127.0.0.1:0", Config { token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
@@ -390,8 +393,8 @@ fn no_sign_closes_all_mail_for_who_has_a_token() {
     assert_eq!(written(&house, &local(ALL, "")).0, 200, "a proxy that names its visitor, and a link");
 }
 
-/// In a network of readers, only a field of our own page's script is a sign: a link of another site looks like a proxy
-/// there.
+/// Only a header of our own page's script counts as a sign in a network of readers, as a link from another
+/// site looks like a proxy there.
 #[test]
 fn a_silent_proxy_among_readers_is_no_reader() {
     let readers = vec!["127.0.0.0/8".parse().unwrap()];

@@ -1,4 +1,4 @@
-//! An inbox, or more than one: the list, and the search in it.
+//! Pages of one or more inboxes: the list, and its search.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
     search::{self, Cursor},
 };
 
-/// Mails on one page of a search.
+/// Most mails of one page of a search.
 const FOUND_MAX: usize = 50;
 
 #[derive(Template)]
@@ -35,11 +35,11 @@ struct InboxPage<'a> {
     name: &'a str,
     base: &'a str,
     board: Board<'a>,
-    /// Who can read what is here.
+    /// Sentence that tells who can read this list.
     readers: String,
-    /// Mails that were deleted a moment ago, and the name under which they come back.
+    /// Number of mails deleted a moment ago, and the ID by which they can be restored.
     deleted: Option<(usize, u64)>,
-    /// What was searched for.
+    /// The search query.
     query: &'a str,
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn page<M: Mailboxes>(
     uri: axum::http::Uri,
 ) -> Result<Response, Fault> {
     let address = scope.name();
-    // One inbox has one path: caches and purges know it by that.
+    // Each inbox has one path, by which caches and purges know it.
     if uri.path() != path_of(&address) && scope_differs(uri.path(), &address) {
         return Ok(Redirect::to(&path_of(&address)).into_response());
     }
@@ -82,7 +82,7 @@ pub(super) async fn page<M: Mailboxes>(
     })
 }
 
-/// Whether the path says something else than the address, and not only in another encoding.
+/// Returns whether the path differs from the address in more than its percent-encoding.
 fn scope_differs(path: &str, address: &str) -> bool {
     let asked = path.strip_prefix("/inbox/").unwrap_or_default();
     percent_encoding::percent_decode_str(asked).decode_utf8_lossy() != address
@@ -100,7 +100,7 @@ struct SearchPage<'a> {
     rows: Vec<Row<'a>>,
     older: Option<String>,
     readers: String,
-    /// Where a form of this page comes back to.
+    /// Path to which forms of this page return.
     here: String,
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn search_page<M: Mailboxes>(
     };
     let cursor = searched.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     match search::Query::parse(template.query).and_then(|query| Ok((query, cursor?))) {
-        Err(fault) => template.fault = Some(format!("This cannot be searched for: {fault}.")),
+        Err(fault) => template.fault = Some(format!("Invalid search: {fault}.")),
         Ok((query, cursor)) => {
             found = app.search(client, &scope, &query, cursor, FOUND_MAX).await?;
             found.mails.retain(|mail| !app.leaving.has(&scope, mail.id));
@@ -159,13 +159,13 @@ fn in_words(found: &search::SearchOutcome) -> String {
     };
     let looked = format!("{count} found among {}", found.looked_at);
     match (found.bounded, found.next.is_some()) {
-        (true, _) => format!("{looked}; there are more to look at."),
+        (true, _) => format!("{looked}; there are more to search."),
         (false, true) => format!("{looked}, newest first; there may be more."),
         (false, false) => format!("{looked}."),
     }
 }
 
-/// At once, and for good: what programs ask for.
+/// Deletes all mails of a scope at once and permanently, for programs.
 pub(super) async fn delete_all<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,

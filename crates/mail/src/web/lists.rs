@@ -1,13 +1,15 @@
-//! Lists of whole mails as JSON, made and sent a mail at a time.
+//! Lists of whole mails as JSON, built and sent one mail at a time.
 //!
 //! ```text
 //!  head ─▶ [ mail ─▶ , mail ─▶ , … ] ─▶ tail        each only once its client has taken the one before
 //! ```
-//! 99 mails of 4 MiB, put together first, were 400 MB for whoever asked. Now an answer holds what its next mail needs.
-//! The first mail is made before the answer begins, so that whoever finds no room is told so in words; later there is
-//! no other way to say it than to break off, which a client of chunked answers (RFC 9112, 7.1) notices.
+//! Built at once, 99 mails of 4 MiB took 400 MB for each client. Now a response holds only its next mail. The
+//! first mail is built before the response begins, so that a lack of room is reported as an error; later the
+//! only way to report it is to break off the response, which a client notices by the chunked encoding (RFC
+//! 9112, 7.1).
 //!
-//! Lists of lines ([`of_lines`]) are of what is kept of each mail ([`crate::web::previews::preview_cache`]): one piece is all that most have.
+//! Lists of rows ([`of_lines`]) are built from the cached preview of each mail
+//! ([`crate::web::previews::preview_cache`]): most fit one piece.
 
 use std::{
     io::{self, Write as _},
@@ -34,16 +36,16 @@ use crate::{
     render::{PARSED_BYTES_MAX, StepLimit},
 };
 
-/// Of a list of lines as much is written at a time: all of a hundred.
+/// Bytes of a list of rows that are written at a time: enough for a hundred rows.
 const PIECE_BYTES: usize = 256 * 1024;
-/// How long an answer that has begun waits for room for its next mail.
+/// Time that a response that has begun waits for room for its next mail.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What stands around the mails.
+/// JSON around the mails.
 pub(crate) struct ListFrame {
-    /// Up to and with the bracket that opens the list.
+    /// Text up to and including the bracket that opens the list.
     pub(crate) head: String,
-    /// From the bracket that closes it.
+    /// Text from the bracket that closes the list.
     pub(crate) tail: String,
 }
 
@@ -53,23 +55,24 @@ struct MailStream<M, F> {
     scope: Scope,
     mails: std::vec::IntoIter<Arc<Summary>>,
     shape: F,
-    /// What is on its way to the client.
+    /// Memory charge of the bytes on their way to the client.
     held: BudgetGuard,
-    /// A mail was told before.
+    /// True once a mail was sent.
     begun: bool,
     tail: Option<String>,
 }
 
-/// The part of a mail that is written.
+/// The extent to which a mail is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it.
+    /// The whole mail.
     Whole,
-    /// All but the bodies, for which there is no room.
+    /// The mail without its bodies, for which there is no room.
     Heads,
 }
 
-/// A mail as JSON, made on a helper within what its client may hold: whole, or without its bodies where those find no room.
+/// Writes a mail as JSON on a helper, within its client's memory budget: whole, or without its bodies if
+/// these do not fit.
 pub(crate) async fn printed<M, F>(
     app: &Arc<App<M>>,
     client: Client,
@@ -98,13 +101,13 @@ where
         (Ok(()), printer) => Ok(printer.finish()),
         (Err(_), printer) if printer.is_refused() => Err(Fault::NoRoom),
         (Err(error), _) => {
-            tracing::error!("a mail cannot be written as JSON: {error}");
+            tracing::error!("cannot write a mail as JSON: {error}");
             Err(Fault::Broken)
         }
     }
 }
 
-/// The answer; `shape` writes each mail as JSON. One that went since it was listed is left out.
+/// Builds the response; `shape` writes each mail as JSON. A mail deleted since it was listed is left out.
 pub(crate) async fn of_mails<M, F>(
     app: &Arc<App<M>>,
     client: Client,
@@ -139,7 +142,7 @@ where
             Ok(None) => None,
             Err(fault) => {
                 list.app.counters.add(Counter::ListsBroken, 1);
-                tracing::warn!("a list of mails broke off: {fault}");
+                tracing::warn!("list of mails interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }
@@ -153,13 +156,13 @@ where
     M: Mailboxes,
     F: Fn(&Mail, &StepLimit, Extent, &mut ChargedBuffer) -> serde_json::Result<()> + Clone + Send + 'static,
 {
-    /// The next mail, or the end; nothing behind that.
+    /// Returns the next mail, then the tail, then `None`.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
-        // The client has taken what came before.
+        // The client has taken the previous piece.
         self.held.release();
         for summary in self.mails.by_ref() {
             if self.begun {
-                // What the mail needs is asked for again below; here it is waited for.
+                // Only waits for room here; the mail is charged below.
                 let bytes = summary.size_bytes.min(PARSED_BYTES_MAX as u64 + 1);
                 self.held.wait_for(bytes, ROOM_TIME_MAX).await?;
                 self.held.release();
@@ -175,7 +178,7 @@ where
     }
 }
 
-/// A list of lines, each written from what lists show of a mail.
+/// A list of rows, each written from a mail's summary and preview.
 struct RowStream<M, F> {
     app: Arc<App<M>>,
     client: Client,
@@ -186,7 +189,7 @@ struct RowStream<M, F> {
     tail: Option<String>,
 }
 
-/// The answer; `write` writes each mail as JSON. One that went since it was listed is left out.
+/// Builds the response; `write` writes each mail as JSON. A mail deleted since it was listed is left out.
 pub(crate) async fn of_lines<M, F>(
     app: &Arc<App<M>>,
     client: Client,
@@ -209,7 +212,7 @@ where
     lines.fill(&mut first).await?;
     let kind = [(header::CONTENT_TYPE, "application/json")];
     if lines.tail.is_none() {
-        // As part of the answer it is counted.
+        // A complete body is charged as part of the response.
         return Ok((kind, first).into_response());
     }
     lines.held.grow(first.len() as u64)?;
@@ -220,7 +223,7 @@ where
             Ok(None) => None,
             Err(fault) => {
                 lines.app.counters.add(Counter::ListsBroken, 1);
-                tracing::warn!("a list of mails broke off: {fault}");
+                tracing::warn!("list of mails interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }
@@ -229,7 +232,7 @@ where
     Ok((kind, Body::from_stream(pieces)).into_response())
 }
 
-/// What a line has beside what is kept of its mail, about.
+/// Approximate bytes of a row beyond the cached preview.
 const LINE_BYTES: usize = 128;
 
 impl<M, F> RowStream<M, F>
@@ -237,12 +240,12 @@ where
     M: Mailboxes,
     F: Fn(&Summary, &Preview, &mut Vec<u8>) -> serde_json::Result<()>,
 {
-    /// The next piece, or the end; nothing behind that.
+    /// Returns the next piece; `None` after the last.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
         if self.tail.is_none() {
             return Ok(None);
         }
-        // The client has taken what came before.
+        // The client has taken the previous piece.
         self.held.release();
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         self.fill(&mut piece).await?;
@@ -250,7 +253,7 @@ where
         Ok(Some(piece))
     }
 
-    /// Writes lines until the piece is large enough, and the tail behind the last.
+    /// Writes rows until the piece is large enough, and the tail after the last row.
     async fn fill(&mut self, piece: &mut Vec<u8>) -> Result<(), Fault> {
         while piece.len() < PIECE_BYTES {
             let Some((summary, kept)) = self.mails.next() else {
@@ -266,7 +269,7 @@ where
                 piece.push(b',');
             }
             (self.write)(&summary, &gist, piece).map_err(|error| {
-                tracing::error!("a mail cannot be written as JSON: {error}");
+                tracing::error!("cannot write a mail as JSON: {error}");
                 Fault::Broken
             })?;
         }

@@ -1,8 +1,8 @@
-//! ScopeEvents as they happen, as server-sent events.
+//! Live events of a scope as server-sent events.
 //!
-//! A page says which mail it knows as the newest (`?after=`, or `Last-Event-ID` when the browser comes back), and gets
-//! what came since before what comes next, so that nothing falls between the page and the stream. Who reads too slowly
-//! is told to load the page again rather than served from an unbounded queue.
+//! A page tells which mail it knows as the newest (`?after=`, or `Last-Event-ID` when the browser
+//! reconnects), and first gets all mails since then, so that no mail is lost between the page and the stream.
+//! A client that reads too slowly is told to reload the page, as queues are bounded.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -31,9 +31,10 @@ use crate::web::{
     },
 };
 
-/// Mails that came between the page and the stream, or while the browser was away; more, and the page is loaded again.
+/// Most mails that are sent after a gap between page and stream or after a reconnect; beyond, the page is
+/// reloaded.
 const MISSED_MAX: usize = 100;
-/// A comment is sent after so long a silence, so that proxies keep the stream open.
+/// Silence after which a comment is sent, so that proxies keep the stream open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize)]
@@ -49,12 +50,13 @@ pub(super) async fn events<M: Mailboxes>(
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
     let again = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-    // An empty inbox's page knows no mail: all that is there came after it.
+    // The page of an empty inbox knows no mail: every mail there came after it.
     let known = again.or(after).map(|id| id.parse::<MailId>().ok());
     let arrivals = ScopeEvents::new(&app, client, scope, known).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         let event = arrivals.next().await?;
-        // The line shows what the list would. A mail that cannot be read now has a shorter one.
+        // Loads the preview, so that the row is the same as in the list; a mail that cannot be read now has a
+        // shorter row.
         if let LiveEvent::Arrived(summary) = &event {
             _ = app.gist(client, summary).await;
         }
@@ -62,33 +64,34 @@ pub(super) async fn events<M: Mailboxes>(
         Some((Ok::<_, Infallible>(told), (app, arrivals)))
     });
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
-    // nginx and others would gather events into blocks.
+    // nginx and other proxies would buffer the events.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }
 
-/// What a listener is told.
+/// An event for a client.
 #[derive(Debug, Clone)]
 pub(crate) enum LiveEvent {
     Arrived(Arc<Summary>),
     Deleted(MailId),
-    /// Some were missed.
+    /// Some events were lost.
     Missed,
 }
 
-/// The events of a scope from a point on.
+/// Stream of a scope's events from a point on.
 pub(crate) struct ScopeEvents {
     scope: Scope,
     events: Receiver<Event>,
-    /// Came before the stream began; the next one last.
+    /// Mails that arrived before the stream began; the next one to send is last.
     missed: Vec<Arc<Summary>>,
     too_many_missed: bool,
     listener: ListenerSlot,
 }
 
 impl ScopeEvents {
-    /// From now on, and first what came after `known` (all there is for `Some(None)`, nothing for `None`).
+    /// Subscribes from now on, beginning with the mails after `known` (all mails for `Some(None)`, no earlier
+    /// ones for `None`).
     pub(crate) async fn new<M: Mailboxes>(
         app: &Arc<App<M>>,
         client: Client,
@@ -96,14 +99,15 @@ impl ScopeEvents {
         known: Option<Option<MailId>>,
     ) -> Result<Self, Fault> {
         let listener = app.listener(client).await?;
-        // First the ear, then the look: what comes between is heard twice, and the page knows it by its name.
+        // Subscribe first, then list: a mail that arrives between the two is sent twice, and the page
+        // recognizes its ID.
         let events = app.mailboxes.events();
         let mut arrivals = Self { scope, events, missed: Vec::new(), too_many_missed: false, listener };
         if let Some(known) = known {
             let mut missed = app.mailboxes.list(&arrivals.scope, 0, MISSED_MAX + 1).await?;
             match known.and_then(|known| missed.iter().position(|summary| summary.id == known)) {
                 Some(place) => missed.truncate(place),
-                // The known one was deleted, or lies further back. Names grow with time.
+                // The known mail was deleted, or is further back. IDs grow with time.
                 None => missed.retain(|summary| known.is_none_or(|known| summary.id > known)),
             }
             arrivals.too_many_missed = missed.len() > MISSED_MAX;
@@ -112,17 +116,18 @@ impl ScopeEvents {
         Ok(arrivals)
     }
 
-    /// Which mails it hears of.
+    /// Scope of the stream.
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Returns whether the events ended because the client has given way to others.
+    /// Returns whether the stream ended because its client's slot was given to another client.
     pub(crate) fn is_cut(&self) -> bool {
         self.listener.is_cut()
     }
 
-    /// Returns the next event; `None` when the server stops, or the client gives way to others.
+    /// Returns the next event; `None` when the server stops, or when the client's slot was given to another
+    /// client.
     pub(crate) async fn next(&mut self) -> Option<LiveEvent> {
         if self.too_many_missed {
             self.too_many_missed = false;
@@ -157,7 +162,7 @@ impl ScopeEvents {
         }
     }
 
-    /// Whether a list of the scope shows a mail no more that an inbox has let go.
+    /// Returns whether a list of the scope no longer shows a mail that an inbox has dropped.
     fn is_gone(&self, inbox: &Inbox, remains: RemainingName) -> bool {
         match self.scope {
             Scope::All => remains == RemainingName::Nothing,

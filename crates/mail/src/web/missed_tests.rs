@@ -1,4 +1,5 @@
-//! Whoever misses events looks again: no wait hangs over a mail that is stored.
+//! Tests that waits and lists look again after lost events, so that none waits for a mail that is already
+//! stored.
 
 use std::{
     io::{BufRead, BufReader},
@@ -24,23 +25,23 @@ use crate::{
     store::annotations::{Note, RecoveredNote},
 };
 
-/// How events get lost.
+/// Way in which events get lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
-    /// A listener is behind from the beginning.
+    /// The listener lags from the beginning.
     Lag,
-    /// They were lost before they reached the broadcast, which says so when the mail has come.
+    /// Events are lost before the broadcast, which reports the loss after the mail has arrived.
     BeforeTheBroadcast,
 }
 
-/// The twin, to which a mail comes just after a look, so that the looker has not seen it; whether its event is told
-/// depends.
+/// The twin with a mail that arrives just after a lookup, which therefore misses it; the mail's event may be
+/// lost.
 #[derive(Clone)]
 struct LossyMailboxes {
     twin: Twin,
     events: broadcast::Sender<Event>,
     loss: Loss,
-    /// The mail comes after so many looks, and is told unless it is lost.
+    /// Number of lookups after which the mail arrives.
     arrives_after: usize,
     is_told: bool,
     looks: Arc<AtomicUsize>,
@@ -146,7 +147,7 @@ fn get(web: &Web, path: &str) -> serde_json::Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Looks of a wait: one when it begins, one whenever it missed something.
+/// A wait looks up once when it begins, and again whenever it missed events.
 #[test]
 fn a_wait_finds_a_mail_whose_event_was_lost() {
     for (loss, arrives_after, is_told) in
@@ -158,14 +159,15 @@ fn a_wait_finds_a_mail_whose_event_was_lost() {
     }
 }
 
-/// Looks of a list that waits: the list, one more when its ears are open, one whenever something came or was missed.
+/// A waiting list looks up once, again after it has subscribed, and whenever a mail arrives or events were
+/// missed.
 #[test]
 fn a_list_that_waits_finds_it_too_and_does_not_give_up_early() {
     for (loss, arrives_after, is_told) in [
         (Loss::Lag, 1, false),
         (Loss::Lag, 2, false),
         (Loss::BeforeTheBroadcast, 2, false),
-        // What was missed was nothing for this list: it goes on.
+        // The missed events did not concern this list, so it keeps waiting.
         (Loss::Lag, 3, true),
     ] {
         let web = LossyMailboxes::serve(loss, arrives_after, is_told);

@@ -1,17 +1,18 @@
-//! The pages: what people see of the stored mail. The programs' side is `crate::api`, on the same port.
+//! Web pages of the stored mail. The APIs for programs are in `crate::api`, on the same port.
 //!
 //! ```text
 //!  browsers, the accelerator, test suites
-//!        │ HTTP/1.1, at most `connections_max`; who idles gives way to who asks
+//!        │ HTTP/1.1, at most `connections_max`; an idle connection is closed in favour of a new one
 //!        ▼
 //!  thread "mail-web": axum on a runtime of its own ──▶ Mailboxes (questions to the loops, answers by message)
 //!        │  small mails are rendered here                └──▶ events ──▶ server-sent events, WebSockets, waits
-//!        ▼ turns: one client after the other
+//!        ▼ queue: one client after the other
 //!  threads "mail-help": up to 4 render large mails, at least 4 are left for the disk; "mail-search": up to 2, of low priority
 //! ```
-//! No receiving loop ever waits for a page. Pages of one inbox are public and say so to caches: fresh for a second, and
-//! tagged with their inbox and mail, so that an accelerator in front serves the crowd and is purged by what changes
-//! ([`inbox_tag`], [`mail_tag`]). What shows more than one inbox is the operator's (`access`).
+//! No receiving loop ever waits for a page. Pages of one inbox are public and cacheable: fresh for a second,
+//! and tagged with their inbox and mail, so that an accelerator in front serves a crowd and is purged on
+//! changes ([`inbox_tag`], [`mail_tag`]). Pages of more than one inbox are reserved for the operator
+//! (`access`).
 
 mod board;
 mod change;
@@ -64,22 +65,22 @@ pub use crate::{
     },
 };
 
-/// Mails rendered off the web's own thread at once.
+/// Mails rendered at the same time outside of the web's own thread.
 const RENDER_THREADS_MAX: usize = 4;
-/// Searches that read and take apart mails at once.
+/// Searches that read and parse mails at the same time.
 const SEARCH_THREADS_MAX: usize = 2;
-/// Threads that are left for reads of the disk, however much is rendered and searched.
+/// Threads reserved for reads of the disk, however much is rendered and searched.
 const READ_THREADS: usize = 4;
-/// Rendering recurses nowhere by our own doing; libraries below it may.
+/// Stack of a rendering thread. Our own code does not recurse; libraries may.
 const RENDER_STACK_BYTES: usize = 16 * 1024 * 1024;
-/// How long answers under way may take when the server stops.
+/// Time that running responses have when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Time that a stop waits for the server's threads: for answers under way, and for deletions that can still be undone.
-/// A thread that hangs, as in a write to a disk that does not answer, ends with the process.
+/// Time that a stop waits for the server's threads: for running responses, and for deletions that can still
+/// be undone. A thread that hangs, as in a write to a disk that does not respond, ends with the process.
 const THREADS_TIME_MAX: Duration = Duration::from_secs(10);
-/// Time between two looks at whether the threads have ended.
+/// Interval at which a stop checks whether the threads have ended.
 const THREADS_LOOK_EVERY: Duration = Duration::from_millis(2);
-/// Of a form or a JSON document; mails by the API have a limit of their own.
+/// Largest form or JSON document; mails submitted by the API have a limit of their own.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The running web server; dropping it stops it.
@@ -87,35 +88,35 @@ pub struct Web {
     address: SocketAddr,
     counters: Arc<dyn Source>,
     stop: watch::Sender<bool>,
-    /// The threads that serve, that index, and that prepare gists.
+    /// The threads of the web server, the indexer and the preview worker.
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Web {
-    /// Where it listens.
+    /// Returns the listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it counts, for the registry of `/metrics`.
+    /// Returns the counters, for the registry of `/metrics`.
     #[must_use]
     pub fn counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.counters)
     }
 
-    /// Takes no more requests, lets those under way finish for at most five seconds, ends live streams at once. Returns
-    /// after ten seconds at the latest.
+    /// Accepts no more requests, lets running ones finish for at most five seconds, and ends live streams at
+    /// once. Returns after ten seconds at the latest.
     pub fn stop(mut self) {
         self.finish();
     }
 
     fn finish(&mut self) {
-        // Nobody listens: it has ended by itself.
+        // The send fails if the server has ended by itself.
         let _ = self.stop.send(true);
         for hanging in join_within(THREADS_TIME_MAX, std::mem::take(&mut self.threads)) {
             let name = hanging.thread().name().unwrap_or_default();
-            tracing::error!("the thread {name} did not end within {THREADS_TIME_MAX:?}; it is left behind");
+            tracing::error!("thread {name} did not end within {THREADS_TIME_MAX:?}: abandoned");
         }
     }
 }
@@ -144,7 +145,7 @@ fn join_within(time: Duration, mut threads: Vec<JoinHandle<()>>) -> Vec<JoinHand
 /// Serves pages and APIs on `listener`, on a thread of its own.
 ///
 /// # Errors
-/// What the system says about the socket or the thread.
+/// Returns the system's error about the socket or the thread.
 pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) -> io::Result<Web> {
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -175,13 +176,13 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
     threads.push(std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
         runtime.block_on(run(listener, secured, app, stopping));
-        // A render that is still under way is not waited for.
+        // A render that is still running is not waited for.
         runtime.shutdown_background();
     })?);
     Ok(Web { address, counters, stop, threads })
 }
 
-/// The index, unless its place cannot be had: then searches do without.
+/// Opens the index; without it searches read all mails.
 fn index_at(at: IndexLocation, counters: &Arc<Counters>) -> Option<Arc<Index>> {
     let directory = at.directory.display().to_string();
     match Index::open(at, Arc::clone(counters)) {
@@ -204,7 +205,7 @@ async fn run<M: Mailboxes>(
     let forget_marks = tokio::spawn(crate::web::flags::forget_deleted(Arc::clone(&app)));
     let proxies = app.config.proxies.as_slice().into();
     let served = httpd::serve_behind(proxies, listener, secured, router(Arc::clone(&app)), async move {
-        // An error means that the handle is gone, which is the same wish.
+        // An error means that the handle was dropped, which also stops the server.
         let _ = stopping.wait_for(|stop| *stop).await;
     });
     let give_up = async {
@@ -221,7 +222,7 @@ async fn run<M: Mailboxes>(
     }
 }
 
-/// Every path that is answered.
+/// Returns all routes.
 fn routes<M: Mailboxes>() -> Routes<M> {
     let pages = Routes::at("")
         .unlisted(GET, "/", pages::home::<M>)

@@ -1,4 +1,4 @@
-//! Pages that show no mail: home, about, terms.
+//! Pages without mail: home, about, terms.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct Home<'a> {
     totals: Totals,
     all_mail: AllMail,
     readers: String,
-    /// The sign of a proxy, if all mail is closed because of it; else empty.
+    /// The sign by which a proxy was noticed, if all mail is closed because of it; otherwise empty.
     why_closed: String,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn home<M: Mailboxes>(
         why_closed: if all_mail.is_closed() { app.why_closed() } else { String::new() },
     };
     let response = page(&home)?;
-    // What depends on who asks is for nobody else.
+    // A response that depends on the client must not be cached for others.
     let is_for_all = matches!(all_mail, AllMail::ByToken | AllMail::Hidden);
     Ok(if !is_for_all { response } else { public(response, &[]) })
 }
@@ -52,7 +52,7 @@ pub(super) struct OpenParams {
     address: String,
 }
 
-/// Where the form of the home page goes.
+/// Handles the form of the home page.
 pub(super) async fn open<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Query(open): Query<OpenParams>,
@@ -87,7 +87,7 @@ pub(super) async fn about<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Resul
 struct Terms<'a> {
     site: &'a Site,
     terms: &'a [String],
-    /// Link and words.
+    /// Link and text of the abuse contact.
     abuse: Option<(String, &'a str)>,
 }
 
@@ -99,7 +99,7 @@ pub(super) async fn terms<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Resul
     Ok(public(page(&Terms { site: &app.site, terms: &app.config.terms, abuse })?, &[]))
 }
 
-/// The live counters, as the pages' script asks for them; a second of a cache serves any crowd.
+/// Serves the live counters for the pages' script; cached for a second, they serve any crowd.
 pub(super) async fn counters<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Response {
     let totals = app.mailboxes.totals();
     let body = serde_json::json!({

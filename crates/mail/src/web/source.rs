@@ -1,7 +1,7 @@
-//! A mail as it came, sent a piece at a time: of a large one an answer holds no more than of a small one.
+//! Raw mail, sent piece by piece: a response holds no more memory for a large mail than for a small one.
 //!
-//! A piece that is damaged, or gone with its mail, ends the answer before its length: a client that compares the two, as
-//! every one does, is not left with half a mail.
+//! If a piece is damaged, or its mail deleted meanwhile, the response ends before its announced length, which
+//! every client notices as an incomplete response.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -15,17 +15,17 @@ use futures_util::stream;
 use crate::mailbox::mailboxes::{MailId, Mailboxes, PieceLocation, Scope};
 use crate::web::serve::{answer::Fault, app::App, budget::BudgetGuard, client::Client, counters::Counter};
 
-/// How long an answer that has begun waits for room for its next piece.
+/// Time that a response that has begun waits for room for its next piece.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The pieces that are still to come.
+/// Stream of the pieces that are still to be sent.
 struct PieceStream<M> {
     app: Arc<App<M>>,
     pieces: std::vec::IntoIter<PieceLocation>,
     held: BudgetGuard,
 }
 
-/// The bytes of a mail, as they came.
+/// Builds a response with the raw bytes of a mail.
 pub(crate) async fn source<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -35,7 +35,7 @@ pub(crate) async fn source<M: Mailboxes>(
     let read = app.mailboxes.source_into(scope, id, app.budget.of(client)).await?;
     let (source, mut held) = read.ok_or(Fault::NoSuchMail)?;
     if source.pieces.is_empty() {
-        // As part of the answer they are counted.
+        // A complete body is charged as part of the response.
         held.release();
         return Ok(Bytes::from(source.front).into_response());
     }
@@ -48,7 +48,7 @@ pub(crate) async fn source<M: Mailboxes>(
             Ok(None) => None,
             Err(fault) => {
                 rest.app.counters.add(Counter::SourcesBroken, 1);
-                tracing::warn!("the source of a mail broke off: {fault}");
+                tracing::warn!("source of a mail interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }
@@ -60,7 +60,7 @@ pub(crate) async fn source<M: Mailboxes>(
 
 impl<M: Mailboxes> PieceStream<M> {
     async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
-        // The client has taken what came before.
+        // The client has taken the previous piece.
         self.held.release();
         let Some(at) = self.pieces.next() else { return Ok(None) };
         self.held.wait_for(at.bytes.into(), ROOM_TIME_MAX).await?;

@@ -1,4 +1,4 @@
-//! A stop ends by its own limit, whatever the server's threads do.
+//! A stop ends within its own time limit, whatever the server's threads do.
 
 use std::{sync::mpsc::channel, thread};
 

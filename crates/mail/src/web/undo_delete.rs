@@ -1,15 +1,16 @@
-//! Mails on their way out: deleted on a page, and brought back if that was a mistake.
+//! Undo of deletions: mails deleted on a page can be restored for some seconds.
 //!
 //! ```text
-//!  delete ─▶ UndoTable: no page shows them ─┬─ 10 s ─▶ deleted for good, by the store
-//!                                         └─ undo ─▶ as if nothing had been
+//!  delete ─▶ UndoTable: no page shows them ─┬─ 10 s ─▶ deleted permanently, by the store
+//!                                         └─ undo ─▶ shown again
 //! ```
-//! Nothing is written down for it: whatever ends the process in those seconds brings them back, which is the lesser
-//! fault. A server that stops deletes them first. Programs delete at once; their APIs show these mails for as long as
-//! the store has them.
+//! The table is in memory only: if the process crashes within those seconds, the mails are back, which is the
+//! lesser harm. A server that stops deletes them first. Programs delete at once, and their APIs show these
+//! mails as long as the store has them.
 //!
-//! *Who writes:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails that find no room are deleted at once. One
-//! client has half of the room that the others leave, so that nobody takes the undo from all others.
+//! *Who writes:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails that find no room are deleted at
+//! once. One client may use half of the room that the others leave, so that no client takes the undo from all
+//! others.
 #![expect(
     clippy::disallowed_types,
     reason = "one thread asks; a lock is what makes that a property of the type"
@@ -29,9 +30,9 @@ use crate::web::serve::{
     counters::{Counter, Counters},
 };
 
-/// How long there is to think better of it.
+/// Time for an undo.
 pub(super) const LEAVING_TIME: Duration = Duration::from_secs(10);
-/// Mails on their way out, of all inboxes.
+/// Most mails that wait for their deletion, of all inboxes.
 pub(super) const LEAVING_MAX: usize = 10_000;
 
 pub(crate) struct UndoTable {
@@ -42,31 +43,32 @@ pub(crate) struct UndoTable {
 #[derive(Default)]
 struct State {
     batches: BTreeMap<u64, UndoBatch>,
-    /// Of all batches.
+    /// Mails of all batches.
     mails: HashMap<MailId, PendingDelete>,
     last: u64,
 }
 
-/// A mail on its way out.
+/// A mail that waits for its deletion.
 struct PendingDelete {
-    /// Where it lies.
+    /// Inbox of the mail.
     inbox: Inbox,
-    /// Over all inboxes it goes, too: it was deleted there, or no other inbox has it.
+    /// True if the mail also disappears from the list of all mails: it was deleted there, or no other inbox
+    /// has it.
     everywhere: bool,
 }
 
 impl PendingDelete {
-    /// Whether a list of this scope shows it no more.
+    /// Returns whether a list of this scope hides the mail.
     fn leaves(&self, scope: &Scope) -> bool {
         scope.contains(&self.inbox) && (self.everywhere || *scope != Scope::All)
     }
 }
 
-/// Mails that were deleted with one press of a button.
+/// Mails that were deleted by one action.
 struct UndoBatch {
     /// The client that deleted them.
     client: Client,
-    /// Of the list that they were deleted from: who may not see it brings nothing back.
+    /// Scope of the list that they were deleted from: a client without access to it cannot restore them.
     scope: Scope,
     mails: Vec<MailId>,
 }
@@ -86,25 +88,25 @@ impl UndoTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a list of this scope shows the mail no more.
+    /// Returns whether a list of this scope hides the mail.
     pub(super) fn has(&self, scope: &Scope, id: MailId) -> bool {
         self.state().mails.get(&id).is_some_and(|leaver| leaver.leaves(scope))
     }
 
-    /// How many of a scope's mails.
+    /// Returns how many mails a list of this scope hides.
     pub(super) fn count(&self, scope: &Scope) -> u64 {
         self.state().mails.values().filter(|leaver| leaver.leaves(scope)).count() as u64
     }
 
-    /// How many are in a batch of this list that can still be brought back.
+    /// Returns how many mails of a batch of this list can still be restored.
     pub(super) fn batch(&self, name: u64, scope: &Scope) -> Option<usize> {
         self.state().batches.get(&name).filter(|batch| batch.scope == *scope).map(|batch| batch.mails.len())
     }
 
-    /// Puts mails on their way; nothing if there is no room for them.
+    /// Adds a batch and returns its ID; `None` if there is no room.
     fn enter(&self, client: Client, scope: &Scope, mails: Vec<(MailId, PendingDelete)>) -> Option<u64> {
         let mut state = self.state();
-        // This machine stands for everybody behind the accelerator: it may take all the room there is.
+        // This machine stands for all clients behind the accelerator: it may use all the room.
         let own = if client.is_here() { 0 } else { state.of_client(client) };
         let most =
             if client.is_here() { LEAVING_MAX } else { Client::share(LEAVING_MAX, state.mails.len(), own) };
@@ -121,7 +123,7 @@ impl UndoTable {
         Some(name)
     }
 
-    /// Takes a batch out, to be deleted or to stay.
+    /// Removes a batch, whose mails are then deleted or shown again.
     fn take(&self, name: u64, allowed: impl Fn(&Scope) -> bool) -> Option<Vec<MailId>> {
         let mut state = self.state();
         if !allowed(&state.batches.get(&name)?.scope) {
@@ -135,14 +137,15 @@ impl UndoTable {
         Some(batch.mails)
     }
 
-    /// Brings a batch of this list back; how many.
+    /// Restores a batch of this list; returns its number of mails.
     pub(super) fn bring_back(&self, name: u64, scope: &Scope) -> Option<usize> {
         self.take(name, |of| of == scope).map(|mails| mails.len())
     }
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Deletes mails of a list, in a while if there is room to wait. The batch's name, if they can be brought back.
+    /// Deletes mails of a list, with a delay if there is room. Returns the batch's ID if the deletion can be
+    /// undone.
     pub(super) async fn leave(
         self: &Arc<Self>,
         client: Client,
@@ -168,20 +171,20 @@ impl<M: Mailboxes> App<M> {
         Ok(Some(name))
     }
 
-    /// Deletes a batch for good, unless it was brought back.
+    /// Deletes a batch permanently, unless it was restored.
     async fn end(&self, name: u64) {
         let batch = self.leaving.state().batches.get(&name).map(|of| (of.scope.clone(), of.mails.clone()));
         let Some((scope, mails)) = batch else { return };
-        // They are out of sight until they are gone.
+        // The mails stay hidden until they are deleted.
         for id in mails {
             if let Err(error) = self.mailboxes.delete(&scope, id).await {
-                tracing::warn!("a mail that was deleted on a page is still there: {error}");
+                tracing::warn!("cannot delete a mail that was deleted on a page: {error}");
             }
         }
         self.leaving.take(name, |_| true);
     }
 
-    /// Before the server stops: what was deleted is deleted.
+    /// Deletes all batches permanently before the server stops.
     pub(super) async fn end_all(&self) {
         let names: Vec<u64> = self.leaving.state().batches.keys().copied().collect();
         for name in names {

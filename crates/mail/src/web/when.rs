@@ -1,7 +1,7 @@
-//! Times and sizes in words.
+//! Formatting of times and sizes.
 //!
-//! A list says four of them a line, so they are put together digit by digit in place: no formatter, no memory of their
-//! own.
+//! A list has four of them a row, so they are built digit by digit in place, without a formatter and without
+//! allocations.
 
 use std::{fmt, ops::Deref};
 
@@ -9,10 +9,10 @@ use askama::{FastWritable, filters::HtmlSafe};
 use mail_parser::DateTime;
 use serde::{Serialize, Serializer};
 
-/// The longest is `18446744073709551615 min ago`, which nothing is.
+/// Enough for the longest text, `18446744073709551615 min ago`, which never occurs.
 const SHORT_BYTES_MAX: usize = 32;
 
-/// A few words of digits, letters, blanks and `-:.`: they stand in a page as they are.
+/// A short text of digits, letters, blanks and `-:.`, which needs no HTML escaping.
 #[derive(Clone, Copy)]
 pub(crate) struct ShortText {
     bytes: [u8; SHORT_BYTES_MAX],
@@ -33,7 +33,7 @@ impl ShortText {
         self.text(itoa::Buffer::new().format(number))
     }
 
-    /// The last `digits` digits of a number, with zeros in front.
+    /// Appends the last `digits` digits of a number, padded with zeros.
     fn padded(mut self, number: u64, digits: usize) -> Self {
         let mut rest = number;
         for place in self.bytes[self.len..self.len + digits].iter_mut().rev() {
@@ -49,7 +49,7 @@ impl Deref for ShortText {
     type Target = str;
 
     fn deref(&self) -> &str {
-        // What was put together is ASCII.
+        // The bytes are ASCII, so the conversion cannot fail.
         std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
     }
 }
@@ -86,7 +86,7 @@ impl PartialEq<&str> for ShortText {
     }
 }
 
-/// A moment of UTC, with `between` between day and hour.
+/// Formats a time in UTC, with `between` between date and time.
 fn moment(ms: u64, between: &str) -> ShortText {
     let DateTime { year, month, day, hour, minute, second, .. } =
         DateTime::from_timestamp((ms / 1000).cast_signed());
@@ -96,17 +96,17 @@ fn moment(ms: u64, between: &str) -> ShortText {
     two(two(hours, minute).text(":"), second)
 }
 
-/// RFC 3339 in UTC, to the millisecond, for programs.
+/// Formats a time by RFC 3339 in UTC, to the millisecond, for programs.
 pub(crate) fn iso(ms: u64) -> ShortText {
     moment(ms, "T").text(".").padded(ms % 1000, 3).text("Z")
 }
 
-/// The same for people: `2026-11-21 22:00:00 UTC`.
+/// Formats a time for people: `2026-11-21 22:00:00 UTC`.
 pub(crate) fn exact(ms: u64) -> ShortText {
     moment(ms, " ").text(" UTC")
 }
 
-/// How long ago, as a page says it; its script goes on from there in the same words.
+/// Formats the age of a mail; the page's script continues in the same words.
 pub(crate) fn relative(then_ms: u64, now_ms: u64) -> ShortText {
     let s = now_ms.saturating_sub(then_ms) / 1000;
     let (count, unit) = match s {
@@ -119,7 +119,7 @@ pub(crate) fn relative(then_ms: u64, now_ms: u64) -> ShortText {
     ShortText::EMPTY.number(count).text(unit)
 }
 
-/// A span of time in its largest unit.
+/// Formats a duration in its largest unit.
 pub(crate) fn span(ms: u64) -> String {
     let (count, unit) = match ms / 1000 {
         s @ 0..120 => (s, "second"),
@@ -130,7 +130,7 @@ pub(crate) fn span(ms: u64) -> String {
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Bytes in the unit that leaves one to three digits before the point; halves of its last digit go to the even one.
+/// Formats a size in B, KiB or MiB with one decimal; ties are rounded to the even digit.
 pub(crate) fn size(bytes: u64) -> ShortText {
     let (unit_bytes, unit) = match bytes {
         0..1024 => return ShortText::EMPTY.number(bytes).text(" B"),
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// The slow twins: what the formatter makes of it.
+    /// Slow twins that use the formatter.
     fn iso_twin(ms: u64) -> String {
         let text = DateTime::from_timestamp((ms / 1000).cast_signed()).to_rfc3339();
         format!("{}.{:03}Z", text.trim_end_matches('Z'), ms % 1000)

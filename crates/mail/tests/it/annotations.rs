@@ -1,4 +1,4 @@
-//! Read marks and tags: written down beside their mail, there again after a kill, gone with it.
+//! Read flags and tags: stored beside their mail, restored after a kill, and deleted with the mail.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -42,11 +42,11 @@ fn read_marks_and_tags_survive_a_kill_and_go_with_their_mail() {
     while ask(store.count(&Scope::Prefix { local: "".into(), domain: "inbox.test".into() })) != Ok(5) {
         std::thread::yield_now();
     }
-    // The last word counts, and what is said by default is nothing.
+    // The last note of a mail counts; a default note is the same as none.
     ask(store.note(vec![(alone, note(true, &["blue"])), (plain, note(true, &[]))])).unwrap();
     ask(store.note(vec![(alone, note(true, &["grüße", "late"])), (plain, Note::default())])).unwrap();
     ask(store.note(vec![(shared[0], note(true, &[])), (shared[1], note(false, &["second"]))])).unwrap();
-    // Over all it goes on by the first inbox's name, and so does what is said of it.
+    // Over all inboxes the mail keeps its id in the first inbox, and the note under that id.
     assert_eq!(ask(store.delete(&inbox("ben"), shared[0])), Ok(true));
     for cores in [1, 2, 1] {
         disk = disk.after_kill();

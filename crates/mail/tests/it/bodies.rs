@@ -1,5 +1,5 @@
-//! A body that many mails have in common lies in the store once, and each mail is whole all the same: while it comes,
-//! after the mail that brought it is gone, after a restart, and after segments were gathered.
+//! A body that many mails share is stored once, and each mail is still whole: while it arrives, after the
+//! mail with the stored body is deleted, after a restart, and after segments were gathered.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -12,7 +12,8 @@ use mail::{
 
 const BODY_BYTES: usize = 8000;
 
-/// A campaign's mail: its own head, its code near the end of an otherwise equal body, or the same body as others.
+/// A mail of a campaign: its own head, and either a code near the end of an otherwise equal body, or the
+/// shared body.
 fn text(number: usize, code: Option<usize>) -> String {
     let body = "All aboard the night train, dear customer. ".repeat(BODY_BYTES / 43);
     let code = code.map_or(String::new(), |code| format!("{code:06}"));
@@ -51,7 +52,7 @@ fn a_body_lies_once_and_outlives_the_mail_that_brought_it() {
     assert_eq!(ask(store.delete(&Scope::All, first)), Ok(true));
     (1..MAILS).for_each(|number| is_whole(&store, number, None));
     drain(server);
-    // Of the second life is only what came in it: a body is shared within a segment.
+    // A body is shared within a segment only, so mails after the restart share a new copy.
     let server = Server::start(on_file(&directory)).unwrap();
     let store = server.mailstore();
     (MAILS..MAILS + 3).for_each(|number| deliver(&store, number, None));
@@ -65,7 +66,7 @@ fn what_differs_is_kept_and_sharing_can_be_off() {
     for share_bodies in [true, false] {
         let server = Server::start(Config { share_bodies, ..config() }).unwrap();
         let store = server.mailstore();
-        // Every code comes twice.
+        // Every code is sent twice.
         (0..100).for_each(|number| deliver(&store, number, Some(number / 2)));
         (0..100).for_each(|number| is_whole(&store, number, Some(number / 2)));
         let live = server.log_usage().live_bytes as usize;
@@ -75,7 +76,7 @@ fn what_differs_is_kept_and_sharing_can_be_off() {
 
 #[test]
 fn a_body_is_never_looked_for_in_another_segment() {
-    // Some 1.6 MiB between two of a kind: the segment of 16 MiB changes between them again and again.
+    // Some 1.6 MiB between two equal bodies, so that the segment of 16 MiB often changes between them.
     let server = Server::start(Config { cores: vec![first_processor()], ..config() }).unwrap();
     let store = server.mailstore();
     let filler = "x".repeat(800_000);
@@ -92,7 +93,7 @@ fn a_body_is_never_looked_for_in_another_segment() {
 #[test]
 fn what_is_gathered_at_a_start_has_its_body_again() {
     let directory = tempfile::tempdir().unwrap();
-    // Each life leaves a segment that is nearly empty; the starts move them together.
+    // Each run leaves a nearly empty segment; the next start gathers their records.
     for life in 0..12 {
         let server = Server::start(on_file(&directory)).unwrap();
         let store = server.mailstore();

@@ -1,5 +1,5 @@
-//! A disk that takes no more bytes: senders are told to come again, what was there stays readable, what was refused is
-//! never shown, and mail is taken again once there is room.
+//! A full disk: senders get a temporary error, stored mail stays readable, a refused mail is never listed,
+//! and mail is accepted again once there is space.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test may fail")]
 #![allow(clippy::disallowed_methods, reason = "a test waits, on no loop")]
@@ -15,7 +15,7 @@ use mail::{Config, Server, config::Durability};
 use rustix::io::Errno;
 
 const STORE_BYTES: u64 = 128 << 20;
-/// The disk is tried again by itself, every now and then.
+/// Most attempts until a mail is accepted: the server tries the disk again by itself from time to time.
 const TRIES: usize = 400;
 
 #[test]

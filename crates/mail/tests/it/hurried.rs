@@ -1,4 +1,4 @@
-//! `delete=5m`: a mail that goes before its age goes so after a crash, too, and does not come back.
+//! `delete=5m`: a mail with an earlier expiry also expires after a crash, and does not come back.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -14,7 +14,7 @@ use mail::{
     mailboxes::{Mailboxes, Scope, Unavailable},
 };
 
-/// What does not happen in this time fails a test.
+/// Longest wait, after which a test fails.
 const PATIENCE_MS: u64 = 30_000;
 
 fn until(store: &Mailstore, is_so: impl Fn(&Mailstore) -> bool) {
@@ -36,7 +36,7 @@ fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
         let to: Vec<String> = to.iter().map(|name| (*name).to_owned()).collect();
         ask(store.deliver(HERE, "s@client.test", &to, b"Subject: x\r\n\r\n")).unwrap()
     };
-    // One of its own, and one whose record another inbox has, too.
+    // One mail of its own, and one whose record another inbox shares.
     let ids = [deliver(&["ann"]), deliver(&["ann", "bob"])].concat();
     until(&store, |store| list(store, &inbox("ann")).len() == 2 && list(store, &inbox("bob")).len() == 1);
     let soon_ms = clock::unix_ms() + 600_000;
@@ -53,11 +53,11 @@ fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
     let store = server.mailstore();
     assert_eq!(ends(&store, "ann"), [soon_ms; 2], "after a kill");
     assert!(ends(&store, "bob")[0] > soon_ms);
-    // At once, and never again.
+    // The mails expire at once, and stay gone.
     ask(store.hurry(&ids[..2], clock::unix_ms())).unwrap();
     assert_eq!(list(&store, &inbox("ann")), []);
     until(&store, |store| ask(store.count(&inbox("ann"))).unwrap() == 0);
-    // What is deleted later is kept later: so all that was written before is.
+    // Records are written in order: once this later delete is on the disk, everything before it is too.
     assert_eq!(ask(store.delete(&Scope::All, ids[2])), Ok(true));
     let killed = killed.after_kill();
     drop(server);

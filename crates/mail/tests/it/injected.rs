@@ -1,4 +1,4 @@
-//! Mails that come by the HTTP API: whoever hands them over is held against bans and rates, and named in them.
+//! Mails by the HTTP API: bans and rates apply to the client, and `Received` names its address.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -23,7 +23,7 @@ fn pages(server: &Server, proxies: &[&str]) -> Web {
     web::serve(TcpListener::bind("127.0.0.1:0").unwrap(), server.mailstore(), config).unwrap()
 }
 
-/// Hands a mail over; the whole answer. `who`: whom a proxy says that it asks for.
+/// Posts a mail; returns the whole answer. `who` is the client's address in `X-Forwarded-For`.
 fn post(web: &Web, path: &str, who: &str, json: &str) -> String {
     let mut stream = TcpStream::connect(web.address()).unwrap();
     let length = json.len();
@@ -60,7 +60,8 @@ fn a_mail_by_the_api_says_who_handed_it_over() {
     for (proxies, who) in [(&["127.0.0.0/8"][..], "192.0.2.7"), (&[], "127.0.0.1")] {
         let server = Server::start(config()).unwrap();
         let web = pages(&server, proxies);
-        // Mailpit's asks for all inboxes, so it is not for whom a proxy asks; its inbox's own is.
+        // Mailpit's plain path covers all inboxes, and is not open to a client behind a proxy; the path of
+        // one inbox is.
         let (_, json) = &both("eve@x.test", "one")[1];
         let answer = post(&web, "/inbox/ann@inbox.test/api/v1/send", "192.0.2.7", json);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -74,7 +75,7 @@ fn a_mail_by_the_api_says_who_handed_it_over() {
 #[test]
 fn bans_and_rates_hold_for_the_api() {
     let lists = "address 192.0.2.66\nsender @evil.test\nword casino\n";
-    // Half a minute's worth at once: two.
+    // Half a minute's worth may come at once: two mails.
     let rates = Rates { mails_per_minute: 4, ..Rates::default() };
     let server = Server::start(Config { lists: Lists::parse(lists).unwrap(), rates, ..config() }).unwrap();
     let web = pages(&server, &["127.0.0.1"]);
@@ -105,7 +106,7 @@ fn bans_and_rates_hold_for_the_api() {
     }
 }
 
-/// It says nothing, and is not waited for: a handshake would cost us more than it.
+/// A banned address is closed before the TLS handshake, which would cost the server more than the client.
 #[test]
 fn a_banned_address_costs_no_handshake() {
     let directory = tempfile::tempdir().unwrap();
@@ -131,7 +132,8 @@ fn a_banned_address_costs_no_handshake() {
     }
 }
 
-/// What SMTP takes can be opened: by its page, by the API, and by what each of them calls it.
+/// Any address that SMTP accepts can be opened: on its page, by the API, and by the name that each of them
+/// shows.
 #[test]
 fn a_quoted_local_part_is_an_inbox_that_opens() {
     let server = Server::start(config()).unwrap();
@@ -156,7 +158,7 @@ fn a_quoted_local_part_is_an_inbox_that_opens() {
         let listed: serde_json::Value =
             serde_json::from_str(&get(&format!("/api/v2/domains/x.test/inboxes/{path}"))).unwrap();
         assert_eq!(listed["msgs"][0]["to"], local);
-        // By the name that the API gives it.
+        // The inbox opens by the name that the API shows.
         let name =
             listed["to"].as_str().unwrap().replace('\\', "%5C").replace('"', "%22").replace(' ', "%20");
         let again: serde_json::Value =

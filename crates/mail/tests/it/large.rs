@@ -1,4 +1,4 @@
-//! Large mails: in parts of the store, whole or not at all, whatever ends what.
+//! Large mails: stored in parts, and either whole or absent, however the connection or the process ends.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 #![allow(clippy::disallowed_methods, reason = "a test waits, on no loop")]
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 const MIB: usize = 1 << 20;
-/// Where a mail begins to lie in parts, and how long they are (`smtp::tail`).
+/// Size from which a mail is stored in parts, and size of a part (`smtp::tail`).
 const FRONT_BYTES: usize = 256 << 10;
 const PART_BYTES: usize = 256 << 10;
 const STORE_BYTES: u64 = 512 << 20;
@@ -29,7 +29,7 @@ fn roomy() -> Config {
     Config { limits, store_bytes: STORE_BYTES, ..config() }
 }
 
-/// A mail of about so many bytes, each line another.
+/// A mail of about `bytes` bytes, with a different text in each line.
 fn text(number: usize, bytes: usize) -> String {
     let mut text = format!("From: a@b.test\r\nSubject: {number}\r\n\r\n");
     let mut line = 0usize;
@@ -46,7 +46,7 @@ fn text(number: usize, bytes: usize) -> String {
     text
 }
 
-/// All bytes of a mail, a piece at a time; nothing if it cannot be had whole.
+/// Reads all bytes of a mail, piece by piece; `None` if it is not whole.
 fn whole(store: &Mailstore, id: MailId) -> Option<Vec<u8>> {
     ask(async {
         let (source, ()) = store.source_into(&Scope::All, id, ()).await.unwrap()?;
@@ -59,7 +59,7 @@ fn whole(store: &Mailstore, id: MailId) -> Option<Vec<u8>> {
     })
 }
 
-/// What follows our own Received field.
+/// The mail after our own Received field.
 fn without_trace(raw: &[u8]) -> &[u8] {
     let at = raw.windows(8).position(|window| window == b"\r\nFrom: ").unwrap();
     &raw[at + 2..]
@@ -74,13 +74,13 @@ fn is_there(store: &Mailstore, address: &str, expected: &[(usize, usize)]) {
         let sent = format!("{}\r\n", text(*number, *bytes));
         assert_eq!(summary.size_bytes, raw.len() as u64);
         assert!(without_trace(&raw) == sent.as_bytes(), "mail {number} of {bytes} bytes");
-        // As pages have it, too.
+        // Pages read the same bytes.
         let read = ask(store.mail(summary.id)).unwrap().unwrap();
         assert!(read.is_whole() && *read.raw == *raw);
     }
 }
 
-/// By chunks (RFC 3030).
+/// Sends a mail in BDAT chunks (RFC 3030).
 fn by_chunks<S: std::io::Read + std::io::Write>(
     client: &mut Client<S>,
     to: &str,
@@ -110,7 +110,7 @@ fn mails_are_whole_on_both_sides_of_each_border() {
     let store = server.mailstore();
     let mut client = greeted(server.addresses().smtp);
     assert!(client.say("EHLO client.test").contains("SIZE 67108864"));
-    // What our Received field has, so that the border is met to the byte.
+    // Length of our Received field, so that each border is met to the byte.
     assert!(client.mail("trace@inbox.test", &text(0, 100)).starts_with("250"));
     let trace = list(&store, &inbox("trace"))[0].size_bytes as usize - 102;
     let mut sent = Vec::new();
@@ -125,7 +125,7 @@ fn mails_are_whole_on_both_sides_of_each_border() {
     is_there(&store, "ann", &sent);
     let sizes: Vec<usize> = list(&store, &inbox("ann")).iter().map(|mail| mail.size_bytes as usize).collect();
     assert!(sizes.contains(&FRONT_BYTES) && sizes.contains(&(FRONT_BYTES + PART_BYTES + 1)));
-    // By chunks and by the API it comes to the same.
+    // Mails by chunks and by the API are stored the same way.
     for chunk in [PART_BYTES - 1, PART_BYTES, 3 * MIB] {
         let sent = format!("{}\r\n", text(7, 5 * MIB));
         let reply = by_chunks(&mut client, "ben@inbox.test", sent.as_bytes(), chunk);
@@ -152,7 +152,7 @@ fn beyond_the_size_it_is_552_and_nothing_stays() {
                 client.expect("DATA", "354");
                 let text = text(0, 3 * MIB);
                 let mut stream = client.stream.get_ref().try_clone().unwrap();
-                // What is not read any more does not matter.
+                // The server may stop reading; the rest does not matter.
                 let sending = thread::spawn(move || std::io::Write::write_all(&mut stream, text.as_bytes()));
                 let reply = client.reply();
                 let _ = sending.join().unwrap();
@@ -176,7 +176,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("{what}: not in time");
 }
 
-/// Begins a mail and sends so much of it.
+/// Begins a mail and sends `bytes` bytes of it.
 fn half(server: &Server, bytes: usize) -> Client<std::net::TcpStream> {
     let mut client = greeted(server.addresses().smtp);
     client.expect("MAIL FROM:<a@client.test>", "250");
@@ -193,12 +193,12 @@ fn what_is_not_whole_leaves_nothing_behind() {
     let server = Server::start_on(config.clone(), Arc::new(disk.clone()), None).unwrap();
     let header = server.store_header();
     let empty = server.log_usage().live_bytes;
-    // Its sender goes.
+    // The sender disconnects.
     let client = half(&server, 9 * MIB);
     until("parts are there", || server.log_usage().live_bytes > empty + 8 * MIB as u64);
     drop(client);
     until("parts are gone", || server.log_usage().live_bytes == empty);
-    // It is given up by its sender.
+    // The sender gives the mail up by RSET.
     let mut client = greeted(server.addresses().smtp);
     let reply = client.mail("ann@inbox.test", &text(1, 3 * MIB));
     assert!(reply.starts_with("250"), "{reply}");
@@ -278,12 +278,13 @@ fn for_want_of_room_whole_mails_go_the_oldest_first() {
     let mut client = greeted(server.addresses().smtp);
     let mut sizes = Vec::new();
     for number in 0..24 {
-        // Of all sizes, so that parts of one lie in many segments and a segment has parts of many.
+        // Mails of all sizes, so that one mail's parts are in many segments and a segment has parts of many
+        // mails.
         let bytes = [300 << 10, 20 * MIB, 5 * MIB, 1000][number % 4];
         let reply = client.mail("ann@inbox.test", &text(number, bytes));
         assert!(reply.starts_with("250"), "{number}: {reply}");
         sizes.push((number, bytes));
-        // What is there is whole, at any time, until it is gone.
+        // A listed mail is whole until it is gone.
         let there = list(&store, &inbox("ann"));
         assert!(there.len() >= 2 || number < 2, "{} after {number}", there.len());
         for (back, summary) in there.iter().enumerate().skip(1) {
@@ -315,7 +316,7 @@ fn a_damaged_part_is_said_and_never_shown() {
         assert!(client.mail("ann@inbox.test", &text(number, bytes)).starts_with("250"));
     }
     drain(server);
-    // In the middle of the first mail.
+    // One byte in the middle of the first mail is damaged.
     let needle = &text(1, 3 * MIB).into_bytes()[2 * MIB..2 * MIB + 64];
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let mut bytes = vec![0; 16 * MIB];
@@ -368,7 +369,7 @@ fn a_disk_that_gets_full_in_the_middle_is_said_and_keeps_nothing() {
 fn what_is_not_whole_takes_half_of_the_store_at_most() {
     let limits = Limits { mail_bytes_max: 32 << 20, ..config().limits };
     let server = Server::start(Config { limits, store_bytes: 128 << 20, ..config() }).unwrap();
-    // Of one address: a quarter of the store.
+    // Unfinished mails of one address may take a quarter of the store.
     let first = half(&server, 30 * MIB);
     until("it is there", || server.log_usage().live_bytes > 28 * MIB as u64);
     let mut second = greeted(server.addresses().smtp);
@@ -382,7 +383,7 @@ fn what_is_not_whole_takes_half_of_the_store_at_most() {
     let reply = second.reply();
     assert!(reply.starts_with("452 4.3.1 Too many mails of your network"), "{reply}");
     sending.join().unwrap();
-    // Small ones come through meanwhile.
+    // Small mails are accepted meanwhile.
     let mut small = greeted(server.addresses().smtp);
     assert!(small.mail("ann@inbox.test", "Subject: small\r\n\r\nx").starts_with("250"));
     drop(first);
@@ -392,7 +393,7 @@ fn what_is_not_whole_takes_half_of_the_store_at_most() {
     drain(server);
 }
 
-/// The bytes of 64 MiB, told by their digest.
+/// A mail of 64 MiB comes back unchanged; its digest is compared.
 #[test]
 fn the_largest_comes_back_as_it_went() {
     let server = Server::start(roomy()).unwrap();
@@ -404,7 +405,7 @@ fn the_largest_comes_back_as_it_went() {
     let raw = whole(&store, id).unwrap();
     let digest = |bytes: &[u8]| Sha256::digest(bytes);
     assert_eq!(digest(without_trace(&raw)), digest(format!("{sent}\r\n").as_bytes()));
-    // For pages the beginning, which says that it is not all.
+    // Pages get the beginning, marked as not whole.
     let read = ask(store.mail(id)).unwrap().unwrap();
     assert!(!read.is_whole() && raw.starts_with(&read.raw));
     drain(server);

@@ -1,5 +1,5 @@
-//! M15: a mail to many is one mail over all inboxes, and each inbox's own in its inbox: after a kill, too, and with
-//! another number of cores.
+//! M15: a mail to many recipients is one mail over all inboxes, and a mail of its own in each inbox: also
+//! after a kill, and with another number of cores.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -15,7 +15,7 @@ use mail::{
     mailboxes::{Event, MailId, Mailboxes, RemainingName, Scope},
 };
 
-/// What does not happen in this time fails a test.
+/// Longest wait, after which a test fails.
 const PATIENCE_MS: u64 = 30_000;
 const NAMES: [&str; 6] = ["ann", "ben", "cid", "dan", "eve", "fay"];
 
@@ -32,7 +32,7 @@ fn with_cores(cores: usize) -> Config {
     Config { cores: vec![first_processor(); cores], ..config() }
 }
 
-/// Who has the mail.
+/// Inboxes that have the mail.
 fn holders(store: &Mailstore) -> Vec<&'static str> {
     NAMES.into_iter().filter(|name| list(store, &inbox(name)).len() == 1).collect()
 }
@@ -65,7 +65,7 @@ fn m15_what_some_inboxes_let_go_of_survives_a_kill_and_the_others_mail_too() {
         let (mail, ()) = ask(store.mail_into(&Scope::All, ids[0], ())).unwrap().unwrap();
         assert_eq!(mail.recipients.len(), NAMES.len());
         assert!(ask(store.mail_into(&inbox("ann"), ids[0], ())).unwrap().is_none());
-        // Later by one inbox less.
+        // In each run one inbox more deletes the mail.
         let next = [1, 2, 4][life];
         assert_eq!(ask(store.delete(&inbox(NAMES[next]), ids[next])), Ok(true));
         disk = disk.after_kill();
@@ -78,7 +78,7 @@ fn m15_what_some_inboxes_let_go_of_survives_a_kill_and_the_others_mail_too() {
     assert_eq!((holders(&store), over_all(&store)), (vec!["fay"], vec![(ids[0], 6)]));
     assert_eq!(ask(store.delete(&Scope::All, ids[0])), Ok(true));
     until(|| over_all(&store).is_empty() && ask(store.count(&Scope::All)) == Ok(0));
-    // Of two cores, in any order.
+    // The events come from two cores, in any order.
     let (mut last, mut over) = (None, None);
     for _ in 0..2 {
         match events.blocking_recv().unwrap() {

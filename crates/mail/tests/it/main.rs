@@ -1,6 +1,6 @@
-//! Mail from outside: over sockets, across restarts, and killed.
+//! Mail from outside: over sockets, across restarts, and after kills.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All tests are one program, because each test program is linked separately; each file covers one subject.
 
 mod annotations;
 mod bodies;

@@ -1,9 +1,9 @@
-//! `durability = power` on a disk that forgets: whatever the power leaves of the sectors that were not synced, each
-//! mail that got its 250 before is there, whole, and nothing half.
+//! `durability = power` on a disk that loses unsynced sectors: whatever subset of them survives a power loss,
+//! each mail that was answered with 250 before is there and whole, and no half mail is.
 //!
-//! The power goes between a write and its sync. `MAIL_POWER_LOSSES` says how often (`make soak`); for each a service is
-//! started on what the disk kept. What is lost and after which write follows from the seed; what the senders have sent
-//! by then follows from how the threads run.
+//! The power fails between a write and its sync. `MAIL_POWER_LOSSES` says how often (`make soak`); for each
+//! loss a service is started on what the disk kept. The seed decides after which write the power fails and
+//! what is lost; the threads' schedule decides what the senders have sent by then.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 #![allow(clippy::disallowed_types, reason = "a test's disk, on no loop")]
@@ -29,7 +29,7 @@ use mail::{
 
 const STORE_BYTES: u64 = 128 << 20;
 const SENDERS: u64 = 3;
-/// Losses of one service's life.
+/// Power losses of one service's run.
 const LOSSES_A_LIFE: usize = 4;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// A mail that follows from its number: of a few bytes, of some sectors, of many, and some with a body in common.
+/// A mail that follows from its number: of a few bytes, of some sectors, or of many; some mails share a body.
 fn text(number: u64) -> String {
     let body = match number % 4 {
         0 => "short".to_owned(),
@@ -55,8 +55,8 @@ fn text(number: u64) -> String {
     format!("Subject: {number}\r\n\r\n{body}\r\nthe end")
 }
 
-/// A disk whose power goes right after a write, before the sync that would follow it: what would be left then is put
-/// aside with what had been promised until then, and the service goes on.
+/// A disk whose power fails right after a write, before the sync that would follow: the remaining state is
+/// put aside with the mails acknowledged until then, and the service goes on.
 #[derive(Debug)]
 struct Losing {
     disk: SimulatedDisk,
@@ -101,7 +101,8 @@ impl Disk for Losing {
         *writes_until = writes_until.saturating_sub(1);
         if *writes_until == 0 && left.len() < LOSSES_A_LIFE {
             *writes_until = 1 + random.below(25);
-            // First what was promised, then what is left: never the other way round.
+            // The acknowledged mails are read before the disk's state: in the other order a mail could be
+            // acknowledged in between.
             let promised = self.promised.lock().unwrap().clone();
             left.push((promised, self.disk.after_power_loss(|states| random.below(states))));
         }
@@ -117,7 +118,7 @@ impl Disk for Losing {
     }
 }
 
-/// Sends until the power has gone often enough; each number is noted once it has its 250.
+/// Sends mails until the power has failed often enough; notes each number once its mail is answered with 250.
 fn send(smtp: SocketAddr, next: &AtomicU64, disk: &Losing) {
     let mut client = crate::common::greeted(smtp);
     while disk.losses() < LOSSES_A_LIFE {
@@ -128,7 +129,7 @@ fn send(smtp: SocketAddr, next: &AtomicU64, disk: &Losing) {
     }
 }
 
-/// All that is there, by number; each must be whole.
+/// Numbers of all stored mails; each mail must be whole.
 fn found(store: &Mailstore) -> BTreeSet<u64> {
     let mut numbers = BTreeSet::new();
     for summary in ask(store.list(&Scope::All, 0, 100_000)).unwrap() {

@@ -1,4 +1,4 @@
-//! Receiving over real sockets: what is said, what is stored, what a restart brings back.
+//! Receiving over real sockets: replies, stored mails, and mails restored by a restart.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -59,7 +59,8 @@ fn ehlo_offers_what_is_there() {
     client.expect("HELO client.test", "250 mx.test");
 }
 
-/// What any page can have a visitor's browser send to this port: a POST whose body is a mail.
+/// Any web page can make a visitor's browser send a POST to this port, with a mail as its body: it is
+/// refused.
 #[test]
 fn a_browsers_request_brings_no_mail() {
     let server = Server::start(config()).unwrap();
@@ -104,7 +105,7 @@ fn pipelined_mails_are_answered_in_order() {
         .unwrap();
     }
     text.extend_from_slice(b"NOOP\r\n");
-    // Not in one go: as a network would bring it.
+    // Sent in pieces, as a network would deliver it.
     for part in text.chunks(777) {
         client.send(part);
     }
@@ -151,14 +152,14 @@ fn several_recipients_share_a_mail_and_let_go_of_it_one_by_one() {
     assert_eq!(ask(store.delete(&inbox("a@x.test"), a.id)), Ok(true));
     assert_eq!(list(&store, &all).len(), 4);
     assert!(ask(store.mail_into(&inbox("a@x.test"), a.id, ())).unwrap().is_none());
-    // Over all inboxes it is one mail, which goes on under its name as long as one of them has it.
+    // Over all inboxes it is one mail, which keeps its id as long as one inbox has it.
     assert_eq!(
         list(&store, &Scope::All).iter().map(|mail| (mail.id, mail.inboxes)).collect::<Vec<_>>(),
         [(a.id, 5)]
     );
     assert_eq!(ask(store.count(&Scope::All)), Ok(1));
     drain(server);
-    // What was deleted stays deleted, the others' stays.
+    // Deleted mails stay deleted, and the other inboxes' mails stay.
     let server = Server::start(config.clone()).unwrap();
     let store = server.mailstore();
     let names: Vec<String> = list(&store, &all).iter().map(|mail| mail.inbox.local.to_string()).collect();
@@ -198,11 +199,11 @@ fn a_restart_brings_back_what_was_there_and_nothing_else() {
         assert_eq!(list(&store, &Scope::All), before[5..]);
         let mail = ask(store.mail(before[19].id)).unwrap().unwrap();
         assert!(mail.raw.ends_with(b"Subject: 0\r\n\r\nx\r\n"));
-        // A second process on the same file is told so.
+        // A second process on the same file is refused, with the file's name.
         let error = Server::start(config.clone()).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("mail.store"), "{error}");
         drain(server);
-        // What is over age does not come back.
+        // Mails past their age do not come back.
         let aged = Config {
             retention: Retention { age: Duration::from_millis(1), ..Retention::default() },
             ..config
@@ -241,7 +242,7 @@ fn mails_go_by_age_and_by_count() {
         client.mail("a@inbox.test", &format!("Subject: {number}\r\n\r\nx"));
     }
     assert_eq!(subjects(&store, &inbox("a")), ["4", "3", "2"]);
-    // They vanish from lists when their time is up, and from the index soon after.
+    // Expired mails vanish from lists at once, and from the index soon after.
     while ask(store.count(&Scope::All)).unwrap() > 0 {
         std::thread::yield_now();
     }
@@ -263,7 +264,7 @@ fn mails_go_by_age_and_by_count() {
 
 #[test]
 fn a_full_store_forgets_its_oldest_and_refuses_nobody() {
-    // Each of them whole, though their bodies are equal.
+    // Each mail is stored whole, though their bodies are equal (`share_bodies` is off).
     let config = Config { store_bytes: 128 << 20, share_bodies: false, ..config() };
     let server = Server::start(config).unwrap();
     let store = server.mailstore();
@@ -279,7 +280,7 @@ fn a_full_store_forgets_its_oldest_and_refuses_nobody() {
     let newest: Vec<String> = (200 - left.len()..200).rev().map(|number| number.to_string()).collect();
     assert_eq!(left, newest, "the oldest went, in order");
     for mail in list(&store, &Scope::All).iter().rev().take(3) {
-        // Room is made ahead of need, meanwhile, too.
+        // Space is freed ahead of need, so a mail may go meanwhile.
         let is_there = ask(store.mail(mail.id)).unwrap().is_some();
         let is_listed = || list(&store, &Scope::All).iter().any(|listed| listed.id == mail.id);
         assert!(is_there || !is_listed(), "what is listed can be read");
@@ -329,7 +330,7 @@ fn what_is_too_large_is_refused_early() {
     client.expect("MAIL FROM:<a@b.test> SIZE=1048576", "250");
     client.expect("RCPT TO:<a@inbox.test>", "250");
     client.expect("DATA", "354");
-    // Half a gigabyte if it were read to its end; the server closes long before.
+    // Half a gigabyte, if it were read to its end; the server closes long before.
     let line = [b'x'; 64 << 10];
     let mut sent = 0;
     while sent < 512 << 20 && client.stream.get_mut().write_all(&line).is_ok() {
@@ -352,7 +353,7 @@ fn bad_lines_are_answered_and_bad_peers_sent_away() {
     for code in ["500 5.5.2"; 4] {
         assert!(client.reply().starts_with(code));
     }
-    // A line of ten megabytes is one fault, and costs no memory.
+    // A line of ten megabytes is one error, and takes no memory.
     for _ in 0..160 {
         client.send(&[b'x'; 64 << 10]);
     }
@@ -465,7 +466,7 @@ fn tls_begins_by_starttls_or_at_once() {
     let mut client = connect(server.addresses().smtp);
     client.reply();
     assert!(client.say("EHLO x").contains("250-STARTTLS\r\n"));
-    // What is slipped in behind STARTTLS in the clear must not count inside.
+    // A command sent in the clear behind STARTTLS must not count inside TLS.
     client.send(b"STARTTLS\r\nMAIL FROM:<injected@b.test>\r\n");
     assert!(client.reply().starts_with("220 2.0.0"));
     let mut client = over_tls(client.stream.into_inner(), &trusting);
@@ -483,7 +484,7 @@ fn tls_begins_by_starttls_or_at_once() {
     assert_eq!(subjects(&store, &inbox("t")), ["at once", "by starttls"]);
     let mail = ask(store.mail(list(&store, &inbox("t"))[0].id)).unwrap().unwrap();
     assert!(String::from_utf8_lossy(&mail.raw[..200]).contains("with ESMTPS id"));
-    // A certificate that is none is one clear error.
+    // A missing certificate file gives one clear error.
     let broken = Pair {
         certificates: directory.path().join("none.pem"),
         key: directory.path().join("key.pem"),
@@ -505,7 +506,8 @@ fn rates_and_lists_keep_the_service_usable() {
     client.expect("MAIL FROM:<x@spam.test>", "550 5.7.1");
     let reply = client.mail("a@inbox.test", "Subject: the Casino!\r\n\r\n");
     assert!(reply.starts_with("554 5.7.1"), "{reply}");
-    // Half a minute's worth may come at once: two to an inbox (one was counted), three of a subject.
+    // Half a minute's worth may come at once: two mails to an inbox (one was counted), three mails of a
+    // subject.
     assert!(client.mail("a@inbox.test", "Subject: s\r\n\r\n").starts_with("250"));
     client.expect("MAIL FROM:<a@b.test>", "250");
     client.expect("RCPT TO:<a@inbox.test>", "450 4.2.1");
@@ -514,7 +516,7 @@ fn rates_and_lists_keep_the_service_usable() {
     assert!(client.mail("c@inbox.test", "Subject: s\r\n\r\n").starts_with("250"));
     assert!(client.mail("d@inbox.test", "Subject: s\r\n\r\n").starts_with("450 4.7.1"));
     assert!(server.set_lists(Lists::parse("address 127.0.0.0/8\n").unwrap()));
-    // The lists reach the core with its next messages.
+    // The core gets the new lists with its next messages.
     let banned = loop {
         let mut client = connect(server.addresses().smtp);
         let reply = client.reply();
@@ -543,11 +545,11 @@ fn a_campaign_is_known_by_its_text() {
     assert!(replies[5].starts_with("450 4.7.1"), "{}", replies[5]);
     let other = "Subject: x\r\n\r\nThe quick brown fox jumps over the lazy dog while five boxing wizards jump quickly again";
     assert!(client.mail("other@inbox.test", other).starts_with("250"));
-    // What differs between them was kept.
+    // Each mail of the campaign keeps the text in which it differs.
     assert_eq!(subjects(&server.mailstore(), &inbox("i3")), ["your code 1003"]);
 }
 
-/// Connected from an address of the loopback net, and what it is greeted with.
+/// Connects from an address of the loopback network; returns the greeting and the client.
 fn greeting_of(from: [u8; 4], to: SocketAddr) -> (String, Client<std::net::TcpStream>) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
@@ -567,7 +569,7 @@ fn counted(server: &Server, name: &str) -> String {
 #[test]
 fn an_address_that_connects_too_often_is_slowed_and_then_refused() {
     let tarpit = Duration::from_millis(300);
-    // Half a minute's worth at once: four; from the third on they are near the rate.
+    // Half a minute's worth may come at once: four connections; the third and fourth are near the rate.
     let rates = Rates { connections_per_minute: 8, tarpit, ..Rates::default() };
     let server = Server::start(Config { rates, ..config() }).unwrap();
     let smtp = server.addresses().smtp;
@@ -575,7 +577,7 @@ fn an_address_that_connects_too_often_is_slowed_and_then_refused() {
     for number in 0..6 {
         let begun_ms = engine::cores::clock::monotonic_ms();
         let (greeting, _client) = greeting_of([127, 0, 0, 1], smtp);
-        // By a clock that goes in steps of up to 10 ms.
+        // The clock advances in steps of up to 10 ms.
         let is_late = engine::cores::clock::monotonic_ms() - begun_ms >= 280;
         match number {
             0 | 1 => assert!(greeting.starts_with("220 "), "{number}: {greeting}"),
@@ -585,7 +587,7 @@ fn an_address_that_connects_too_often_is_slowed_and_then_refused() {
             }
             _ => assert!(greeting.starts_with("421 4.7.0 Too many connections"), "{number}: {greeting}"),
         }
-        // Another's rate is its own.
+        // Another address has its own rate.
         if number == 0 || number == 5 {
             assert!(greeting_of([127, 0, 0, 2], smtp).0.starts_with("220 "));
         }
@@ -610,7 +612,7 @@ fn a_session_near_its_rate_waits_in_the_tarpit_and_loses_nothing() {
         );
     }
     client.expect("MAIL FROM:<sender@client.test>", "450 4.7.1");
-    // The session goes on, and other addresses' rates are their own.
+    // The session goes on, and another address has its own rate.
     client.expect("NOOP", "250");
     let (_, mut other) = greeting_of([127, 0, 0, 2], server.addresses().smtp);
     other.expect("EHLO other.test", "250");

@@ -1,4 +1,4 @@
-//! A store that is started again and again: each life begins segments of its own, and what lived in the old ones stays.
+//! A store that is started again and again: each run begins new segments, and mails in the old ones stay.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -9,7 +9,7 @@ use mail::{
     mailboxes::{Mailboxes, Scope},
 };
 
-/// Eight segments; two of them begun by each life, and as many kept free.
+/// Eight segments; each run begins two of them, and as many are kept free.
 const STORE_BYTES: u64 = 128 << 20;
 const LIVES: usize = 12;
 
@@ -27,7 +27,7 @@ fn a_nearly_empty_store_forgets_nothing_however_often_it_is_started() {
         for life in 0..LIVES {
             let server = Server::start(config.clone()).unwrap();
             let store = server.mailstore();
-            // What each inbox has: over all, a mail to two is one.
+            // Mails by inbox: over all inboxes, a mail to two recipients is one.
             let each = Scope::Prefix { local: "".into(), domain: "one.test".into() };
             let listed = ask(store.list(&each, 0, 1000)).unwrap();
             let mut found: Vec<String> =
@@ -37,7 +37,7 @@ fn a_nearly_empty_store_forgets_nothing_however_often_it_is_started() {
             for number in 0..3 {
                 let subject = format!("{life:02} {number}");
                 let raw = format!("Subject: {subject}\r\n\r\n{}\r\n", "x".repeat(1000));
-                // To one inbox, and to two whose mail may be one record.
+                // To one inbox, and to two inboxes whose mail may be one record.
                 let to = [format!("a{number}@one.test"), format!("b{number}@one.test")];
                 ask(store.deliver(HERE, "s@client.test", &to[..1 + number % 2], raw.as_bytes())).unwrap();
                 kept.extend(vec![subject; 1 + number % 2]);

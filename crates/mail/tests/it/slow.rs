@@ -1,4 +1,5 @@
-//! Who sends a byte at a time, and who takes all connections: each holds a place for a stated time, and a share of them.
+//! Clients that send a byte at a time, and clients that take all connections: each holds a connection for a
+//! limited time, and an address has a limited share of them.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -13,10 +14,10 @@ use engine::cores::clock;
 use mail::{Config, Server, config::Limits};
 
 const SHORT: Duration = Duration::from_millis(200);
-/// What does not happen in this time fails a test.
+/// Longest wait, after which a test fails.
 const PATIENCE_MS: u64 = 20_000;
 
-/// Sends these bytes over and over, a few at a time, until the server closes; what it said.
+/// Sends `bytes` over and over, a few at a time, until the server closes; returns the server's replies.
 fn dribble(stream: &mut TcpStream, bytes: &[u8], at_a_time: usize) -> String {
     stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     let begun_ms = clock::monotonic_ms();
@@ -68,12 +69,12 @@ fn a_mail_has_a_time_however_it_comes() {
     };
     let said = dribble(&mut begin("DATA"), b"Subject: slow\r\n", 1);
     assert!(said.starts_with("421 4.4.2 The mail took too long"), "{said}");
-    // In chunks that are whole each.
+    // BDAT chunks that are whole each.
     let said = dribble(&mut begin("BDAT 0"), b"BDAT 1\r\nx", 9);
     assert!(said.starts_with("250 ") && said.contains("\r\n421 4.4.2 The mail took too long"), "{said}");
     assert_eq!(counted(&server, "mail_slow_mails_total"), "2");
     assert_eq!(counted(&server, "mail_timeouts_total"), "0");
-    // One after the other, each has its own time.
+    // Several mails one after the other have their own time each.
     let mut client = greeted(server.addresses().smtp);
     let begun_ms = clock::monotonic_ms();
     while clock::monotonic_ms() - begun_ms < 2 * SHORT.as_millis() as u64 {
@@ -102,11 +103,11 @@ fn one_address_has_a_share_of_the_connections() {
 fn a_session_has_a_time_commands_and_bytes_in_all() {
     let over = "421 4.7.0 This session has lasted long enough";
     let limits = |limits: Limits| Config { limits, ..config() };
-    // Always busy, and never with a mail.
+    // A client that is always busy, and never sends a mail.
     let server = Server::start(limits(Limits { session_time_max: SHORT, ..config().limits })).unwrap();
     let said = dribble(&mut greeted(server.addresses().smtp).stream.into_inner(), b"RSET\r\n", 6);
     assert!(said.starts_with("250 ") && said.contains(over), "{said}");
-    // Silent, for less than a command may take.
+    // A client that is silent for less than a command's timeout.
     let mut silent = greeted(server.addresses().smtp);
     assert!(silent.reply().starts_with(over));
     assert_eq!(counted(&server, "mail_long_sessions_total"), "2");
@@ -114,13 +115,13 @@ fn a_session_has_a_time_commands_and_bytes_in_all() {
 
     let server = Server::start(limits(Limits { session_commands_max: 20, ..config().limits })).unwrap();
     let mut client = greeted(server.addresses().smtp);
-    // In one packet, so that no turn ends between them.
+    // All commands are in one packet, so that no turn ends between them.
     client.stream.get_mut().write_all("NOOP\r\n".repeat(30).as_bytes()).unwrap();
     let replies: Vec<String> = (0..21).map(|_| client.reply()).collect();
     assert_eq!(replies.iter().filter(|reply| reply.starts_with("250 ")).count(), 20, "{replies:?}");
     assert!(replies[20].starts_with(over), "{replies:?}");
 
-    // A mail that has begun comes to its end, and is kept.
+    // A mail that has begun is received to its end, and stored.
     let server = Server::start(limits(Limits { session_bytes_max: 4096, ..config().limits })).unwrap();
     let mut client = greeted(server.addresses().smtp);
     let long = format!("Subject: long\r\n\r\n{}", "and so on\r\n".repeat(1000));
@@ -130,7 +131,7 @@ fn a_session_has_a_time_commands_and_bytes_in_all() {
     assert_eq!(counted(&server, "mail_long_sessions_total"), "1");
 }
 
-/// A session from 127.0.0.`last`, with a mail begun.
+/// Opens a session from 127.0.0.`last` and begins a mail.
 fn begun_from(last: u8, server: &Server) -> Client<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
@@ -147,7 +148,7 @@ fn begun_from(last: u8, server: &Server) -> Client<TcpStream> {
     client
 }
 
-/// So many KiB of a mail, until the server closes.
+/// Sends `kib` KiB of a mail, or less if the server closes.
 fn some(client: &mut Client<TcpStream>, kib: usize) {
     let line = format!("{}\r\n", "x".repeat(1022));
     let _ = (0..kib).try_for_each(|_| client.stream.get_mut().write_all(line.as_bytes()));
@@ -155,10 +156,10 @@ fn some(client: &mut Client<TcpStream>, kib: usize) {
 
 #[test]
 fn what_is_being_received_is_bounded_for_all_and_for_one_address() {
-    // A large mail takes less than one MiB of it, whatever its size.
+    // A large mail takes less than one MiB of the limit, whatever its size.
     let limits = Limits { receiving_bytes_max: 2 << 20, mail_bytes_max: 10 << 20, ..config().limits };
     let server = Server::start(Config { limits, ..config() }).unwrap();
-    // Half of it is one address's.
+    // One address may take half of the limit.
     let mut first = begun_from(1, &server);
     first.expect("DATA", "354");
     some(&mut first, 700);
@@ -168,7 +169,7 @@ fn what_is_being_received_is_bounded_for_all_and_for_one_address() {
     assert!(greedy.reply().contains("your network"));
     drop(first);
     assert_eq!(counted(&server, "mail_address_receiving_full_total"), "1");
-    // Five who may each are too many together; then no mail begins.
+    // Five addresses within their own shares exceed the total together; then no mail may begin.
     let mut five: Vec<_> = (1..=5).map(|last| begun_from(last, &server)).collect();
     for client in &mut five {
         let reply = client.say("DATA");
@@ -183,7 +184,7 @@ fn what_is_being_received_is_bounded_for_all_and_for_one_address() {
         assert!(clock::monotonic_ms() - begun_ms < PATIENCE_MS);
         std::thread::yield_now();
     }
-    // What was refused, and what its sender left, is free again.
+    // Memory of refused mails, and of mails whose sender left, is free again.
     drop((greedy, five));
     loop {
         let mut again = begun_from(1, &server);

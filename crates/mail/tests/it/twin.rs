@@ -1,4 +1,4 @@
-//! The real store beside its slow twin: the same mails come, are listed and deleted; both must say the same.
+//! The real store beside its slow twin: both get the same deliveries, listings and deletions, and must agree.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -14,13 +14,13 @@ use mail::{
 };
 use proptest::prelude::*;
 
-/// What comes at once on a healthy machine has not come after so long.
+/// Longest wait for an event that is immediate on a healthy machine.
 const PATIENCE_MS: u64 = 2_000;
 
 #[derive(Debug, Clone)]
 enum Step {
     Deliver(Vec<u8>, u8),
-    /// Over all inboxes, or where it lies.
+    /// Deletes a mail over all inboxes (true), or in one inbox.
     Delete(prop::sample::Index, bool),
     Hurry(prop::sample::Index, u64),
     DeleteAll(u8),
@@ -52,10 +52,10 @@ fn scope(number: u8) -> Scope {
     }
 }
 
-/// Scopes that are compared.
+/// Number of scopes that are compared.
 const SCOPES: u8 = 12;
 
-/// Waits until cores have told each other all that they have to.
+/// Waits until all cores have exchanged their updates.
 fn settle(store: &Mailstore, twin: &Twin) -> Result<(), TestCaseError> {
     let begun_ms = clock::monotonic_ms();
     for scope in (0..SCOPES).map(scope) {
@@ -77,14 +77,15 @@ fn settle(store: &Mailstore, twin: &Twin) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What all inboxes have.
+/// Mails of all inboxes, one for each inbox.
 fn copies(twin: &Twin) -> Vec<Arc<Summary>> {
     [8, 9].into_iter().flat_map(|number| ask(twin.list(&scope(number), 0, 1000)).unwrap()).collect()
 }
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Names differ between the two; all else must not, and of their ends those that were brought forward.
+/// Summaries without their ids, which differ between the two stores; of the expiry times only those that were
+/// brought forward are compared.
 fn shown(summaries: &[Arc<Summary>], of_age_ms: u64) -> Vec<(String, String, Vec<u8>, u64)> {
     let of = |mail: &Arc<Summary>| {
         let expires_ms = mail.expires_ms.min(of_age_ms);
@@ -115,7 +116,7 @@ proptest! {
             match step {
                 Step::Deliver(to, text) => {
                     let to: Vec<String> = to.into_iter().map(address).collect();
-                    // Few bodies, so that some are equal; the longer ones are shared.
+                    // Only a few bodies, so that some are equal; the longer ones are shared.
                     let body = format!("{}\r\n", text % 4).repeat(usize::from(text) * 3);
                     let raw = format!("From: {text}@x\r\nSubject: {number}\r\n\r\n{body}");
                     let real = ask(store.deliver(HERE, "a@b.test", &to, raw.as_bytes())).unwrap();
@@ -123,8 +124,8 @@ proptest! {
                     prop_assert_eq!(real.len(), slow.len());
                     real_names.extend(slow.into_iter().zip(real));
                     settle(&store, &twin)?;
-                    // Two deliveries of one millisecond that came to two cores have no order, and a full inbox drops
-                    // its oldest: the next one comes later.
+                    // Two deliveries on two cores within a millisecond have no order, and a full inbox drops
+                    // its oldest mail: so the next delivery waits.
                     let now_ms = clock::unix_ms();
                     while clock::unix_ms() < now_ms + 2 {
                         std::thread::yield_now();
@@ -163,7 +164,7 @@ proptest! {
             for number in 0..SCOPES {
                 let scope = scope(number);
                 let (real, slow) = (ask(store.list(&scope, 0, 1000)).unwrap(), ask(twin.list(&scope, 0, 1000)).unwrap());
-                // Deliveries of one millisecond may be listed in another order when they came to two cores.
+                // Deliveries on two cores within a millisecond may be listed in another order.
                 let (mut real, mut slow) = (shown(&real), shown(&slow));
                 if cores > 1 {
                     real.sort();
@@ -179,7 +180,7 @@ proptest! {
             for number in 0..SCOPES {
                 let scope = scope(number);
                 let listed = ask(twin.list(&scope, 0, 3)).unwrap();
-                // With one that never was.
+                // One id that never existed is among them.
                 let mut wanted: Vec<_> = listed.iter().map(|mail| (real_names[&mail.id], ())).collect();
                 wanted.insert(listed.len() / 2, (MailId(u64::MAX), ()));
                 let together = ask(store.mails_into(&scope, wanted.clone())).unwrap();

@@ -1,5 +1,5 @@
-//! A mail file of format version 1, as it was written before there was version 2 (`tests/fixtures/version-1`): mails are
-//! in it that somebody waits for, so every later program opens it and goes on with it.
+//! A mail file of format version 1, written before version 2 existed (`tests/fixtures/version-1`): its mails
+//! are still needed, so every later program opens the file and continues it.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -16,7 +16,7 @@ use mail::{
     mailboxes::{Mailboxes, Scope},
 };
 
-/// The fixture's mails are from 2026.
+/// Retention age; the fixture's mails are from 2026.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 const BLOCK_BYTES: usize = 4096;
 
@@ -26,13 +26,13 @@ fn text(number: usize) -> String {
     format!("From: sender{number}@client.test\r\nSubject: number {number}\r\n\r\n{body}")
 }
 
-/// A body that several mails have in common.
+/// A mail whose body several mails share.
 fn shared(number: usize) -> String {
     let body = "All aboard the night train, dear customer.\r\n".repeat(100);
     format!("From: shop@client.test\r\nSubject: offer {number}\r\n\r\n{body}")
 }
 
-/// Makes the file of its blocks.
+/// Unpacks the file from its blocks.
 fn unpack(to: &Path) {
     let packed =
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/version-1/mail.blocks"))
@@ -50,7 +50,7 @@ fn deliver(store: &Mailstore, to: &str, raw: &str) {
     ask(store.deliver(HERE, "sender@client.test", &[to.to_owned()], raw.as_bytes())).unwrap();
 }
 
-/// All mails that the file was made with and that nobody deleted, each with its bytes.
+/// Checks that all mails of the fixture that nobody deleted are there, byte for byte.
 #[track_caller]
 fn has_all_of_version_1(store: &Mailstore) {
     let expected: Vec<(&str, Vec<String>)> = vec![
@@ -97,8 +97,8 @@ fn a_mail_file_of_version_1_is_opened_and_goes_on_and_no_later_change_may_refuse
         assert_eq!(found, (0..=life).map(|life| format!("number {}", 100 + life)).collect::<Vec<_>>());
         drain(server);
     }
-    // What little a segment holds is gathered at a start, and with its last mail a segment is free: it is version 2's
-    // when it is used again.
+    // A start gathers the records of nearly empty segments, and a segment is free with its last mail: it is
+    // version 2 when it is used again.
     let mut lives = 0;
     while versions_in_use(&path).contains(&1) {
         assert!(lives < 20, "segments of version 1 are never used again");
@@ -117,7 +117,7 @@ fn a_mail_file_of_version_1_is_opened_and_goes_on_and_no_later_change_may_refuse
     drain(server);
 }
 
-/// By which version each segment was written that is in use.
+/// Format version of each segment in use.
 fn versions_in_use(path: &Path) -> Vec<u8> {
     let file = File::open(path).unwrap();
     let mut header = [0; format::HEADER_BYTES];

@@ -1,6 +1,6 @@
-//! Who may ask the admin server.
+//! Access rules of the admin server.
 //!
-//! Three things stand between it and the world:
+//! Three rules protect it:
 //! - it listens on loopback, or it demands a token ([`Access::for_address`] refuses anything else);
 //! - without a token it answers only requests whose `Host` is an IP address or `localhost`: a web page whose name was
 //!   rebound to 127.0.0.1 sends its own name;
@@ -23,14 +23,14 @@ use axum::{
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 
-/// A token below this length can be guessed.
+/// Minimum length of a token; a shorter token can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
-/// A token above this length is another file.
+/// Maximum length of a token; a longer line suggests that the path names some other file.
 const TOKEN_BYTES_MAX: usize = 1024;
-/// Tokens that one file may have.
+/// Maximum number of tokens in a file.
 const TOKENS_MAX: usize = 8;
 
-/// A secret. It has no `Debug` that shows it and is never logged.
+/// A secret. Its `Debug` form hides the content, and it is never logged.
 #[derive(Clone)]
 pub(crate) struct Token(Arc<str>);
 
@@ -41,48 +41,49 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Compares without telling by the time taken where a guess goes wrong; its length is no secret.
+    /// Compares in constant time, so that the time taken does not reveal where a guess goes wrong. The length
+    /// is not secret.
     fn is(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
 
-    /// For who purges where visitors connect.
+    /// Returns the token that clients send to purge through the accelerator's own port.
     pub(crate) fn to_purge(&self) -> cache::PurgeToken {
         cache::PurgeToken::new(self.0.as_bytes())
     }
 
-    /// For accelerators that share keys.
+    /// Returns the secret of accelerators that share keys.
     pub(crate) fn to_peers(&self) -> cache::PeerSecret {
         cache::PeerSecret::new(self.0.as_bytes())
     }
 
-    /// For accelerators that share certificates: the first seals, and all open. At least one.
+    /// Returns the secrets of accelerators that share certificates: the first token seals, every token opens.
     pub(crate) fn to_cluster(tokens: &(Self, Vec<Self>)) -> cluster::Secrets {
         let bytes = |token: &Self| token.0.as_bytes().to_vec();
         cluster::Secrets::new(bytes(&tokens.0), tokens.1.iter().map(bytes))
     }
 
-    /// For the `Authorization` field of our own commands.
+    /// Returns the value of the `Authorization` field that our own commands send.
     pub(crate) fn as_bearer(&self) -> String {
         format!("Bearer {}", self.0)
     }
 }
 
-/// The token in the file that a setting names: its first and only line.
+/// Reads the token from the file that a setting names: its first and only line.
 ///
 /// # Errors
-/// A sentence that says what is wrong; it never shows the content.
+/// Returns a sentence that says what is wrong; it never shows the file's content.
 pub(crate) fn read_token(key: &str, path: &Path) -> Result<Token, String> {
     match read_tokens(key, path)? {
         (token, others) if others.is_empty() => Ok(token),
-        _ => Err(format!("{key} {}: a token is one line, and there are several", path.display())),
+        _ => Err(format!("{key} {}: a token is one line, and the file has several", path.display())),
     }
 }
 
-/// The tokens in the file that a setting names, one in each line: the first, and the others.
+/// Reads the tokens from the file that a setting names, one per line, and returns the first and the rest.
 ///
 /// # Errors
-/// As above.
+/// Returns a sentence that says what is wrong; it never shows the file's content.
 pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>), String> {
     let fault = |message: String| format!("{key} {}: {message}", path.display());
     let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
@@ -94,8 +95,8 @@ pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>),
     let token = |line: &str| {
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&line.len()) {
             return Err(fault(format!(
-                "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; \
-                 `head -c 24 /dev/urandom | base64` makes a good one",
+                "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; create one with `head \
+                 -c 24 /dev/urandom | base64`",
                 line.len()
             )));
         }
@@ -107,30 +108,30 @@ pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>),
     let first = token(lines.next().unwrap_or_default())?;
     let others = lines.map(token).collect::<Result<Vec<_>, _>>()?;
     if others.len() >= TOKENS_MAX {
-        return Err(fault(format!("at most {TOKENS_MAX} tokens are taken")));
+        return Err(fault(format!("too many tokens: at most {TOKENS_MAX}")));
     }
     Ok((first, others))
 }
 
-/// What a request must bring. Holds the token as it is now: a reload may change it.
+/// Conditions that a request must meet. The token is the current one: a reload may change it.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     token: Option<watch::Receiver<Token>>,
 }
 
 impl Access {
-    /// The rules for a server on `address`.
+    /// Returns the rules for a server on `address`.
     ///
     /// # Errors
-    /// If others than this machine could connect and there is no token.
+    /// Returns a sentence if other machines could connect and there is no token.
     pub(crate) fn for_address(
         address: SocketAddr,
         token: Option<watch::Receiver<Token>>,
     ) -> Result<Self, String> {
         if token.is_none() && !address.ip().is_loopback() {
             return Err(format!(
-                "{address}: others than this machine can connect there, so a token is needed: \
-                 set admin-token-file, or listen on 127.0.0.1"
+                "{address}: other machines can connect there, so a token is required: set admin-token-file, or listen \
+                 on 127.0.0.1"
             ));
         }
         Ok(Self { token })
@@ -141,18 +142,18 @@ impl Access {
         if text(header::HeaderName::from_static("sec-fetch-site"))
             .is_some_and(|site| !matches!(site, "same-origin" | "none"))
         {
-            return Some((StatusCode::FORBIDDEN, "refused: sent by a browser for another site's page\n"));
+            return Some((StatusCode::FORBIDDEN, "refused: sent by another site's page\n"));
         }
         let host = text(header::HOST).unwrap_or_default();
         if let Some(origin) = text(header::ORIGIN)
             && origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")) != Some(host)
         {
-            return Some((StatusCode::FORBIDDEN, "refused: sent by a browser for another site's page\n"));
+            return Some((StatusCode::FORBIDDEN, "refused: sent by another site's page\n"));
         }
         let Some(token) = &self.token else {
             return (!is_unspoofable(host)).then_some((
                 StatusCode::MISDIRECTED_REQUEST,
-                "refused: ask by IP address or as localhost, such as http://127.0.0.1:9180/\n",
+                "refused: use an IP address or localhost, such as http://127.0.0.1:9180/\n",
             ));
         };
         let guess = text(header::AUTHORIZATION).and_then(|value| value.split_once(' '));
@@ -162,12 +163,12 @@ impl Access {
             {
                 None
             }
-            _ => Some((StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN\n")),
+            _ => Some((StatusCode::UNAUTHORIZED, "a token is required: Authorization: Bearer TOKEN\n")),
         }
     }
 }
 
-/// Whether this `Host` cannot be a name that somebody else controls.
+/// Returns whether this `Host` is an IP address or `localhost`, which nobody else can control.
 fn is_unspoofable(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         // A colon inside brackets belongs to the address.
@@ -178,7 +179,7 @@ fn is_unspoofable(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
-/// The middleware.
+/// Middleware that refuses a request unless [`Access`] permits it.
 pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
     match access.refusal(request.headers()) {
         None => next.run(request).await,
@@ -280,7 +281,7 @@ mod tests {
         std::fs::write(&path, "0123456789abcdef\r\nfedcba9876543210\n").expect("a file");
         let (_, others) = read_tokens("cluster-secret", &path).expect("two");
         assert!(others.len() == 1 && others[0].is("fedcba9876543210"));
-        assert!(read_token("admin-token-file", &path).expect_err("two").contains("there are several"));
+        assert!(read_token("admin-token-file", &path).expect_err("two").contains("the file has several"));
         std::fs::write(&path, "0123456789abcdef\n".repeat(TOKENS_MAX + 1)).expect("a file");
         assert!(read_tokens("cluster-secret", &path).expect_err("many").contains("at most 8"));
         std::fs::write(&path, "two lines, of length\nenough to be a token").expect("a file");

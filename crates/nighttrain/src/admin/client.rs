@@ -1,4 +1,5 @@
-//! The commands that ask a running server: `stat`, `purge`, `explain`, `objects`, `origins` and `log`, over its admin port.
+//! Commands that query a running server over its admin port: `stat`, `purge`, `explain`, `objects`, `origins`
+//! and `log`.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -24,12 +25,12 @@ use crate::{
     settings::Settings,
 };
 
-/// The server answers from its own memory; one that takes longer hangs.
+/// Timeout of an answer. The server answers from its own memory; if it takes longer, it hangs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// A purge that is to hold everywhere may wait for two of the longest leases.
+/// Timeout of a cluster-wide purge, which may wait for two of the longest leases.
 const EVERYWHERE_TIME_MAX: Duration = Duration::from_secs(150);
 
-/// What the server has done: JSON as it says it, or the table.
+/// Fetches the server's counters: the server's JSON, or the table.
 pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let kind = if json { "application/json" } else { "text/plain" };
@@ -41,7 +42,7 @@ pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
-/// Where the server's log of transactions is.
+/// Fetches the address of the server's transaction log.
 pub(crate) fn journal(settings: &Settings) -> Result<JournalAddress, Failure> {
     let server = Server::new(settings)?;
     let (said, text) = server.said(server.authorized(server.agent.get(server.url("/log"))).call())?;
@@ -56,7 +57,7 @@ pub(crate) fn journal(settings: &Settings) -> Result<JournalAddress, Failure> {
     }
 }
 
-/// Purges a URL, tags or everything, and says what was done.
+/// Purges a URL, tags or everything, and returns a report.
 pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Failure> {
     let PurgeTask { url, tags, ban, all, soft, list, everywhere, local, .. } = task;
     let server = Server::new(settings)?;
@@ -75,12 +76,12 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
     let (said, text) = server.said(server.authorized(request).send_empty())?;
     let what = match (url, ban) {
         (Some(url), _) => url.clone(),
-        (None, Some(ban)) => format!("what this holds of: {ban}"),
+        (None, Some(ban)) => format!("all objects that match {ban}"),
         (None, None) if *all => "everything".to_owned(),
-        (None, None) => format!("what has the tag {}", tags.join(" or ")),
+        (None, None) => format!("all objects with the tag {}", tags.join(" or ")),
     };
     let mut done = match (said["invalidated"].as_bool(), said["dropped"].as_bool()) {
-        (Some(true), _) if *soft => format!("Stale from now on: {what}\n"),
+        (Some(true), _) if *soft => format!("Made stale: {what}\n"),
         (Some(true), _) => format!("Purged {what}\n"),
         (_, Some(true)) => {
             let found = said["found"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
@@ -88,27 +89,29 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
             let found = if found.is_empty() { what } else { found.join(" and ") };
             format!("Dropped {found}\n")
         }
-        (_, Some(false)) => format!("Nothing was stored under {what}, by http or by https\n"),
+        (_, Some(false)) => format!("No stored object: {what}, by http or by https\n"),
         _ => return Err(server.unexpected(200, &text)),
     };
     for told in said["instances"].as_array().into_iter().flatten() {
         let name = explained::plain(told["name"].as_str().unwrap_or_default());
         let standing = match told["standing"].as_str().unwrap_or_default() {
-            "applied" => "has carried it out",
-            "lease-out" => "is cut off, and shows nothing that it stored until it has carried it out",
+            "applied" => "has applied the purge",
+            "lease-out" => "is cut off, and serves no stored object until it has applied the purge",
             "left" => "has stopped",
-            "serves-on" => "serves on, and may show it: it is told to, and has not carried it out",
-            "serves-on-applied" => {
-                "has carried it out, but is told to serve on when it is cut off: next time it may show it"
+            "serves-on" => {
+                "has not applied the purge: configured to serve on, it may still serve the objects"
             }
-            _ => "has not carried it out",
+            "serves-on-applied" => {
+                "has applied the purge, but is configured to serve on when cut off: next time it may serve purged objects"
+            }
+            _ => "has not applied the purge",
         };
         done.push_str(&format!("{name} {standing}\n"));
     }
     Ok(done)
 }
 
-/// The bans that a server keeps, one a line: when, how far its lurker is, and the expression.
+/// Lists the server's bans, one per line: when it was added, how far the lurker is, and the expression.
 fn bans(server: &Server) -> Result<String, Failure> {
     let (said, text) = server.said(server.authorized(server.agent.get(server.url("/purge"))).call())?;
     let bans = said.as_array().ok_or_else(|| server.unexpected(200, &text))?;
@@ -120,10 +123,10 @@ fn bans(server: &Server) -> Result<String, Failure> {
         };
         format!("{}  {soft}  {done}  {}\n", ban["number"], ban["ban"].as_str().unwrap_or_default())
     };
-    Ok(if bans.is_empty() { "No bans are kept\n".to_owned() } else { bans.iter().map(line).collect() })
+    Ok(if bans.is_empty() { "No bans\n".to_owned() } else { bans.iter().map(line).collect() })
 }
 
-/// What would become of a request, and why: JSON as the server says it, or lines for people.
+/// Explains how the server would handle a request, and why: the server's JSON, or lines for people.
 pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let headers = task.headers.iter().map(|line| ("header", line));
@@ -136,7 +139,7 @@ pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String,
     Ok(if task.json { text + "\n" } else { explained::text(&said) })
 }
 
-/// What is stored: JSON as the server says it, or a table.
+/// Lists the stored objects: the server's JSON, or a table.
 pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let expression = task.expression.iter().map(|expression| ("match", expression));
@@ -148,14 +151,15 @@ pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String,
     Ok(if task.json { text + "\n" } else { objects_table::text(&said) })
 }
 
-/// How the origins' servers are: JSON as the server says it, or a table; or what became of one.
+/// Lists the state of the origins' servers as the server's JSON or as a table, or sets the state of one
+/// server.
 pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     if let Some((name, state)) = task.server.as_ref().zip(task.set.as_ref()) {
         let request = server.agent.post(server.url("/origins")).query("server", name).query("set", state);
         let (said, text) = server.said(server.authorized(request).send_empty())?;
         return match said["set"].as_bool() {
-            Some(true) => Ok(format!("{name} is set to {state}\n")),
+            Some(true) => Ok(format!("{name} set to {state}\n")),
             _ => Err(server.unexpected(200, &text)),
         };
     }
@@ -169,7 +173,7 @@ pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String,
 struct Server {
     agent: ureq::Agent,
     address: SocketAddr,
-    /// How it is asked, and by which name.
+    /// Scheme, and the name or address, that begin each request's URL.
     base: String,
     token: Option<admin::Token>,
 }
@@ -186,7 +190,8 @@ impl Server {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            // The admin port is this machine's or a tunnel's: a proxy for the web has no business with its token.
+            // The admin port belongs to this machine or is reached through a tunnel: a web proxy must not see
+            // its token.
             .proxy(None)
             .timeout_global(Some(ANSWER_TIME_MAX));
         if !settings.admin_tls {
@@ -217,7 +222,7 @@ impl Server {
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        // By its address, whatever its certificate calls it: a name could be anybody's.
+        // The `Host` is the address, whatever name the certificate has: the server trusts no names.
         let request = request.header("host", self.address.to_string());
         match &self.token {
             Some(token) => request.header("authorization", token.as_bearer()),
@@ -237,21 +242,21 @@ impl Server {
             };
             Failure::Failed(if refused {
                 format!(
-                    "nothing listens on {address}: is `nighttrain cache` running, with its admin server elsewhere? \
-                     Then say --admin ADDRESS"
+                    "cannot connect to {address}: is `nighttrain cache` running, with its admin server elsewhere? Then \
+                     set --admin ADDRESS"
                 )
             } else {
-                format!("no answer from the admin server on {address}: {error}")
+                format!("no answer from the admin server at {address}: {error}")
             })
         })?;
         let status = answer.status().as_u16();
         let text = answer.body_mut().read_to_string().map_err(|error| {
-            Failure::Failed(format!("the answer of the admin server on {address} broke off: {error}"))
+            Failure::Failed(format!("the answer of the admin server at {address} was cut short: {error}"))
         })?;
         Ok((status, text))
     }
 
-    /// What it says in JSON, and the text of that. An error that it names is ours.
+    /// Parses a JSON answer and returns it with its text. An error that the JSON names becomes our failure.
     fn said(
         &self,
         answer: Result<axum::http::Response<ureq::Body>, ureq::Error>,
@@ -269,18 +274,18 @@ impl Server {
         let address = self.address;
         Failure::Failed(match status {
             401 if self.token.is_none() => {
-                format!("the admin server on {address} demands a token: say --admin-token-file FILE")
+                format!("the admin server at {address} requires a token: set --admin-token-file FILE")
             }
-            401 => format!("the admin server on {address} does not accept the token in the file"),
+            401 => format!("the admin server at {address} rejected the token in the file"),
             _ => {
                 let said: String = text.chars().filter(|c| !c.is_control()).take(120).collect();
-                format!("{address} is no admin server of Nighttrain; it said {status}: {said}")
+                format!("{address} is not a Nighttrain admin server; it answered {status}: {said}")
             }
         })
     }
 }
 
-/// Whatever the name, it is the server at this address that is meant.
+/// Resolver that returns the configured address for every name.
 #[derive(Debug)]
 struct FixedAddress(SocketAddr);
 
@@ -297,7 +302,7 @@ impl Resolver for FixedAddress {
     }
 }
 
-/// A server on every address is asked on loopback.
+/// Returns the address to connect to: loopback for a server that listens on every address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,11 +1,11 @@
-//! The accelerators of a cluster, as JSON and as people read them: a line for each, its name last.
+//! The accelerators of a cluster, as JSON and as a table for people: one line each, the name last.
 
 use cluster::{ClusterStatus, InstanceStatus};
 use serde_json::{Value, json};
 
 use crate::admin::{explained::plain, stat::thousands};
 
-/// What the admin server says.
+/// Returns the JSON that the admin server answers.
 pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {
     let instance = |seen: &InstanceStatus| {
         json!({
@@ -32,12 +32,12 @@ pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {
     })
 }
 
-/// The table for that.
+/// Returns that JSON as a table.
 pub(crate) fn text(said: &Value) -> String {
     let lease = match said["lease_left_ms"].as_u64() {
-        Some(0) => "what is stored is shown once its origin has validated it".to_owned(),
-        Some(left_ms) => format!("what is stored is shown for {left_ms} ms more, unless renewed"),
-        None => "what is stored is shown whatever becomes of the cluster".to_owned(),
+        Some(0) => "lease expired: stored objects are revalidated before use".to_owned(),
+        Some(left_ms) => format!("lease: {left_ms} ms left, unless renewed"),
+        None => "stored objects are served even without the cluster".to_owned(),
     };
     let mut text = format!("{}; {lease}\n", plain(said["state"].as_str().unwrap_or_default()));
     if let Some(shared) = said["shared"].as_str() {
@@ -109,14 +109,14 @@ mod tests {
         };
         assert_eq!(
             text(&said(&look, Some(2_980))),
-            "joined; what is stored is shown for 2980 ms more, unless renewed\n\
+            "joined; lease: 2980 ms left, unless renewed\n\
              state      applied      heard of  version  instance\n\
              serves       1,234     20 ms ago  0.1.0    a (this one)\n\
              lease out    1,234  5,000 ms ago  0.1.0    b\n\
              serves on    1,234     20 ms ago  0.1.0    c\n\
              left         1,234     20 ms ago  0.1.0    d\n"
         );
-        assert!(text(&said(&look, None)).contains("whatever becomes"));
-        assert!(text(&said(&look, Some(0))).contains("once its origin"));
+        assert!(text(&said(&look, None)).contains("even without the cluster"));
+        assert!(text(&said(&look, Some(0))).contains("revalidated before use"));
     }
 }

@@ -1,4 +1,4 @@
-//! `/explain`: what would become of a request, as JSON.
+//! `/explain`: how the accelerator would handle a request, as JSON.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Admin, error};
 use crate::services::accelerator::{ExplainError, Explanation, RequestOf};
 
-/// The request that a query describes; `None`: it names no URL, or says something else.
+/// Parses the request that a query describes; `None` if the query names no URL or has unknown parameters.
 fn asked(query: Vec<(String, String)>) -> Option<RequestOf> {
     let (mut url, mut method, mut headers) = (None, None, Vec::new());
     for (name, value) in query {
@@ -28,7 +28,7 @@ fn asked(query: Vec<(String, String)>) -> Option<RequestOf> {
     Some(RequestOf { method: method.unwrap_or_else(|| "GET".to_owned()), url: url?, headers })
 }
 
-/// 200 and the steps; the last one is the outcome.
+/// Answers 200 with the steps; the last step is the outcome.
 pub(super) async fn explain(
     State(admin): State<Arc<Admin>>,
     Query(query): Query<Vec<(String, String)>>,
@@ -36,8 +36,8 @@ pub(super) async fn explain(
     let Some(request) = asked(query) else {
         return error(
             StatusCode::BAD_REQUEST,
-            "which one: /explain?url=http://www.example.org/path, with &method=POST and &header=Name:%20value or \
-             without",
+            "missing URL: /explain?url=http://www.example.org/path, optionally with &method=POST and \
+             &header=Name:%20value",
         );
     };
     let asked = admin.ask(move |accelerator| {

@@ -1,11 +1,11 @@
-//! An explanation as people read it: a line for each state, aligned, folded at the width of a page.
+//! An explanation as a table for people: one line for each state, aligned, and folded at the width of a page.
 
 use serde_json::Value;
 
-/// Columns of the words.
+/// Width in columns of the explaining text.
 const WORDS_COLUMNS: usize = 80;
 
-/// The lines for what the admin server said.
+/// Returns the admin server's JSON as lines.
 pub(crate) fn text(said: &Value) -> String {
     let of = |value: &Value, name: &str| plain(value[name].as_str().unwrap_or_default());
     let steps = said["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -27,7 +27,7 @@ pub(crate) fn text(said: &Value) -> String {
     text
 }
 
-/// The words in lines; at least one. A word that is too long has a line of its own.
+/// Folds the words into lines, at least one. A word that is too long gets a line of its own.
 fn folded(words: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut columns = 0;
@@ -49,7 +49,7 @@ fn folded(words: &str) -> Vec<String> {
     lines
 }
 
-/// What an origin, or a visitor, wrote moves no cursor here.
+/// Replaces control characters, so that text from an origin or a visitor cannot move the terminal's cursor.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! `/log`: where the log of transactions is, for `nighttrain log` on this machine.
+//! `/log`: the location of the transaction log, for `nighttrain log` on this machine.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use serde_json::json;
 
 use super::{Admin, error};
 
-/// 200 and the process with its descriptors: who may open them is the kernel's to say.
+/// Answers 200 with the process and its descriptors. The kernel decides which processes may open them.
 pub(super) async fn log(State(admin): State<Arc<Admin>>) -> Response {
     let Some(journal) = &admin.journal else {
-        return error(StatusCode::NOT_FOUND, "this server has no log of transactions; its own log says why");
+        return error(StatusCode::NOT_FOUND, "no transaction log on this server; its own log has the reason");
     };
     let opened = journal.opened();
     Json(json!({
         "pid": opened.pid,
         "rings_fd": opened.rings_fd,
         "lease_fd": opened.lease_fd,
-        // Not every reader of JSON has whole numbers so large.
+        // Some JSON readers cannot hold integers this large, so the token is a string.
         "token": format!("{:x}", opened.token),
     }))
     .into_response()

@@ -1,4 +1,4 @@
-//! The admin server: what the operator and the monitoring see.
+//! The admin server: the pages for the operator and for monitoring.
 //!
 //! ```text
 //! nighttrain stat, purge, explain, objects, origins, log · Prometheus · a browser
@@ -7,28 +7,29 @@
 //! thread "admin": axum on a runtime of its own ──▶ OperatorView::registry (atomics, read in passing)
 //!                                              └─▶ Purger::purge, explain, objects (block: on a helper thread)
 //! ```
-//! The same pages for every server; `/purge` where there is an accelerator.
-//! It shares no thread with the loops: a scrape costs a request nothing but the reading of its counters' cache lines.
+//! Every server has the same pages; `/purge` exists where there is an accelerator. The admin server shares no
+//! thread with the event loops: a scrape costs a request nothing but the reading of its counters' cache
+//! lines.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/` | a page for people |
 //! | `/metrics` | OpenMetrics text for Prometheus |
-//! | `/stat` | JSON whose names stay; the same as a table with `Accept: text/plain` |
+//! | `/stat` | JSON with stable names; the same as a table with `Accept: text/plain` |
 //! | `/healthz` | 200 while this process can answer |
 //! | `/readyz` | 200 while it takes requests, else 503 |
 //! | `POST /purge?url=` | drops one URL from the store |
-//! | `POST /purge?tag=&tag=`, `?all` | purges what has one of these tags, or everything |
-//! | `POST /purge?ban=` | purges what an expression holds of |
-//! | … `&everywhere`, `&local` | … and waits until it holds on each accelerator of the cluster; here alone |
-//! | `/cluster` | JSON: how the cluster of accelerators is, and who is in it |
-//! | … `&soft` | … softly, of a URL, too: it is stale and stays |
-//! | `GET /purge` | the bans that are kept, as JSON |
-//! | `/explain?url=&method=&header=` | JSON: what would become of such a request, and which rule says so |
-//! | `/objects?match=&limit=` | JSON: what is stored in memory, or what of it an expression holds of |
-//! | `/log` | JSON: where the log of transactions is, for a reader on this machine |
-//! | `/origins` | JSON: how the origins' servers are |
-//! | `POST /origins?server=&set=` | takes a server out (`drain`, `down`), or lets it be asked again (`auto`) |
+//! | `POST /purge?tag=&tag=`, `?all` | purges the objects that have one of these tags, or everything |
+//! | `POST /purge?ban=` | purges the objects that match an expression |
+//! | … `&everywhere`, `&local` | … and waits until every accelerator of the cluster has purged; or purges this one only |
+//! | `/cluster` | JSON: the state of the cluster of accelerators, and its instances |
+//! | … `&soft` | … softly, also a URL: the object becomes stale and stays |
+//! | `GET /purge` | the active bans, as JSON |
+//! | `/explain?url=&method=&header=` | JSON: how such a request would be handled, and which rule decides |
+//! | `/objects?match=&limit=` | JSON: the objects in memory, or those that match an expression |
+//! | `/log` | JSON: the location of the transaction log, for a reader on this machine |
+//! | `/origins` | JSON: the state of the origins' servers |
+//! | `POST /origins?server=&set=` | takes a server out of rotation (`drain`, `down`), or puts it back (`auto`) |
 
 mod access;
 pub(crate) mod client;
@@ -78,21 +79,22 @@ pub(crate) use self::{
     port::Port,
 };
 
-/// A running server, as its operator sees it.
+/// A running server, as the admin server sees it.
 pub(crate) trait OperatorView: Send + Sync + 'static {
-    /// What it counts.
+    /// Returns the registry of the server's counters.
     fn registry(&self) -> Arc<Registry>;
 
-    /// Whether it takes work: every loop listens, and no drain has begun.
+    /// Returns whether the server takes requests: every loop listens, and no drain has begun.
     fn is_ready(&self) -> bool;
 
-    /// The certificates that it shows, or is to.
+    /// Returns the certificates that the server presents, or will present.
     fn certificates(&self) -> Vec<CertificateStatus> {
         Vec::new()
     }
 }
 
-/// Purger and questions under way at once; more are answered 503. Each may wait for a core, on a thread of its own.
+/// Maximum number of purges and queries under way at once; more are answered 503. Each may wait for a core,
+/// on a thread of its own.
 const PURGES_MAX: usize = 8;
 
 struct Admin {
@@ -103,7 +105,7 @@ struct Admin {
     purges: Arc<Semaphore>,
 }
 
-/// The pages of a server; with an accelerator, its purges.
+/// Builds the router of a server's pages; with an accelerator it includes the purge pages.
 pub(crate) fn pages(
     access: Access,
     operated: Arc<dyn OperatorView>,
@@ -128,7 +130,7 @@ pub(crate) fn pages(
     let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
     let purges = Arc::new(Semaphore::new(PURGES_MAX));
     let admin = Arc::new(Admin { operated, accelerator, journal, started: Instant::now(), purges });
-    // Health is no secret, and who asks for it seldom has a token.
+    // Health pages need no token: they are not secret, and load balancers seldom have one.
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -140,7 +142,7 @@ pub(crate) fn pages(
         .with_state(admin)
 }
 
-/// Numbers of this moment are not for any cache's store, and no page may frame or sniff them.
+/// Forbids caches to store the pages, and browsers to frame or sniff them.
 async fn never_stored(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in [
@@ -193,30 +195,30 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
     if admin.operated.is_ready() {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: it is starting or stopping\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or stopping\n")
     }
 }
 
-/// What a query asks to have purged.
+/// A parsed purge request.
 struct PurgeQuery {
     what: Invalidate,
     is_soft: bool,
     reach: PurgeReach,
 }
 
-/// Where a purge is to hold when it is answered.
+/// Accelerators on which a purge must be complete before the request is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PurgeReach {
-    /// Here, and nobody else is told.
+    /// This accelerator only; the purge is not broadcast.
     Local,
-    /// Here; and in the cluster's stream, where there is one.
+    /// This accelerator. The purge is also published to the cluster's stream if there is one.
     Told,
-    /// On each accelerator of the cluster.
+    /// Every accelerator of the cluster.
     Everywhere,
 }
 
 impl PurgeQuery {
-    /// `None`: it is not clear what.
+    /// Parses a query; `None` if it does not say clearly what to purge.
     fn of(query: Vec<(String, String)>) -> Option<Self> {
         let (mut urls, mut tags, mut bans) = (Vec::new(), Vec::new(), Vec::new());
         let (mut is_all, mut is_soft) = (false, false);
@@ -253,46 +255,47 @@ fn error(status: StatusCode, message: &str) -> Response {
 }
 
 impl Admin {
-    /// Has a thread that may wait ask the accelerator something. No more of them at once than [`PURGES_MAX`].
+    /// Runs a query of the accelerator on a thread that may block. At most [`PURGES_MAX`] run at once.
     ///
     /// # Errors
-    /// The answer to who asked.
+    /// Returns the error response for the client: 503 if too many run, 404 if there is no accelerator.
     async fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&dyn Purger) -> T + Send + 'static,
     ) -> Result<T, Response> {
         let Ok(permit) = Arc::clone(&self.purges).try_acquire_owned() else {
-            let message = "too many purges and questions at once; try again";
+            let message = "too many purges and requests at once; try again";
             return Err(error(StatusCode::SERVICE_UNAVAILABLE, message));
         };
         let Some(accelerator) = self.accelerator.clone() else {
-            return Err(error(StatusCode::NOT_FOUND, "there is no accelerator here"));
+            return Err(error(StatusCode::NOT_FOUND, "no accelerator runs in this process"));
         };
         let asked = tokio::task::spawn_blocking(move || {
             let answer = ask(&*accelerator);
             drop(permit);
             answer
         });
-        asked.await.map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "it broke off; see the log"))
+        asked.await.map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the log"))
     }
 }
 
-/// Purger and answers 200. A URL that was stored is answered `{"dropped": true, "found": ["https://…"]}`, with the URLs
-/// that it was stored under; one that was not `{"dropped": false}`. Both leave nothing behind. Tags, bans and soft
-/// purges are answered `{"invalidated": true}`: nobody counts what they reach.
+/// Purges and answers 200. For a stored URL the answer is `{"dropped": true, "found": ["https://…"]}`, with
+/// the URLs under which it was stored; for any other URL it is `{"dropped": false}`. Afterwards the URL is
+/// not in the store in either case. Tags, bans and soft purges are answered `{"invalidated": true}`: nothing
+/// counts the objects they reach.
 async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String, String)>>) -> Response {
     let Some(wanted) = PurgeQuery::of(query) else {
         return error(
             StatusCode::BAD_REQUEST,
-            "which one: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list, \
-             ?ban=req.url+~+%5E/news or ?all, each with &soft or without",
+            "missing target: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list, \
+             ?ban=req.url+~+%5E/news or ?all, each optionally with &soft",
         );
     };
     if wanted.reach == PurgeReach::Everywhere
         && admin.accelerator.as_ref().is_none_or(|one| one.cluster().is_none())
     {
-        let message = "there is no cluster here, so everywhere is here: leave that out, or name the cluster (cluster in \
-                       [cache])";
+        let message = "no cluster is configured, so there are no other instances: leave the option out, or set cluster \
+                       in [cache]";
         return error(StatusCode::BAD_REQUEST, message);
     }
     match admin.ask(move |accelerator| carry_out(accelerator, &wanted)).await {
@@ -311,7 +314,8 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
     }
 }
 
-/// Purger here, then tells the others; what is answered, and what of it has not been done.
+/// Purges on this accelerator, then broadcasts the purge. Returns the answer, and a note on what has not been
+/// done.
 fn carry_out(accelerator: &dyn Purger, wanted: &PurgeQuery) -> Result<(Value, Option<String>), PurgeError> {
     let PurgeQuery { what, is_soft, reach } = wanted;
     let mut done = match what {
@@ -346,7 +350,7 @@ fn carry_out(accelerator: &dyn Purger, wanted: &PurgeQuery) -> Result<(Value, Op
     Ok((done, why))
 }
 
-/// How the cluster of accelerators is.
+/// Answers with the state of the cluster of accelerators.
 async fn cluster(State(admin): State<Arc<Admin>>) -> Response {
     let peers = admin.accelerator.as_ref().map(|accelerator| accelerator.peers()).unwrap_or_default();
     match admin.accelerator.as_ref().and_then(|accelerator| accelerator.cluster()) {
@@ -358,16 +362,16 @@ async fn cluster(State(admin): State<Arc<Admin>>) -> Response {
         None if !peers.is_empty() => {
             Json(serde_json::json!({ "peers": peers_table::said(&peers) })).into_response()
         }
-        None => error(StatusCode::NOT_FOUND, "there is no cluster here (cluster in [cache])"),
+        None => error(StatusCode::NOT_FOUND, "no cluster is configured (cluster in [cache])"),
     }
 }
 
-/// The bans that are kept, the oldest first: `[{"number": 178000000000, "ban": "req.url ~ \"^/news\"", "soft": false,
-/// "cores_done": 1}]`; `null`: what lies in memory is not looked through for it.
+/// Lists the active bans, oldest first: `[{"number": 178000000000, "ban": "req.url ~ \"^/news\"", "soft":
+/// false, "cores_done": 1}]`. `cores_done` is `null` if the lurker does not search memory for this ban.
 async fn bans(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Response {
-    // Who means to purge is not to take a list for a yes.
+    // A GET with purge parameters is refused, so that a client does not take the list for a successful purge.
     if query.is_some_and(|query| !query.is_empty()) {
-        let message = "what is to be purged is said by POST; GET /purge, without more, lists the bans";
+        let message = "purges use POST; GET /purge, without parameters, lists the bans";
         let mut refused = error(StatusCode::METHOD_NOT_ALLOWED, message);
         refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         return refused;

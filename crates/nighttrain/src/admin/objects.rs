@@ -1,4 +1,4 @@
-//! `/objects`: what is stored, as JSON.
+//! `/objects`: the stored objects, as JSON.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::{Admin, error};
 use crate::services::accelerator::{ObjectSeen, Objects, ObjectsError};
 
-/// Rows of an answer where nobody says how many.
+/// Rows of an answer if the query has no `limit`.
 const ROWS: usize = 50;
 
-/// Which expression, and how many rows; `None`: the query says something else.
+/// Parses the expression and the number of rows; `None` if the query has unknown or invalid parameters.
 fn asked(query: Vec<(String, String)>) -> Option<(Option<String>, usize)> {
     let (mut expression, mut rows) = (None, None);
     for (name, value) in query {
@@ -32,14 +32,15 @@ fn asked(query: Vec<(String, String)>) -> Option<(Option<String>, usize)> {
     Some((expression, rows.unwrap_or(ROWS)))
 }
 
-/// 200 and the rows, how many answers were looked at, and whether those were all in memory.
+/// Answers 200 with the rows, the number of stored answers examined, and whether these were all that are in
+/// memory.
 pub(super) async fn objects(
     State(admin): State<Arc<Admin>>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     let Some((expression, rows)) = asked(query) else {
         let message = format!(
-            "which ones: /objects, with ?match=req.url+~+%5E/news and &limit=50 (1 to {OBJECTS_MAX}) or without"
+            "invalid query: /objects, optionally with ?match=req.url+~+%5E/news and &limit=50 (1 to {OBJECTS_MAX})"
         );
         return error(StatusCode::BAD_REQUEST, &message);
     };

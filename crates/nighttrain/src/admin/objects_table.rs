@@ -1,4 +1,4 @@
-//! What is stored, as people read it: a line for each answer, its numbers aligned, its address last.
+//! The stored objects as a table for people: one line each, numbers aligned, the address last.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::{
     settings::units::size_for_people,
 };
 
-/// The table for what the admin server said.
+/// Returns the admin server's JSON as a table.
 pub(crate) fn text(said: &Value) -> String {
     let rows = said["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
     let heading = ["age", "fresh for", "size", "status", "address"].map(str::to_owned);
@@ -30,7 +30,7 @@ pub(crate) fn text(said: &Value) -> String {
     let looked_at = said["looked_at"].as_u64().unwrap_or_default();
     let of = if said["all"] == true { "all" } else { "not all" };
     text.push_str(&format!(
-        "{} of {} looked at, which are {of} in memory\n",
+        "{} of {} inspected, {of} in memory\n",
         thousands(rows.len() as u64),
         thousands(looked_at)
     ));
@@ -69,9 +69,9 @@ mod tests {
         let want = " age    fresh for      size  status  address\n\
                     12 s         48 s  1.50 KiB     200  http://a/\n\
                     12 s  stale 5 min       0 B     200  http://a/\u{fffd}[2J  (a variant)\n\n\
-                    2 of 1,200 looked at, which are not all in memory\n";
+                    2 of 1,200 inspected, not all in memory\n";
         assert_eq!(table, want);
         let nothing = text(&serde_json::json!({ "objects": [], "looked_at": 3, "all": true }));
-        assert_eq!(nothing, "0 of 3 looked at, which are all in memory\n");
+        assert_eq!(nothing, "0 of 3 inspected, all in memory\n");
     }
 }

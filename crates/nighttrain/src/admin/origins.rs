@@ -1,4 +1,4 @@
-//! `/origins`: how the origins' servers are, and what an operator decides of one.
+//! `/origins`: the state of the origins' servers, and the operator's overrides.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Admin, error};
 
-/// 200 and the servers, in the order of the configuration.
+/// Answers 200 with the servers, in the order of the configuration.
 pub(super) async fn origins(State(admin): State<Arc<Admin>>) -> Response {
     match admin.ask(|accelerator| accelerator.origins()).await {
         Ok(found) => {
@@ -45,7 +45,7 @@ fn row(member: &MemberSaid) -> Value {
     })
 }
 
-/// Which server, and what becomes of it; `None`: the query says something else.
+/// Parses the server and its new state; `None` if the query has unknown or invalid parameters.
 fn asked(query: Vec<(String, String)>) -> Option<(String, ByHand)> {
     let (mut server, mut by_hand) = (None, None);
     for (name, value) in query {
@@ -60,16 +60,16 @@ fn asked(query: Vec<(String, String)>) -> Option<(String, ByHand)> {
     server.zip(by_hand)
 }
 
-/// 200 once it holds; 404 where no origin has such a server.
+/// Answers 200 once the state is set, or 404 if no origin has such a server.
 pub(super) async fn set(
     State(admin): State<Arc<Admin>>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     let Some((server, by_hand)) = asked(query) else {
-        let message = "which one: POST /origins?server=http://10.0.0.1:3000&set=drain, or down, or auto";
+        let message = "missing server: POST /origins?server=http://10.0.0.1:3000&set=drain, or down, or auto";
         return error(StatusCode::BAD_REQUEST, message);
     };
-    let message = format!("no origin has the server {server}; GET /origins lists them");
+    let message = format!("unknown server {server}; GET /origins lists the servers");
     match admin.ask(move |accelerator| accelerator.set_origin(&server, by_hand)).await {
         Ok(true) => Json(json!({ "set": true })).into_response(),
         Ok(false) => error(StatusCode::NOT_FOUND, &message),

@@ -1,10 +1,10 @@
-//! The origins' servers, as people read them: a line for each, its numbers aligned, its name last.
+//! The origins' servers as a table for people: one line each, numbers aligned, the name last.
 
 use serde_json::Value;
 
 use crate::admin::{explained::plain, stat::thousands};
 
-/// The table for what the admin server said.
+/// Returns the admin server's JSON as a table.
 pub(crate) fn text(said: &Value) -> String {
     let rows = said["origins"].as_array().map(Vec::as_slice).unwrap_or_default();
     let heading = ["state", "busy", "requests", "failures", "probes", "server"].map(str::to_owned);

@@ -1,21 +1,22 @@
-//! The page at `/`: the same numbers as `nighttrain stat`, for a browser. No script; reload shows the present.
+//! The page at `/`: the numbers of `nighttrain stat` for a browser. It has no script; a reload shows the
+//! current numbers.
 
 use std::fmt::Write;
 
 use crate::admin::stat::{Report, uptime_text};
 
-/// The page.
+/// Renders the page.
 pub(super) fn status(report: &Report) -> String {
     let received = report.count("requests", "received");
     let hits = report.count("requests", "hits");
     let messages = report.count("messages", "received");
     let state = match (report.ready, received) {
-        (false, _) => "It is starting or stopping and takes no new requests.".to_owned(),
-        (true, 0) if messages > 0 => format!("It is ready. {messages} messages were received."),
-        (true, 0) => "It is ready. Nothing has come yet.".to_owned(),
+        (false, _) => "Starting or stopping; not accepting new requests.".to_owned(),
+        (true, 0) if messages > 0 => format!("Ready. {messages} messages received."),
+        (true, 0) => "Ready. No requests yet.".to_owned(),
         #[allow(clippy::cast_precision_loss, reason = "shown to a tenth of a percent")]
         (true, _) => format!(
-            "It is ready. {hits} of {received} requests were answered from memory ({:.1} %).",
+            "Ready. {hits} of {received} requests were answered from memory ({:.1} %).",
             hits as f64 * 100.0 / received as f64
         ),
     };
@@ -45,7 +46,7 @@ pub(super) fn status(report: &Report) -> String {
     page
 }
 
-/// Names are our own, but a label's value may one day be somebody else's.
+/// Escapes HTML. All names are our own today, but a label's value may come from elsewhere one day.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

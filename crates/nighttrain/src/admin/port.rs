@@ -1,4 +1,5 @@
-//! A port for pages: admin, monitoring. Its places are few, and whoever only holds one gives way to whoever asks.
+//! A port that serves pages, such as admin or monitoring. Its connection slots are few: an idle connection is
+//! closed in favour of one that sends requests.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -8,12 +9,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::PURGES_MAX;
 
-/// Connections at once: a scraper that leaks connections must not eat the process's files.
+/// Maximum number of connections: a scraper that leaks connections must not exhaust the process's file
+/// descriptors.
 const CONNECTIONS_MAX: usize = 64;
-/// Connections of one address that is not this machine's.
+/// Maximum number of connections from one address of another machine.
 const ADDRESS_CONNECTIONS_MAX: usize = 16;
 
-/// A port that is bound, and the runtime that will serve it.
+/// A bound port, and the runtime that will serve it.
 pub(crate) struct Port {
     name: &'static str,
     address: SocketAddr,
@@ -22,10 +24,11 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Takes the address (`is_secured`: who comes begins with a handshake), so that a port in use is known before anything else starts.
+    /// Binds the address, so that a port in use is reported before anything else starts. With `is_secured`,
+    /// connections begin with a TLS handshake.
     ///
     /// # Errors
-    /// What the system says, with the address and what it means.
+    /// Returns the system's error, with the address and an explanation.
     pub(crate) fn bind(name: &'static str, address: SocketAddr, is_secured: bool) -> io::Result<Self> {
         let socket = bind_all(address, 1)?.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(PURGES_MAX).build()?;
@@ -38,26 +41,26 @@ impl Port {
         Ok(Self { name, address: listener.local_addr()?, listener, runtime })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the port listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What its listener counts.
+    /// Returns the listener's counters.
     pub(crate) fn counters(&self) -> Arc<dyn Source> {
         Arc::new(self.listener.counters())
     }
 
-    /// Serves `pages`, under TLS if that is given, on a thread of its own, until the process ends.
+    /// Serves `pages` on a thread of its own until the process ends; under TLS if `tls` is given.
     ///
     /// # Errors
-    /// What the system says of the thread.
+    /// Returns the system's error if the thread cannot start.
     pub(crate) fn serve(self, pages: Router, tls: Option<TlsAcceptor>) -> io::Result<()> {
         let Self { name, listener, runtime, .. } = self;
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let served = httpd::serve_behind(Arc::default(), listener, tls, pages, std::future::pending());
             if let Err(error) = runtime.block_on(served) {
-                tracing::error!("the server of {name} ended: {error}");
+                tracing::error!("HTTP server of {name} ended: {error}");
             }
         })?;
         Ok(())

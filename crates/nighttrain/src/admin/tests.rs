@@ -1,4 +1,4 @@
-//! The admin server over HTTP, in front of an accelerator of the test's own.
+//! Tests of the admin server over HTTP, in front of a fake accelerator.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::{
     services::accelerator::{ExplainError, Explanation, ObjectSeen, Objects, ObjectsError, RequestOf},
 };
 
-/// Knows one URL.
+/// Fake server that has one URL.
 struct OneUrlServer {
     registry: Arc<engine::meter::Registry>,
     ready: bool,
@@ -177,7 +177,7 @@ fn the_page_says_how_it_is() {
     let (_, kind, text) = ask(serve(true), "/", &[]);
     assert!(kind.starts_with("text/html"));
     assert!(text.contains("617 of 1234 requests were answered from memory (50.0 %)"), "{text}");
-    assert!(ask(serve(false), "/", &[]).2.contains("takes no new requests"));
+    assert!(ask(serve(false), "/", &[]).2.contains("not accepting new requests"));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn health_and_readiness_differ() {
         let address = serve(ready);
         assert_eq!(ask(address, "/healthz", &[]).0, 200);
         assert_eq!(ask(address, "/readyz", &[]).0, status);
-        // A load balancer sends its own name, or none.
+        // A load balancer sends its own name as `Host`, or none.
         assert_eq!(ask(address, "/readyz", &[("host", "balancer.example")]).0, status);
     }
 }
@@ -214,7 +214,7 @@ fn purges() {
     assert_eq!(ask(address, "/purge?url=http://a/other", &[]).0, 405);
     let mut answer = agent().post(format!("http://{address}/purge")).send_empty().expect("an answer");
     assert_eq!(answer.status(), 400);
-    assert!(answer.body_mut().read_to_string().expect("text").contains("which one"));
+    assert!(answer.body_mut().read_to_string().expect("text").contains("missing URL"));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn explanations() {
     ] {
         assert_eq!(ask(address, &format!("/explain{query}"), &[]).0, status, "{query}");
     }
-    // Whoever may not purge is not told either.
+    // A client that may not purge may not list bans either.
     assert_eq!(ask(address, path, &[("host", "evil.example")]).0, 421);
 }
 

@@ -1,10 +1,11 @@
-//! `nighttrain top`: what a running server does now, read anew every few seconds.
+//! `nighttrain top`: current numbers of a running server, read again every few seconds.
 //!
 //! ```text
 //! GET /stat ──▶ numbers ──┬─▶ change a second ──▶ a frame, over the last one on a terminal, below it elsewhere
 //!       (JSON)            └── those of the frame before
 //! ```
-//! Rows are in the order of `nighttrain stat`; what is zero and stayed so is left out, and counted in the last line.
+//! Rows are in the order of `nighttrain stat`. Numbers that are zero and stayed zero are left out; the last
+//! line counts them.
 
 use std::{
     fmt::Write as _,
@@ -23,10 +24,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Clears the terminal and goes to its upper left corner (ECMA-48: ED, CUP).
+/// Clears the terminal and moves the cursor to the upper left corner (ECMA-48: ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Shows frames until the server is gone, or `frames` of them.
+/// Shows frames until the server is gone, or at most `frames` of them.
 pub(crate) fn top(settings: &Settings, interval: Duration, frames: Option<u64>) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     let clear = if out.is_terminal() { CLEAR } else { "" };
@@ -36,7 +37,7 @@ pub(crate) fn top(settings: &Settings, interval: Duration, frames: Option<u64>) 
         let now = (read(settings)?, Instant::now());
         let seconds = now.1.duration_since(before.1).as_secs_f64();
         let written = out.write_all(format!("{clear}{}", frame(&before.0, &now.0, seconds)).as_bytes());
-        // Whoever read it has enough.
+        // A write error means that the reader has closed the pipe: the command ends without an error.
         if written.and_then(|()| out.flush()).is_err() {
             return Ok(());
         }
@@ -48,10 +49,10 @@ pub(crate) fn top(settings: &Settings, interval: Duration, frames: Option<u64>) 
 fn read(settings: &Settings) -> Result<Value, Failure> {
     let said = client::stat(settings, true)?;
     serde_json::from_str(&said)
-        .map_err(|error| Failure::Failed(format!("what the admin server said of itself is no JSON: {error}")))
+        .map_err(|error| Failure::Failed(format!("invalid JSON from the admin server: {error}")))
 }
 
-/// What changed from `before` to `now`, `seconds` later.
+/// Renders the changes between `before` and `now`, `seconds` later.
 fn frame(before: &Value, now: &Value, seconds: f64) -> String {
     let mut text = format!(
         "nighttrain {} · up {} · {}\n",
@@ -64,7 +65,7 @@ fn frame(before: &Value, now: &Value, seconds: f64) -> String {
         let mut rows = Vec::new();
         for (name, number) in now[group].as_object().into_iter().flatten() {
             let number = number.as_f64().unwrap_or(0.0);
-            // A server that was started anew counts from zero.
+            // A restarted server counts from zero, so its change is negative.
             let change = number - before[group][name].as_f64().unwrap_or(0.0);
             if number == 0.0 && change == 0.0 {
                 at_rest += 1;
@@ -76,7 +77,7 @@ fn frame(before: &Value, now: &Value, seconds: f64) -> String {
             _ = writeln!(text, "\n{title:<34}{:>20}{:>18}", "now", "change a second");
         }
         for (name, number, change) in rows {
-            // A quantile is no sum: its change says nothing.
+            // A quantile is not a sum: its change means nothing.
             let change =
                 if change == 0.0 || stat::is_quantile(name) { "–".to_owned() } else { signed(change) };
             _ = writeln!(text, "  {name:<32}{:>20}{change:>18}", shown(number));

@@ -1,10 +1,10 @@
-//! What is logged: messages for the operator, on stderr or into a file. (Transactions do not pass through here.)
+//! The log: messages for the operator, on stderr or into a file. Transactions have a log of their own.
 //!
 //! ```text
 //!  loop ──line──▶ queue of LINES_MAX ──▶ one thread ──write──▶ stderr, or a file that is opened again on a signal
 //! ```
-//! A loop never waits for stderr, which may be a full pipe: a line for which the queue has no room is dropped, and
-//! [`FilterHandle::dropped`] counts it.
+//! A loop never waits for stderr, which may be a full pipe: a line that does not fit into the queue is
+//! dropped, and [`FilterHandle::dropped`] counts it.
 
 pub(crate) mod transactions;
 
@@ -21,68 +21,69 @@ use std::{
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, Registry, layer::SubscriberExt, reload, util::SubscriberInitExt};
 
-/// Changes the filter while the program runs.
+/// Handle of the running log: changes its filter and reopens its file.
 pub(crate) struct FilterHandle {
     filter: reload::Handle<EnvFilter, Registry>,
     dropped: ErrorCounter,
-    /// Asks the file to be opened again; none without one.
+    /// Flag that makes the writer reopen the file; `None` if the log goes to stderr.
     reopen: Option<Arc<AtomicBool>>,
-    /// Writes what is queued when it is dropped.
+    /// Guard that writes the queued lines when it is dropped.
     _writer: WorkerGuard,
 }
 
-/// Lines that wait to be written; more are dropped.
+/// Maximum number of lines in the queue; more are dropped.
 const LINES_MAX: usize = 8192;
 
 impl FilterHandle {
-    /// Puts another filter in force; `filter` has passed [`parse_filter`] as a setting.
+    /// Activates another filter. `filter` has already passed [`parse_filter`] as a setting.
     pub(crate) fn change(&self, filter: &str) -> Result<(), String> {
         let filter = parse_filter(filter)?;
         self.filter.reload(filter).map_err(|error| error.to_string())
     }
 
-    /// Has the file opened again before the next line; false if the log goes to stderr.
+    /// Reopens the file before the next line; returns false if the log goes to stderr.
     pub(crate) fn reopen(&self) -> bool {
         self.reopen.as_ref().inspect(|asked| asked.store(true, Ordering::Release)).is_some()
     }
 
-    /// Lines that were dropped so far because the queue was full.
+    /// Returns the number of lines that were dropped so far because the queue was full.
     pub(crate) fn dropped(&self) -> usize {
         self.dropped.dropped_lines()
     }
 }
 
-/// A filter from its text.
+/// Parses a filter.
 ///
 /// # Errors
-/// A sentence that says what would be right.
+/// Returns a sentence that says what a correct filter looks like.
 pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
     if text.trim().is_empty() {
         return Err(
-            "a filter is error, warn, info, debug, trace or off, or such as info,cache=debug".to_owned()
+            "invalid log filter: expected error, warn, info, debug, trace or off, or levels by part such as \
+             info,cache=debug"
+                .to_owned(),
         );
     }
-    // tracing-subscriber takes any lone word as the name of a module, so that `--log verbose` would log nothing.
+    // tracing-subscriber takes any lone word as a module's name, so that `--log verbose` would log nothing.
     if let Some(word) = text.split(',').find(|word| !is_level(word) && !word.contains(['=', '['])) {
         return Err(format!(
-            "`{word}` is no level: the levels are error, warn, info, debug, trace and off; \
-             one part's level is such as cache=debug"
+            "invalid log level `{word}`: expected error, warn, info, debug, trace or off; by part, such as cache=debug"
         ));
     }
-    // What the cluster's library says, `cluster` says in our words, once.
+    // `cluster` logs the cluster library's events itself, once, in our own words.
     EnvFilter::try_new(format!("async_nats=off,{text}"))
-        .map_err(|error| format!("{error}: a filter is such as info or info,cache=debug"))
+        .map_err(|error| format!("{error}; expected a filter such as info or info,cache=debug"))
 }
 
 fn is_level(word: &str) -> bool {
     ["error", "warn", "info", "debug", "trace", "off"].iter().any(|level| word.eq_ignore_ascii_case(level))
 }
 
-/// A log on a file.
+/// A log in a file.
 struct LogFile {
     path: PathBuf,
     file: File,
-    /// Somebody has moved the file away: it is to be opened again.
+    /// True once the file was moved away and must be reopened.
     asked: Arc<AtomicBool>,
 }
 
@@ -97,8 +98,8 @@ impl Write for LogFile {
         if self.asked.swap(false, Ordering::AcqRel) {
             match Self::open(&self.path) {
                 Ok(file) => self.file = file,
-                // The old one is better than none.
-                Err(why) => _ = writeln!(self.file, "the log file cannot be opened again: {why}"),
+                // The old file stays in use.
+                Err(why) => _ = writeln!(self.file, "cannot reopen the log file: {why}"),
             }
         }
         self.file.write(bytes)
@@ -109,7 +110,8 @@ impl Write for LogFile {
     }
 }
 
-/// Starts to log to a file, or to stderr; colours only on a terminal and without `NO_COLOR` (<https://no-color.org>).
+/// Starts to log to a file, or to stderr. Colours are used only on a terminal and without `NO_COLOR`
+/// (<https://no-color.org>).
 pub(crate) fn start(filter: &str, path: Option<&Path>) -> Result<FilterHandle, String> {
     let colours = path.is_none()
         && io::stderr().is_terminal()

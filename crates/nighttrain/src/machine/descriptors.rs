@@ -1,37 +1,37 @@
-//! The limit of open files, and the part of it that exchanges with origins take.
+//! The limit of open files, and the part of it that connections to origins may take.
 
 use cache::config::{Config, ORIGIN_CONNECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Exchanges that a server of an origin has at least, where few files may be opened.
+/// Minimum number of exchanges per origin server and core, even if few files may be open.
 const EXCHANGES_MIN: u64 = 256;
 
-/// Raises the limit of open files as far as the process may; how many it may open then.
+/// Raises the limit of open files as far as the process may, and returns the new limit.
 pub(crate) fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // Where that is refused, the lower limit holds.
+        // If the system refuses, the lower limit stays.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Lowers what exchanges with origins may take by default, so that half of the files are left to clients and to the store;
-/// says so.
+/// Lowers the default limit of connections to origins, so that half of the file descriptors are left to
+/// clients and to the store. Logs a warning when it does.
 pub(crate) fn fit(config: &mut Config, files: u64, cores: u64) {
     let asked = config.limits.origin_connections_max;
     let fits = fitting(asked, files, cores);
     if fits < asked {
         config.limits.origin_connections_max = fits;
         tracing::warn!(
-            "origin-connections-max is {fits} a server and core, and not {asked}: the process may open {files} files \
-             (raise LimitNOFILE, or ulimit -n)"
+            "origin-connections-max lowered to {fits} per server and core, from {asked}: the process may open {files} \
+             files (raise LimitNOFILE, or ulimit -n)"
         );
     }
 }
 
 fn fitting(asked: usize, files: u64, cores: u64) -> usize {
-    // A number from the configuration stays as it is.
+    // A value that was configured is not changed.
     if asked != ORIGIN_CONNECTIONS_MAX {
         return asked;
     }

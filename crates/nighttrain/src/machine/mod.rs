@@ -1,12 +1,12 @@
-//! What the machine gives the process, memory and descriptors, compared with what its servers come to need.
+//! The machine's memory and file descriptors, compared with the needs of the servers.
 //!
 //! ```text
-//!  settings ──▶ rows: what stores fill, what clients can make servers hold ──▶ a sum ──┬─ refused: stores alone are more
-//!  cgroup, memory-limit, the machine's memory ─────────────────────────────────────────┴─ warned: with clients it is more
+//!  settings ──▶ rows: memory of stores, memory that clients can take ──────▶ a sum ──┬─ refused: stores alone exceed the limit
+//!  cgroup, memory-limit, the machine's memory ───────────────────────────────────────┴─ warned: with clients it exceeds the limit
 //!  soft limit of descriptors, raised to the hard one ──▶ connections, less a quarter for origins, files and the admin port
 //! ```
-//! A process that needs more memory than its container gives is killed days after its start, when its stores have
-//! filled. So the start says so, with the number that would do.
+//! A process that needs more memory than its container allows is killed days after its start, when its stores
+//! have filled. The start therefore reports this, with a limit that would suffice.
 
 pub(crate) mod descriptors;
 pub(crate) mod residency;
@@ -23,31 +23,32 @@ use engine::share::ClientBudget;
 use mail::config::Store;
 
 const MIB: u64 = 1 << 20;
-/// The program itself, its stacks and buffers.
+/// Memory of the program itself, its stacks and buffers.
 const OWN_BYTES: u64 = 20 * MIB;
-/// The index of mails, of a store of the default size.
+/// Memory of the mail index for a store of the default size.
 const MAIL_INDEX_BYTES: u64 = 48 * MIB;
-/// Pages that mail has rendered, and what its lists show (`mail::web::rendered`, `gists`).
+/// Memory of rendered mail pages and of previews (`mail::web::rendered`, `gists`).
 const MAIL_PAGES_BYTES: u64 = 24 * MIB;
-/// Sheets of mail's search index that are being filled (`mail::web::index`).
+/// Memory of the segments of mail's search index that are being filled (`mail::web::index`).
 const MAIL_SEARCH_BYTES: u64 = 34 * MIB;
-/// Messages between the feed's loops, of two of them (`feed::links_bytes_max`).
+/// Memory of messages between two of the feed's loops (`feed::links_bytes_max`).
 const FEED_LINKS_BYTES: u64 = 16 * MIB;
-/// The memory of a process with all servers, at most, by default and with two loops.
+/// Maximum memory of a process with all servers, by default and with two loops.
 const SUM_BYTES: u64 = 512 * MIB;
-/// The store for which that is so.
+/// Size of the accelerator's store that [`SUM_BYTES`] assumes.
 const STORE_BYTES: u64 = 256 * MIB;
-/// Sixteenths of clients' memory that are for one thing alone: answers that are passed on, bytes that origins send over
-/// HTTP/2 ahead of their readers, requests that wait for another account's answer.
+/// Sixteenths of the client memory that are reserved for one purpose each: answers that are passed through,
+/// bytes that origins send over HTTP/2 ahead of their readers, and requests that wait for another account's
+/// reply.
 const PASSING_SIXTEENTHS: usize = 2;
 const ORIGIN_STREAMS_SIXTEENTHS: usize = 4;
 const WAITING_REQUESTS_SIXTEENTHS: usize = 1;
-/// Windows that a core has for origins over HTTP/2 in any case.
+/// Minimum number of HTTP/2 windows that a core has for origins.
 const ORIGIN_STREAMS_MIN: usize = 16;
-/// Of the descriptors one in so many is kept: for origins, files, pages and the admin port.
+/// Divisor of the reserved descriptors: a quarter is reserved for origins, files, pages and the admin port.
 const KEPT_ONE_IN: u64 = 4;
 
-/// Which servers a process runs.
+/// Servers that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerSet {
     pub cache: bool,
@@ -62,15 +63,15 @@ impl ServerSet {
     pub(crate) const MAIL: Self = Self { cache: false, feed: false, ..Self::ALL };
 }
 
-/// A part of what the process needs.
+/// A part of the memory that the process needs.
 struct MemoryRow {
     bytes: u64,
     what: &'static str,
-    /// Filled in any case; else clients can make it so.
+    /// True if the memory fills in any case; false if only clients can make it fill.
     is_filled: bool,
 }
 
-/// What servers come to need.
+/// Memory that the servers need, by part.
 pub(crate) struct MemorySum(Vec<MemoryRow>);
 
 impl MemorySum {
@@ -106,17 +107,17 @@ impl MemorySum {
         self.0.iter().filter(|row| is_counted(row)).fold(0, |sum, row| sum.saturating_add(row.bytes))
     }
 
-    /// What stores fill, and the program.
+    /// Returns the memory of the stores and of the program.
     fn filled_bytes(&self) -> u64 {
         self.bytes(|row| row.is_filled)
     }
 
-    /// The most, whatever clients do.
+    /// Returns the maximum, whatever clients do.
     fn most_bytes(&self) -> u64 {
         self.bytes(|_| true)
     }
 
-    /// The sum and its parts, as lines.
+    /// Returns the sum and its parts as lines.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("memory at most: {}\n", rounded(self.most_bytes()));
         for row in &self.0 {
@@ -125,10 +126,11 @@ impl MemorySum {
         text
     }
 
-    /// Compares with what the process may use; a warning where clients could make it need more.
+    /// Compares the sum with the process's limit. Returns a warning if clients could make the process need
+    /// more.
     ///
     /// # Errors
-    /// What stores fill is more already.
+    /// Returns a sentence if the stores alone need more than the limit.
     pub(crate) fn within(&self, limit_bytes: u64) -> Result<Option<String>, String> {
         let (filled_bytes, most_bytes) = (self.filled_bytes(), self.most_bytes());
         let (limit, filled, most) = (rounded(limit_bytes), rounded(filled_bytes), rounded(most_bytes));
@@ -140,32 +142,31 @@ impl MemorySum {
                 .map(|row| format!("{} for {}", rounded(row.bytes), row.what))
                 .collect();
             return Err(format!(
-                "the process may use {limit} of memory, and comes to need {filled} when its stores are full: {}; raise \
-                 the limit to {filled} and some more, or lower the stores' sizes",
+                "not enough memory: the process may use {limit}, and needs {filled} when its stores are full: {}; \
+                 raise the limit to {filled} and some more, or lower the stores' sizes",
                 parts.join(", ")
             ));
         }
         Ok((most_bytes > limit_bytes).then(|| {
             format!(
-                "the process may use {limit} of memory; {filled} are for stores, and with all that clients can make it \
-                 hold it would need {most}: `nighttrain check` shows the parts"
+                "the process may use {limit} of memory; stores take {filled}, and with all that clients may hold it \
+                 would need {most}: `nighttrain check` shows the parts"
             )
         }))
     }
 }
 
-/// The row of clients' memory in a sum.
-const CLIENTS: &str =
-    "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
+/// Label of the clients' memory in the sum.
+const CLIENTS: &str = "memory that clients may hold: connections, unread answers and messages, mails being received (client-memory)";
 
-/// Memory that clients can make the servers hold.
+/// Returns the memory that clients can make the servers hold.
 fn client_bytes(settings: &Settings, servers: ServerSet) -> u64 {
     let of_mail = if servers.mail { MAIL_INDEX_BYTES + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
     let of_feed = if servers.feed { FEED_LINKS_BYTES } else { 0 };
     settings.client_memory_bytes.unwrap_or(SUM_BYTES - STORE_BYTES - OWN_BYTES - of_mail - of_feed)
 }
 
-/// Gives the servers one budget of memory for their clients.
+/// Gives the servers a common memory budget for their clients.
 pub(crate) fn share_client_memory(settings: &mut Settings, servers: ServerSet) {
     let bytes = usize::try_from(client_bytes(settings, servers)).unwrap_or(usize::MAX);
     let sixteenth = bytes / 16;
@@ -192,12 +193,13 @@ pub(crate) fn share_client_memory(settings: &mut Settings, servers: ServerSet) {
     settings.mail.config.client_budget = Some(budget);
 }
 
-/// Looks whether there is memory for all servers; a warning where there may not be.
+/// Checks that there is memory for all servers. Returns a warning if it may not suffice.
 ///
 /// # Errors
-/// There is less than stores fill.
+/// Returns `Failure::Configuration` if the stores alone need more than there is.
 pub(crate) fn check_memory(settings: &Settings, servers: ServerSet) -> Result<Option<String>, Failure> {
-    // A store on a file needs more, by its size: the accelerator alone tells that itself.
+    // A store on a file needs additional memory by its size. An accelerator that runs alone checks that
+    // itself.
     if settings.cache.store.is_some() && servers.cache && !servers.feed && !servers.mail {
         return Ok(None);
     }
@@ -208,8 +210,8 @@ pub(crate) fn check_memory(settings: &Settings, servers: ServerSet) -> Result<Op
         .map_err(|message| Failure::Configuration(vec![Fault { place: "memory".to_owned(), message }]))
 }
 
-/// Lets the process open as many files as it may, and lets servers take no more connections than leave some for the
-/// rest; a warning where that is less than was asked for.
+/// Raises the limit of open files, and lowers the servers' connection limits so that descriptors remain for
+/// the rest. Returns a warning if the limits are lower than configured.
 pub(crate) fn fit_descriptors(settings: &mut Settings, servers: ServerSet) -> Option<String> {
     fit_connections(settings, servers, descriptors::raise())
 }
@@ -223,7 +225,8 @@ fn fit_connections(settings: &mut Settings, servers: ServerSet, limit: u64) -> O
         &mut settings.mail.config.limits.connections_max,
     ];
     let there_are = limit - limit / KEPT_ONE_IN;
-    // "No limit" (`max_connections: -1` in a nats.conf) is as many as there are, and takes nothing from the others by its size.
+    // "No limit" (`max_connections: -1` in a nats.conf) becomes the number of available descriptors, so that
+    // it does not shrink the other servers' shares.
     for most in most.iter_mut().filter(|most| ***most == usize::MAX) {
         **most = usize::try_from(there_are).unwrap_or(usize::MAX);
     }
@@ -241,13 +244,14 @@ fn fit_connections(settings: &mut Settings, servers: ServerSet, limit: u64) -> O
     }
     let would_do = wanted.saturating_add(wanted / (KEPT_ONE_IN - 1)).saturating_add(1);
     Some(format!(
-        "the process may open {limit} files: its servers take {there_are} connections in all where {wanted} are \
-         configured, and the rest is for origins, files and the admin port; for all of them raise the limit \
+        "the process may open {limit} files: its servers accept {there_are} connections instead of the configured \
+         {wanted}, and the rest is for origins, files and the admin port; for all of them raise the limit \
          (LimitNOFILE, ulimit -n) to {would_do}"
     ))
 }
 
-/// How many loops a server has, by its setting `cores`: none named is every core that the process may use.
+/// Returns the number of loops of a server from its setting `cores`; an empty list stands for every core that
+/// the process may use.
 pub(crate) fn cores(said: &[usize]) -> u64 {
     match said.len() {
         0 => engine::cores::available().map_or(1, |cores| cores.len() as u64),
@@ -255,7 +259,7 @@ pub(crate) fn cores(said: &[usize]) -> u64 {
     }
 }
 
-/// A size to the MiB, for people.
+/// Formats a size, rounded up to the MiB, for people.
 fn rounded(bytes: u64) -> String {
     if bytes < MIB { size_text(bytes) } else { size_text(bytes.div_ceil(MIB).saturating_mul(MIB)) }
 }
@@ -286,7 +290,7 @@ mod tests {
         let refused = sum.within(128 * MIB).expect_err("256 MiB in 128");
         assert!(refused.contains("128MiB") && refused.contains("raise the limit to 276MiB"), "{refused}");
         let warned = sum.within(276 * MIB).expect("the stores fit").expect("clients may not");
-        assert!(warned.contains("276MiB are for stores"), "{warned}");
+        assert!(warned.contains("stores take 276MiB"), "{warned}");
         assert_eq!(sum.within(sum.most_bytes()), Ok(None));
         assert!(sum.within(sum.most_bytes() - 1).is_ok_and(|warning| warning.is_some()));
     }
@@ -328,7 +332,7 @@ mod tests {
         unlimited.feed.config.limits.max_connections = usize::MAX;
         assert!(fit_connections(&mut unlimited, ServerSet::ALL, 20_000).is_some());
         assert!(unlimited.cache.limits.connections_max > 1000, "no limit for one server starves no other");
-        // ServerSet that do not run are neither counted nor changed.
+        // Servers that do not run are neither counted nor changed.
         let mut alone = settings();
         assert_eq!(fit_connections(&mut alone, ServerSet::CACHE, 30_000), None);
         assert!(fit_connections(&mut alone, ServerSet::CACHE, 1024).is_some());

@@ -1,10 +1,10 @@
-//! `nighttrain stat --residency`: how much of a file is in the page cache, also while a server uses it.
+//! `nighttrain stat --residency`: how much of a file is in the page cache, even while a server uses it.
 //!
 //! ```text
-//! file ─▶ 64 cells of equal length ─▶ each: up to 16 samples, evenly spread, of 256 pages ─▶ asked with mincore
+//! file ─▶ 64 cells of equal length ─▶ each: up to 16 samples, evenly spread, of 256 pages ─▶ mincore
 //! ```
-//! So of a file up to 1 GiB every page is asked, and of a larger one as many: a look costs the same at any size.
-//! Nothing is read and nothing locked.
+//! Every page of a file up to 1 GiB is examined, and as many pages of a larger file: the cost is the same for
+//! any larger size. Nothing is read or locked.
 
 use std::path::Path;
 
@@ -13,29 +13,30 @@ use serde_json::json;
 
 use crate::{failure::Failure, settings::units::size_for_people};
 
-/// Cells of the map: a line of a terminal.
+/// Number of cells of the map: a terminal line.
 const CELLS: u64 = 64;
-/// Samples of a cell, at most.
+/// Maximum number of samples of a cell.
 const SAMPLES: u64 = 16;
-/// Bytes of a sample: what one `mincore` asks for.
+/// Bytes of a sample, the range of one `mincore` call.
 const SAMPLE_BYTES: u64 = 1 << 20;
-/// From nothing to all of a cell.
+/// Characters for a cell that is empty to one that is completely resident.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 
-/// How much of a file is in the page cache.
+/// Residency of a file in the page cache.
 #[derive(Debug, PartialEq)]
 struct Residency {
     bytes: u64,
-    /// Of each cell, in the file's order, the part that is resident.
+    /// Resident fraction of each cell, in the file's order.
     cells: Vec<f64>,
 }
 
-/// The map of a file, for people or as JSON.
+/// Returns the map of a file, for people or as JSON.
 ///
 /// # Errors
-/// The file cannot be opened or mapped: it must be ours to write, or the kernel does not tell the truth about it.
+/// Returns `Failure::Failed` if the file cannot be opened or mapped. The process must be allowed to write the
+/// file, otherwise `mincore` does not report its true residency.
 pub(crate) fn residency(path: &Path, json: bool) -> Result<String, Failure> {
-    let failed = |error| Failure::Failed(format!("cannot look at {}: {error}", path.display()));
+    let failed = |error| Failure::Failed(format!("cannot inspect {}: {error}", path.display()));
     let file = CachedFile::open(path).map_err(failed)?;
     let mapping = file.mapping();
     let found = look(mapping.len() as u64, |from, to| {
@@ -58,7 +59,7 @@ pub(crate) fn residency(path: &Path, json: bool) -> Result<String, Failure> {
     Ok(format!("{}: {}\n{}", path.display(), size_for_people(found.bytes), found.map()))
 }
 
-/// Asks for samples of each cell; `resident_pages` counts those of a range of bytes.
+/// Samples each cell; `resident_pages` counts the resident pages of a range of bytes.
 fn look(
     bytes: u64,
     resident_pages: impl Fn(u64, u64) -> std::io::Result<usize>,
@@ -85,17 +86,18 @@ fn look(
 }
 
 impl Residency {
-    /// The part of the file that is resident.
+    /// Returns the resident fraction of the file.
     fn share(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most 64 cells")]
         let cells = self.cells.len().max(1) as f64;
         self.cells.iter().sum::<f64>() / cells
     }
 
-    /// A line with a character a cell.
+    /// Returns a line with one character per cell.
     fn map(&self) -> String {
         let shade = |share: &f64| {
-            // Blank and full are what they say; between, a quarter each.
+            // Blank means completely empty and solid means completely resident; each shade between stands for
+            // a quarter.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 4")]
             let at = (share * 4.0).ceil() as usize;
             if *share >= 1.0 { SHADES[4] } else { SHADES[at.min(3)] }
@@ -154,6 +156,6 @@ mod tests {
             serde_json::from_str(&residency(&path, true).expect("a map")).expect("JSON");
         assert_eq!(document["residency"]["cells"].as_array().map(Vec::len), Some(64), "{document}");
         let error = residency(&directory.path().join("none"), false).expect_err("no file");
-        assert!(error.to_string().contains("cannot look at"), "{error}");
+        assert!(error.to_string().contains("cannot inspect"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! `nighttrain check --store` and `nighttrain stat --store`: what a store's file holds, and what is wrong with it.
+//! `nighttrain check --store` and `nighttrain stat --store`: the contents of a store's file, and its faults.
 
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use serde_json::json;
 
 use crate::{failure::Failure, settings::units::size_text};
 
-/// Verifies the whole file; the text that explains it.
+/// Verifies the whole file, and returns a text that describes it.
 ///
 /// # Errors
-/// The file cannot be opened (in use, no store, another version, cut), or something in it is damaged: then the text is
-/// the message.
+/// Returns `Failure::Failed` if the file cannot be opened (in use, not a store, another version, truncated),
+/// or if anything in it is damaged: then the message is the whole text.
 pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
     let checked = check(path).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut text = explained(path, &checked);
     match check_purges(path, checked.header.hash_seed) {
         Ok(seen) => text.push_str(&seen.as_ref().map(told).unwrap_or_default()),
-        // A start refuses it too: what was purged is not known any more.
+        // A start refuses such a file too, because the purges are no longer known.
         Err(error) => return Err(Failure::Failed(format!("{text}{error}"))),
     }
     if checked.fault_count == 0 {
-        text.push_str("Every header, table, record and checksum is right.\n");
+        text.push_str("All headers, tables, records and checksums are valid.\n");
         return Ok(text);
     }
     text.push_str(&format!("{} places are damaged:\n", checked.fault_count));
@@ -30,30 +30,30 @@ pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
         text.push_str(&format!("  {fault}\n"));
     }
     text.push_str(
-        "Nothing was changed. A server may use the file all the same: what is damaged is never served, and fetched anew.",
+        "Nothing was changed. A server can still use the file: damaged records are never served, but fetched again.",
     );
     Err(Failure::Failed(text))
 }
 
-/// What a file of purges holds.
+/// Describes the contents of a file of purges.
 fn told(seen: &PurgesSeen) -> String {
     let PurgesSeen { path, bytes, purged, bans, torn_bytes, is_foreign } = seen;
     let path = path.display();
     if *is_foreign {
-        return format!("{path}: of another store, or just begun; a start begins it anew\n");
+        return format!("{path}: of another store, or just created; a start replaces it\n");
     }
     let torn = if *torn_bytes == 0 {
         String::new()
     } else {
-        format!(", and {} of a purge that was being written, which a start cuts off", size_text(*torn_bytes))
+        format!(", and {} of an incomplete purge, which a start removes", size_text(*torn_bytes))
     };
     format!("{path}: {purged} purged tags and addresses, {bans} bans, {}{torn}\n", size_text(*bytes))
 }
 
-/// What the file holds, for people or as JSON.
+/// Returns the contents of the file, for people or as JSON.
 ///
 /// # Errors
-/// The file cannot be opened.
+/// Returns `Failure::Failed` if the file cannot be opened.
 pub(crate) fn describe(path: &Path, json: bool) -> Result<String, Failure> {
     let checked = check(path).map_err(|error| Failure::Failed(error.to_string()))?;
     if !json {

@@ -1,4 +1,4 @@
-//! The accelerator as the program holds it.
+//! The accelerator as a service of the program.
 
 use std::{
     collections::BTreeSet, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc,
@@ -30,28 +30,31 @@ use crate::{
     settings::{Section, Setting, Settings, units::size_text},
 };
 
-/// Which origin a configuration means, where it may leave that to the command.
+/// Function that chooses the origin of a configuration that names none.
 pub(crate) type OriginChoice = Box<dyn Fn(&Settings) -> Option<Origin> + Send + Sync>;
 
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// Who drops what is stored, and says why it is used or not. The program's is [`Accelerator`]; a test's is its own.
+/// An accelerator that the admin server can purge and query. The program uses [`Accelerator`]; tests use
+/// their own.
 pub(crate) trait Purger: Send + Sync + 'static {
-    /// Drops what is stored for the host and path of a URL, under any scheme and port. Blocks until the cores that own it
-    /// have answered.
+    /// Drops everything stored for the host and path of a URL, under any scheme and port. Blocks until the
+    /// cores that own the keys have answered.
     fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError>;
 
-    /// Drops what is stored under a URL, and nothing under another scheme or port. Blocks likewise.
+    /// Drops the object stored under exactly this URL, and nothing under another scheme or port. Blocks until
+    /// its core has answered.
     fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         self.purge(url)
     }
 
-    /// Purger by tags, softly, by a ban, or everything. Blocks until every core has taken it in.
+    /// Purges by tags, by a ban, or everything, softly if `is_soft`. Blocks until every core has applied the
+    /// purge.
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
 
-    /// Tells the other accelerators of what was purged here. Blocks until they will hear of it, or it holds `everywhere`.
-    /// `None`: there are no others.
+    /// Broadcasts a purge to the other accelerators. Blocks until the purge is published, or with
+    /// `everywhere` until every accelerator has applied it. Returns `None` without a cluster.
     fn tell(
         &self,
         _what: &Invalidate,
@@ -61,56 +64,58 @@ pub(crate) trait Purger: Send + Sync + 'static {
         None
     }
 
-    /// How its cluster is, and for how many milliseconds more it may serve what is stored, where that has an end.
+    /// Returns the cluster's state, and for how many more milliseconds stored objects may be served, if that
+    /// time is limited.
     fn cluster(&self) -> Option<(ClusterStatus, Option<u64>)> {
         None
     }
 
-    /// The accelerators that share keys, this one too.
+    /// Returns the accelerators that share keys, including this one.
     fn peers(&self) -> Vec<PeerSeen> {
         Vec::new()
     }
 
-    /// The bans that are kept. Blocks until a core has said so.
+    /// Returns the active bans. Blocks until a core has answered.
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError>;
 
-    /// What is stored in memory, or what of it an expression holds of. Blocks until the cores have said so.
+    /// Returns the objects in memory, or those that match an expression. Blocks until the cores have
+    /// answered.
     fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError>;
 
-    /// How the origins' servers are.
+    /// Returns the state of the origins' servers.
     fn origins(&self) -> Vec<MemberSaid>;
 
-    /// What an operator decides of a server; false: no origin has one of that name.
+    /// Sets an operator's override for a server; returns false if no origin has a server of that name.
     fn set_origin(&self, server: &str, by_hand: ByHand) -> bool;
 
-    /// Says what would become of a request. Blocks until the core that owns its key has answered.
+    /// Explains how a request would be handled. Blocks until the core that owns its key has answered.
     fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError>;
 }
 
-/// The one that the program runs.
+/// The accelerator that the program runs.
 pub(crate) struct Accelerator {
     running: ServerHandle<Server>,
     addresses: Vec<SocketAddr>,
-    /// What it is in front of, as people are told.
+    /// Description of the origin for people.
     in_front_of: String,
     memory_bytes: u64,
     store: Option<(PathBuf, u64)>,
-    /// Those of the process, if there is TLS.
+    /// Certificates of the process; `None` without TLS.
     certificates: Option<Arc<Certificates>>,
-    /// Where misses are fetched for hosts that no site names.
+    /// Origin of misses for hosts that no site names.
     origin_of: OriginChoice,
-    /// Says once in a while what it saved; none where it is one of several.
+    /// Periodic report of savings; `None` if the accelerator is one of several servers.
     savings: Option<Lock<SavingsLine>>,
-    /// The cluster that it is one accelerator of.
+    /// Cluster to which the accelerator belongs.
     clustered: Option<Arc<ClusterService>>,
 }
 
 impl Accelerator {
-    /// Starts it. `tells_savings`: on stdout, once in a while. With `certificates`, clients come by TLS, too; those that are to
-    /// be obtained are from now on.
+    /// Starts the accelerator. With `tells_savings` it prints its savings on stdout from time to time. With
+    /// `certificates`, clients can also connect by TLS, and missing certificates are obtained from now on.
     ///
     /// # Errors
-    /// One line that says what stands in the way.
+    /// Returns a `Failure` that says what prevents the start.
     pub(crate) fn start(
         settings: &Settings,
         origin_of: OriginChoice,
@@ -154,8 +159,8 @@ impl Accelerator {
             let share = accelerator.clustered.as_ref().and_then(ClusterCertStore::of);
             if share.is_none() && accelerator.clustered.is_some() && certificates.are_obtained() {
                 tracing::warn!(
-                    "each accelerator of the cluster obtains certificates of its own, and answers for nobody else: with \
-                     cluster-secret they share them"
+                    "accelerators of the cluster do not share certificates: each obtains its own, and answers only its \
+                     own challenges; set cluster-secret to share them"
                 );
             }
             certificates.begin(share)?;
@@ -163,27 +168,27 @@ impl Accelerator {
         Ok(accelerator)
     }
 
-    /// What is counted of its cluster.
+    /// Returns the cluster's counters.
     pub(crate) fn cluster_counters(&self) -> Option<Arc<dyn Source>> {
         self.clustered.as_ref().and_then(|clustered| clustered.counters())
     }
 
-    /// From now on these share keys.
+    /// Sets the accelerators that share keys from now on.
     pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
         let outcome = self.running.ask(|server| server.set_peers(live));
         if let Some(Err(error)) = outcome {
-            tracing::warn!(%error, "cannot ask the accelerators of the cluster");
+            tracing::warn!(%error, "cannot query the accelerators of the cluster");
         }
     }
 
-    /// Where clients connect.
+    /// Returns the addresses on which clients connect.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 }
 
-/// Settings that only a restart changes, beside those of the cluster, of peers and of the authority that certificates are ordered of: where clients
-/// connect, the store, and what is reserved at the start.
+/// Settings that take effect only after a restart, in addition to those of the cluster, of peers and of the
+/// certificate authority: listening addresses, the store, and what is reserved at the start.
 const ONLY_AT_START: &[&str] = &[
     "listen",
     "listen-unix",
@@ -210,7 +215,7 @@ const ONLY_AT_START: &[&str] = &[
     "client-bytes-max",
 ];
 
-/// Looks whether those who sign clients' certificates can be read.
+/// Checks that the CA files for client certificates can be read.
 pub(crate) fn check_authorities(config: &Config) -> Result<(), Fault> {
     let of_sites = config.sites.iter().map(|site| &site.rules);
     let asked =
@@ -299,11 +304,11 @@ impl Service for Accelerator {
         text.push_str(&format!("cache: in front of {}, with {memory} of memory\n", self.in_front_of));
         if let Some((path, bytes)) = &self.store {
             let size = size_text(*bytes);
-            text.push_str(&format!("cache: keeps what it stores in {}, {size}\n", path.display()));
+            text.push_str(&format!("cache: stores objects in {}, {size}\n", path.display()));
         }
         text.extend(self.clustered.as_ref().map(|clustered| clustered.announcement()));
         if let Some(address) = self.running.ask(Server::peers_address).flatten() {
-            text.push_str(&format!("cache: is asked by its peers at {address}\n"));
+            text.push_str(&format!("cache: listening for peers on {address}\n"));
         }
         text
     }
@@ -363,7 +368,7 @@ impl Service for Accelerator {
         drained
     }
 
-    /// Below the pages of mail, which it may be in front of.
+    /// Stops after the mail pages, which the accelerator may be in front of.
     fn stage(&self) -> u8 {
         1
     }
@@ -371,8 +376,8 @@ impl Service for Accelerator {
     fn words(&self, at_most: Duration) -> StopMessages {
         StopMessages {
             stopping: format!("no new requests; those under way have up to {at_most:?}"),
-            whole: "every request was answered",
-            cut: "the time was up before every request was answered",
+            whole: "all requests were answered",
+            cut: "time limit reached before all requests were answered",
         }
     }
 }

@@ -31,8 +31,8 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
     let settings = operation.settings();
     if !task.demo && settings.origin.is_none() && settings.sites.is_empty() {
         return Err(Failure::Usage(
-            "no origin: which web server is to be accelerated? Say --origin http://HOST:PORT (or `origin` in [cache], \
-             or NIGHTTRAIN_CACHE_ORIGIN, or sites in the file), or --demo to try it on a site of its own"
+            "no origin: set the web server to accelerate with --origin http://HOST:PORT (or `origin` in [cache], or \
+             NIGHTTRAIN_CACHE_ORIGIN, or sites in the file), or use --demo to try a demonstration site"
                 .to_owned(),
         ));
     }
@@ -41,7 +41,7 @@ pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
 
 fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<ServiceSet, Failure> {
     let (origin, site) = if demo {
-        let site = demo::start().map_err(failed("the demonstration site cannot start"))?;
+        let site = demo::start().map_err(failed("cannot start the demonstration site"))?;
         (Some(origin_at(site)), ", a slow demonstration site (200 ms an answer)")
     } else {
         (settings.origin.clone(), "")
@@ -54,7 +54,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let origin_and_site = origin.as_ref().map(|origin| format!("{origin}{site}"));
     let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
-    // A demonstration's is its own, whatever is said.
+    // With `--demo` the demonstration site is the origin, whatever the settings say.
     let origin_of: OriginChoice = match origin {
         Some(origin) if demo => Box::new(move |_| Some(origin.clone())),
         _ => Box::new(|settings| settings.origin.clone()),

@@ -1,5 +1,6 @@
-//! The certificates of the process: one table for all its servers. Those of files are read again when they are told to be, and
-//! when their files change; a bad one is refused, and the one before it goes on. Others are obtained of an authority (ACME).
+//! The certificates of the process: one table for all its servers. Certificates from files are read again on
+//! SIGHUP and when their files change; a bad file is refused, and the previous certificate stays in use.
+//! Other certificates are obtained from an authority (ACME).
 
 use std::{
     fs,
@@ -31,48 +32,48 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// The table, the files that it is made of, and who obtains the others.
+/// The certificate table, the files behind it, and the ACME client that obtains the rest.
 pub(crate) struct Certificates {
-    /// What servers show of.
+    /// TLS listener and certificate table of the servers.
     pub(crate) tls: Tls,
-    /// What an authority may ask for; none where nothing is obtained.
+    /// Answers to the authority's challenges; `None` if no certificate is obtained.
     pub(crate) challenges: Option<Arc<Challenges>>,
     seen: Lock<PairFiles>,
     to_obtain: Option<acme::Config>,
     client: OnceLock<acme::Client>,
 }
 
-/// The files, and what they were when they were read.
+/// Certificate files, and their stamps at the last read.
 struct PairFiles {
     pairs: Vec<Pair>,
     stamps: Vec<FileStamp>,
 }
 
-/// What of a file changes with its content.
+/// Modification time and size of a file, which change with its content.
 type FileStamp = Option<(SystemTime, u64)>;
 
-/// What an operator is told of a certificate.
+/// Status of a certificate for the operator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct CertificateStatus {
-    /// What it is for.
+    /// Names that the certificate covers.
     pub(crate) names: Vec<String>,
-    /// `file`, or `acme`: it was obtained, or is to be.
+    /// `file`, or `acme` for a certificate that was or will be obtained.
     pub(crate) from: &'static str,
-    /// Until when it is valid, seconds since the UNIX epoch; none: there is none yet.
+    /// End of validity in seconds since the UNIX epoch; `None` while there is no certificate yet.
     pub(crate) until_s: Option<i64>,
-    /// When it is renewed.
+    /// Time of the next renewal.
     pub(crate) renewal_s: Option<i64>,
-    /// What went wrong at last.
+    /// Last error.
     pub(crate) error: Option<String>,
-    /// When the next attempt is.
+    /// Time of the next attempt.
     pub(crate) retry_s: Option<i64>,
 }
 
 impl Certificates {
-    /// Those that the settings ask for; `None`: there is no TLS.
+    /// Loads the certificates of the settings; `None` without TLS.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Returns a `Fault` that describes what is wrong with the settings or the files.
     pub(crate) fn of(settings: &Settings) -> Result<Option<Arc<Self>>, Fault> {
         let Some(TlsListener { listen, pairs }) = tls(settings)? else { return Ok(None) };
         let read: Vec<_> = Self::read(&pairs)?.into_iter().map(Arc::new).collect();
@@ -89,32 +90,33 @@ impl Certificates {
         })))
     }
 
-    /// Begins to obtain certificates, if any are to be; with `share`, together with other accelerators. What an authority asks for is answered by now.
+    /// Starts to obtain certificates if any are needed; with `share`, together with other accelerators. The
+    /// answers to an authority's challenges must be served by now.
     ///
     /// # Errors
-    /// The state directory cannot be used, or nobody vouches for the authority.
+    /// Returns `Failure::Failed` if the state directory cannot be used, or the authority's CA is not trusted.
     pub(crate) fn begin(&self, share: Option<Arc<dyn Share>>) -> Result<(), Failure> {
         if let Some((config, challenges)) = self.to_obtain.clone().zip(self.challenges.clone()) {
             let begun = acme::Client::start(config, Arc::clone(&self.tls.certificates), challenges, share);
-            let client = begun
-                .map_err(|error| Failure::Failed(format!("no certificates can be obtained: {error}")))?;
-            // It is begun once.
+            let client =
+                begun.map_err(|error| Failure::Failed(format!("cannot obtain certificates: {error}")))?;
+            // The client is started only once.
             let _ = self.client.set(client);
         }
         Ok(())
     }
 
-    /// Whether any are.
+    /// Returns whether any certificates are obtained.
     pub(crate) fn are_obtained(&self) -> bool {
         self.to_obtain.is_some()
     }
 
-    /// What is counted of those that are obtained.
+    /// Returns the counters of obtained certificates.
     pub(crate) fn counters(&self) -> Option<Arc<dyn Source>> {
         self.client.get().map(acme::Client::counters)
     }
 
-    /// A line for the start: what is obtained.
+    /// Returns a line for the start that lists the names to obtain certificates for.
     pub(crate) fn announcement(&self) -> Option<String> {
         let config = self.to_obtain.as_ref()?;
         let names: Vec<_> = config.names.iter().take(3).map(ToString::to_string).collect();
@@ -125,7 +127,7 @@ impl Certificates {
         Some(format!("cache: obtains certificates for {}{more} of {}\n", names.join(", "), config.directory))
     }
 
-    /// What an operator is told of each.
+    /// Returns the status of each certificate.
     pub(crate) fn said(&self) -> Vec<CertificateStatus> {
         let of_file = |certificate: Arc<Certificate>| CertificateStatus {
             names: names_of(&certificate),
@@ -149,10 +151,10 @@ impl Certificates {
             .collect()
     }
 
-    /// Reads all of them.
+    /// Reads all certificate files.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
+    /// Returns a `Fault` that names the unusable file and the reason.
     fn read(pairs: &[Pair]) -> Result<Vec<Certificate>, Fault> {
         let read = pairs.iter().map(|pair| {
             let certificate = Certificate::read(pair)
@@ -163,10 +165,10 @@ impl Certificates {
         read.collect()
     }
 
-    /// Reads the files that a configuration names; what follows then shows them.
+    /// Reads the files that a configuration names. The returned closure puts them into the table.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
+    /// Returns a `Fault` that names the unusable file and the reason.
     pub(crate) fn check(&self, settings: &Settings) -> Result<impl FnOnce() -> String + use<'_>, Fault> {
         let pairs = tls(settings)?.map(|found| found.pairs).unwrap_or_default();
         let read: Vec<_> = Self::read(&pairs)?.into_iter().map(Arc::new).collect();
@@ -196,14 +198,14 @@ impl Certificates {
         })
     }
 
-    /// Reads them again if one has changed; what a person is told of that.
+    /// Reads the files again if one has changed, and logs the outcome.
     pub(crate) fn follow(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&seen.pairs);
         if stamps == seen.stamps {
             return;
         }
-        // A bad file is told once, until it changes again.
+        // A bad file is reported once, until it changes again.
         seen.stamps = stamps;
         match Self::read(&seen.pairs) {
             Ok(read) => {
@@ -213,7 +215,7 @@ impl Certificates {
             }
             Err(fault) => {
                 tracing::error!(
-                    "a certificate has changed and cannot be used; those before go on: {}",
+                    "cannot use a changed certificate: the previous ones stay in use: {}",
                     fault.message
                 );
             }
@@ -226,7 +228,7 @@ fn names_of(certificate: &Certificate) -> Vec<String> {
     certificate.names().map(str::to_owned).chain(addresses).collect()
 }
 
-/// The hosts of sites that have no certificate, neither of their own nor one in a file.
+/// Returns the hosts of sites that have no certificate, neither of their own nor in a file.
 fn hosts_without(settings: &Settings, of_files: &[Arc<Certificate>]) -> Vec<Name> {
     let mut names = Vec::new();
     for site in &settings.sites {
@@ -244,9 +246,9 @@ fn hosts_without(settings: &Settings, of_files: &[Arc<Certificate>]) -> Vec<Name
             match text.parse() {
                 _ if is_covered => {}
                 Ok(name) => names.push(name),
-                // It may be nobody's to come by TLS for.
+                // Only a warning: perhaps no client connects to this host by TLS.
                 Err(wrong) => {
-                    tracing::warn!("no certificate is obtained for the site at {}: {wrong}", site.place)
+                    tracing::warn!("cannot obtain a certificate for the site at {}: {wrong}", site.place)
                 }
             }
         }
@@ -269,7 +271,7 @@ fn stamps(pairs: &[Pair]) -> Vec<FileStamp> {
         .collect()
 }
 
-/// Clients refuse what is not valid now; whoever runs the server should hear of it before they do.
+/// Warns of a certificate that is expired, not yet valid, or about to expire, before clients refuse it.
 fn warn_of_dates(file: &Path, certificate: &Certificate) {
     const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());

@@ -1,4 +1,5 @@
-//! What `acme` wants of other instances, fulfilled by the cluster: certificates, account and challenges lie in its vault.
+//! Sharing of certificates, ACME account and challenges between accelerators: `acme` stores them in the
+//! cluster's vault.
 
 use std::{
     any::Any,
@@ -12,15 +13,15 @@ use cluster::Vault;
 
 use crate::services::cluster_service::ClusterService;
 
-/// The accelerators of a cluster, as far as certificates go.
+/// The cluster's vault as the store that `acme` shares with other instances.
 pub(crate) struct ClusterCertStore {
     clustered: Arc<ClusterService>,
-    /// It is opened once.
+    /// Vault, opened once by `listen`.
     vault: OnceLock<Vault>,
 }
 
 impl ClusterCertStore {
-    /// `None`: they do not know each other's secret.
+    /// Returns `None` if the accelerators have no common secret.
     pub(crate) fn of(clustered: &Arc<ClusterService>) -> Option<Arc<dyn Share>> {
         clustered.has_vault().then(|| {
             let shelf = Self { clustered: Arc::clone(clustered), vault: OnceLock::new() };
@@ -41,7 +42,7 @@ impl fmt::Debug for ClusterCertStore {
 
 fn not_shared(why: cluster::VaultError) -> ShareError {
     match why {
-        // Whoever was faster: it is looked at again.
+        // Another instance was faster; the caller reads again.
         cluster::VaultError::Busy(_) | cluster::VaultError::Changed(_) => ShareError::Busy,
         other => ShareError::Failed(other.to_string()),
     }
@@ -51,7 +52,7 @@ impl Share for ClusterCertStore {
     fn listen(&self, hears: OnChange) -> Result<(), ShareError> {
         let vault = self.clustered.open_vault(hears);
         let vault = vault.ok_or_else(|| ShareError::Failed("the cluster has been left".to_owned()))?;
-        // Who listens does so once.
+        // `listen` is called only once.
         let _ = self.vault.set(vault);
         Ok(())
     }

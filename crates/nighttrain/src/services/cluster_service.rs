@@ -1,8 +1,9 @@
-//! The accelerator as one of several: what the cluster says is carried out on its cores, and what is purged here is told.
+//! The accelerator as a member of a cluster: purges from the cluster are applied on its cores, and local
+//! purges are broadcast.
 //!
 //! ```text
-//!  the admin server, a visitor's PURGE ──▶ here, then ClusterService ──▶ cluster ──▶ the others
-//!  the others ──▶ cluster ──▶ PurgeApplier ──▶ the accelerator's cores
+//!  the admin server, a visitor's PURGE ──▶ here, then ClusterService ──▶ cluster ──▶ the other accelerators
+//!  the other accelerators ──▶ cluster ──▶ PurgeApplier ──▶ the accelerator's cores
 //! ```
 
 use std::{
@@ -28,14 +29,14 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "a purge's path: held for the time of a message")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// How long a purge that is only to be told waits for the cluster.
+/// Timeout for publishing a purge that need not be complete on every accelerator.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
-/// PurgeSelection an accelerator has of its cluster.
+/// An accelerator's membership of its cluster.
 pub(crate) struct ClusterService {
     config: Config,
     membership: Arc<Membership>,
-    /// None before it is begun, and once it has left.
+    /// `None` before [`ClusterService::begin`] and after the cluster was left.
     cluster: Lock<Option<Cluster>>,
 }
 
@@ -44,13 +45,13 @@ impl ClusterService {
         Arc::new(Self { config, membership: Arc::new(Membership::without_lease()), cluster: Lock::new(None) })
     }
 
-    /// PurgeSelection the accelerator is started with.
+    /// Returns the handle with which the accelerator is started.
     pub(crate) fn among(self: &Arc<Self>) -> ClusterHandle {
         let abroad = Arc::clone(self) as Arc<dyn PurgeBroadcast>;
         ClusterHandle { membership: Arc::clone(&self.membership), abroad: Some(abroad) }
     }
 
-    /// Begins to connect.
+    /// Starts to connect to the cluster.
     pub(crate) fn begin(&self, accelerator: Weak<Accelerator>) -> Result<(), Failure> {
         let has_peers = !self.config.address.is_empty();
         let carrier =
@@ -65,17 +66,17 @@ impl ClusterService {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
     }
 
-    /// Whether the accelerators share more than purges.
+    /// Returns whether the accelerators share certificates in a vault.
     pub(crate) fn has_vault(&self) -> bool {
         self.config.vault.is_some()
     }
 
-    /// Opens what they share; `None`: nothing, or the cluster has been left.
+    /// Opens the vault; `None` if there is none, or if the cluster was left.
     pub(crate) fn open_vault(&self, hears: OnChange) -> Option<Vault> {
         self.ask(|cluster| cluster.open_vault(hears)).flatten()
     }
 
-    /// Leaves the cluster. Blocks until it knows, for half a second at most.
+    /// Leaves the cluster. Blocks until the cluster knows, at most half a second.
     pub(crate) fn leave(&self) {
         let cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(cluster);
@@ -89,14 +90,15 @@ impl ClusterService {
         self.ask(|cluster| (cluster.look(), self.membership.lease_left_ms()))
     }
 
-    /// A line for the start.
+    /// Returns a line for the start.
     pub(crate) fn announcement(&self) -> String {
         let servers: Vec<_> =
             self.config.servers.iter().map(|server| cluster::without_secret(server)).collect();
         format!("cache: {} of the accelerators at {}\n", self.config.name, servers.join(", "))
     }
 
-    /// Tells the others of what was purged here, and blocks until that is done, or holds everywhere.
+    /// Broadcasts a local purge, and blocks until it is published, or with `everywhere` until every
+    /// accelerator has applied it.
     pub(crate) fn tell(
         &self,
         what: &Invalidate,
@@ -113,8 +115,9 @@ impl ClusterService {
         is_soft: bool,
         everywhere: bool,
     ) -> Option<oneshot::Receiver<Result<Outcome, PurgeRequestError>>> {
-        // An instance of an older version purges the URL that it is told and no more, so that it is told both schemes.
-        // Purger are carried out in order: an instance that has carried out the last has carried out the others.
+        // An instance of an older version purges only the exact URL that it receives, so the URL is published
+        // with both schemes. Purges are applied in order: an instance that has applied the last one has
+        // applied the earlier ones too.
         if let Invalidate::Url(url) = what {
             for what in cache::urls_of_page(url).into_iter().skip(1).map(PurgeSelection::Url) {
                 let told =
@@ -153,11 +156,11 @@ impl PurgeBroadcast for ClusterService {
     }
 }
 
-/// Carries out what the cluster says.
+/// Applies the cluster's purges to the accelerator.
 struct PurgeApplier {
     accelerator: Weak<Accelerator>,
     membership: Arc<Membership>,
-    /// Keys are shared with others, who may answer us what they have not purged yet.
+    /// True if keys are shared with peers, which may still answer with objects that they have not purged yet.
     has_peers: bool,
 }
 

@@ -1,10 +1,10 @@
-//! The feed as the program holds it, and `nighttrain feed`: the feed by itself.
+//! The feed as a service of the program, and `nighttrain feed`: the feed by itself.
 //!
 //! ```text
 //!  loops (crate feed) ◀── clients          thread "monitor": /varz, /connz, …
 //!        ▲ snapshot, reload, drain ───────────────┘
 //! ```
-//! Its drain is nats-server's lame duck; alone, it is one by SIGUSR2 too.
+//! Its drain is nats-server's lame duck mode; when the feed runs alone, SIGUSR2 starts it too.
 
 use std::{future::Future, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -31,10 +31,10 @@ use crate::{
     },
 };
 
-/// Beyond the lame duck's own times, for what is under way.
+/// Extra time for pending messages, beyond the lame duck's own times.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
-/// What SIGHUP does not change of the feed's settings.
+/// Settings of the feed that SIGHUP does not change.
 const FIXED: [&str; 3] = ["listen", "monitor", "websocket"];
 
 /// Runs the feed until a signal ends it.
@@ -54,7 +54,7 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     };
     let (operation, access) = RunningCommand::begin(sources)?;
     let make: ConfigBuilder = Box::new(|settings| settings.feed.config(None));
-    // What does not go together is told before any port is taken.
+    // Contradictory settings are reported before any port is bound.
     make(operation.settings()).map_err(|fault| Failure::Configuration(vec![fault]))?;
     shell::run(operation, access, |settings, journal| {
         let feed = Feed::start(settings, journal, make)?;
@@ -66,18 +66,18 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     })
 }
 
-/// Adds what the NATS file says; its words that are not honoured are told on stderr, in one line.
+/// Adds the settings of the NATS file; settings that are not honoured are named on stderr, in one line.
 ///
 /// # Errors
-/// What is wrong in the file.
+/// Returns the faults of the file.
 pub(crate) fn join_and_tell(in_force: &mut ActiveSettings) -> Result<(), Vec<Fault>> {
     let path = in_force.settings.feed.nats_config.clone().unwrap_or_default();
     let passed_over: Vec<String> = join_nats_config(in_force)?.iter().map(ToString::to_string).collect();
     if !passed_over.is_empty() {
-        // Before the log is there, and whatever its filter says.
+        // Written to stderr because the log has not started yet, and so that no log filter hides it.
         _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
-            format_args!("nighttrain: {}: not honoured: {}\n", path.display(), passed_over.join(", ")),
+            format_args!("nighttrain: {}: ignored: {}\n", path.display(), passed_over.join(", ")),
         );
     }
     if let Some(word) = word_on_origins(in_force) {
@@ -89,14 +89,14 @@ pub(crate) fn join_and_tell(in_force: &mut ActiveSettings) -> Result<(), Vec<Fau
     Ok(())
 }
 
-/// What the feed's configuration is made of: the settings, and what the command adds to them. It is made at the start
-/// and at every reload.
+/// Function that builds the feed's configuration from the settings and the command's additions. It runs at
+/// the start and at every reload.
 pub(crate) type ConfigBuilder = Box<dyn Fn(&Settings) -> Result<Config, Fault> + Send + Sync>;
 
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a message's")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// A running feed, as admin server, monitoring and signals see it.
+/// A running feed, as the admin server, the monitoring pages and signals see it.
 pub(crate) struct Feed {
     running: ServerHandle<Server>,
     make: ConfigBuilder,
@@ -107,10 +107,10 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Starts it, with its monitoring pages.
+    /// Starts the feed with its monitoring pages.
     ///
     /// # Errors
-    /// One line that says what stands in the way.
+    /// Returns a `Failure` that says what prevents the start.
     pub(crate) fn start(
         settings: &Settings,
         journal: Option<&Arc<Journal>>,
@@ -133,16 +133,16 @@ impl Feed {
             monitor_counters: port.counters(),
         });
         port.serve(monitor::router(Arc::clone(&feed), feed.monitor), None)
-            .map_err(failed("the monitoring pages cannot be served"))?;
+            .map_err(failed("cannot serve the monitoring pages"))?;
         Ok(feed)
     }
 
-    /// What the listener of the monitoring pages counts.
+    /// Returns the counters of the monitoring pages' listener.
     pub(crate) fn monitor_counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.monitor_counters)
     }
 
-    /// What publishes for the program itself; none once it is drained.
+    /// Returns a publisher for the program itself; `None` once the feed is drained.
     pub(crate) fn publisher(&self) -> Option<feed::Publisher> {
         self.running.ask(Server::publisher)
     }
@@ -207,7 +207,7 @@ impl Service for Feed {
         self.running.begin_drain();
     }
 
-    /// A lame duck's own times, and a margin for what is under way.
+    /// Returns the lame duck's own times plus a margin for pending messages.
     fn drain_time(&self, _: &Settings) -> Duration {
         let config = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         config.lame_duck_grace_period + config.lame_duck_duration + DRAIN_MARGIN
@@ -217,16 +217,16 @@ impl Service for Feed {
         self.running.drain(at_most)
     }
 
-    /// The last: the others may announce on it what they still do.
+    /// Drains last: the other services may still publish events on the feed.
     fn stage(&self) -> u8 {
         2
     }
 
     fn words(&self, at_most: Duration) -> StopMessages {
         StopMessages {
-            stopping: format!("no new clients; those that are here have up to {at_most:?} to leave"),
-            whole: "every client has left or was asked to",
-            cut: "the time was up before every client had left",
+            stopping: format!("no new clients; connected ones have up to {at_most:?} to leave"),
+            whole: "all clients have left or were asked to",
+            cut: "time limit reached before all clients had left",
         }
     }
 }

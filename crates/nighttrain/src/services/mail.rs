@@ -1,11 +1,11 @@
-//! The mail service as the program holds it, and `nighttrain mail`: mail by itself.
+//! The mail service as a service of the program, and `nighttrain mail`: mail by itself.
 //!
 //! ```text
 //!  loops (crate mail) ◀── SMTP, LMTP     thread "mail-web": pages, APIs
 //!        ▲ questions ──────────────────────────┘
 //! ```
-//! A stop lets mails under way end, writes everything out, and then takes the pages away. SIGHUP reads the list of what
-//! is banned again.
+//! A stop lets mails under way finish, writes everything to the store, and then stops the pages. SIGHUP reads
+//! the ban list again.
 
 use std::{
     future::Future,
@@ -42,7 +42,7 @@ use crate::{
     },
 };
 
-/// What SIGHUP changes of mail's settings.
+/// Settings of mail that SIGHUP changes.
 const CHANGEABLE: [&str; 1] = ["banned"];
 
 /// Runs the mail service until a signal ends it.
@@ -58,7 +58,7 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
         servers: ServerSet::MAIL,
     };
     let (operation, access) = RunningCommand::begin(sources)?;
-    // What does not go together is told before any port is taken.
+    // Contradictory settings are reported before any port is bound.
     config_of(operation.settings(), None)?;
     shell::run(operation, access, |settings, journal| {
         let (post, http) = MailService::start(settings, None, journal)?;
@@ -77,31 +77,31 @@ fn config_of(settings: &Settings, shared: Option<&Arc<Certificates>>) -> Result<
 #[expect(clippy::disallowed_types, reason = "the operator's path, not a mail's")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// A running mail service, as admin server and signals see it.
+/// A running mail service, as the admin server and signals see it.
 pub(crate) struct MailService {
     running: ServerHandle<Server>,
-    /// Its pages, from [`MailService::show`] to the drain.
+    /// Web pages, from [`MailService::show`] until the drain.
     web: Lock<Option<Web>>,
     mailstore: Mailstore,
     addresses: Addresses,
     pages: SocketAddr,
-    /// What is shown to who comes by TLS.
+    /// Certificates for clients that connect by TLS.
     shown: Option<CertificateSource>,
     has_pages_under_tls: bool,
-    /// The start's last line: who sees all mail together.
+    /// Last line of the announcement, which says who may see the mail of all inboxes.
     all_mail: &'static str,
-    /// Where mail is kept, as people are told.
+    /// Description of the mail store for people.
     kept: String,
-    /// Where an index for searches may be: beside a store on a file.
+    /// Location of the search index, which exists only beside a store on a file.
     index: Option<IndexLocation>,
 }
 
 impl MailService {
-    /// Starts it; its pages are shown by [`MailService::show`] on the listener that comes back. `shared`: the certificates of the
-    /// process.
+    /// Starts the service and returns the listener on which [`MailService::show`] serves the pages. `shared`
+    /// holds the certificates of the process.
     ///
     /// # Errors
-    /// One line that says what stands in the way.
+    /// Returns a `Failure` that says what prevents the start.
     pub(crate) fn start(
         settings: &Settings,
         shared: Option<&Arc<Certificates>>,
@@ -116,10 +116,9 @@ impl MailService {
         let server =
             Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
         let (kept, index) = match store {
-            Store::Anonymous => (format!("{size} of memory, gone at the end"), None),
+            Store::Anonymous => (format!("{size} of memory, lost at exit"), None),
             Store::File(path) => {
-                let kept =
-                    format!("{} ({size}); {} mails are there", path.display(), server.recovered_mails());
+                let kept = format!("{} ({size}); {} mails", path.display(), server.recovered_mails());
                 let mut directory = path.into_os_string();
                 directory.push(".index");
                 (kept, Some(IndexLocation::new(directory.into(), server.store_header().seed())))
@@ -140,11 +139,11 @@ impl MailService {
         Ok((Arc::new(post), http))
     }
 
-    /// Shows pages and APIs of `mailboxes` until the drain; gives what they count. `in_front`: where our own accelerator
-    /// asks from, if it is in front of them.
+    /// Serves pages and APIs of `mailboxes` until the drain, and returns their counters. `in_front` is the
+    /// address from which our own accelerator connects if it is in front of the pages.
     ///
     /// # Errors
-    /// What the system says, or what is wrong in the settings of the pages.
+    /// Returns the system's error, or the fault in the settings of the pages.
     pub(crate) fn show(
         &self,
         http: TcpListener,
@@ -157,23 +156,23 @@ impl MailService {
             .web(self.addresses.smtp, self.shown.clone(), self.index.clone())
             .map_err(|fault| Failure::Configuration(vec![fault]))?;
         config.proxies.extend(in_front.map(Network::from));
-        let web = web::serve(http, mailboxes, config).map_err(failed("the pages cannot be served"))?;
+        let web = web::serve(http, mailboxes, config).map_err(failed("cannot serve the pages"))?;
         let counters = web.counters();
         *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Some(web);
         Ok(counters)
     }
 
-    /// The stored mail.
+    /// Returns the mail store.
     pub(crate) fn mailstore(&self) -> Mailstore {
         self.mailstore.clone()
     }
 
-    /// Where mail is taken.
+    /// Returns the addresses on which mail is received.
     pub(crate) fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// Where the pages are.
+    /// Returns the address of the pages.
     pub(crate) fn pages(&self) -> SocketAddr {
         self.pages
     }
@@ -216,7 +215,7 @@ impl Service for MailService {
         Ok(Box::new(move || {
             let remark = format!("{} lines of bans", lists.len());
             if self.running.ask(|server| server.set_lists(lists)) == Some(false) {
-                tracing::error!("reload: a core was too busy to be told what is banned; try again");
+                tracing::error!("reload: a core was too busy to load the bans; try again");
             }
             Ok(Some(remark))
         }))
@@ -238,7 +237,7 @@ impl Service for MailService {
         whole
     }
 
-    /// The first: what it takes flows on to the others.
+    /// Drains first: its events still go to the other services.
     fn stage(&self) -> u8 {
         0
     }
@@ -246,8 +245,8 @@ impl Service for MailService {
     fn words(&self, at_most: Duration) -> StopMessages {
         StopMessages {
             stopping: format!("no new connections; mails under way have up to {at_most:?}"),
-            whole: "every mail under way was answered",
-            cut: "the time was up before every mail under way was answered",
+            whole: "all mails under way were answered",
+            cut: "time limit reached before all mails under way were answered",
         }
     }
 }

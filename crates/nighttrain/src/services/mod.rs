@@ -1,4 +1,4 @@
-//! The servers as the program holds them, alone and together.
+//! The servers as services of the program, alone and together.
 
 pub(crate) mod accelerator;
 pub(crate) mod cache_command;

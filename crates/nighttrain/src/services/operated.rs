@@ -1,4 +1,4 @@
-//! Several running servers as one, for one admin port.
+//! Several running servers combined for one admin port.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use engine::meter::{Family, Registry, Source};
 
 use crate::{admin::OperatorView, services::certificates::CertificateStatus};
 
-/// Counts what all of them count; is ready when all of them are.
+/// Combination of servers: it has the counters of all of them, and is ready when all of them are.
 pub(crate) struct CombinedServers {
     parts: Vec<Arc<dyn OperatorView>>,
     registry: Arc<Registry>,
 }
 
-/// What one part counts, as a source of the whole.
+/// Registry of a single server, as a source of the combined registry.
 #[derive(Debug)]
 struct RegistrySource(Arc<Registry>);
 
@@ -23,7 +23,7 @@ impl Source for RegistrySource {
 }
 
 impl CombinedServers {
-    /// These servers, and what is counted beside them.
+    /// Combines servers, and further sources of counters.
     pub(crate) fn new(parts: Vec<Arc<dyn OperatorView>>, beside: Vec<Arc<dyn Source>>) -> Self {
         let mut registry = Registry::new();
         for part in &parts {

@@ -1,13 +1,13 @@
-//! What the commands of all servers have in common: the configuration, now and at SIGHUP, the signals, and the stop.
+//! Common parts of all servers' commands: the configuration, now and at SIGHUP, the signals, and the stop.
 //!
 //! ```text
-//!  flags, environment, file ──ConfigSources──▶ ActiveSettings ──▶ RunningCommand: what is in force, the log's filter, the admin token
-//!  SIGHUP           read again, checked by the server, told to it; log and token follow; what needs a restart is named
+//!  flags, environment, file ──ConfigSources──▶ ActiveSettings ──▶ RunningCommand: active settings, the log's filter, the admin token
+//!  SIGHUP           the configuration is read, checked and applied; log and token follow; settings that need a restart are logged
 //!  SIGTERM, SIGINT  the server drains on a thread that may block; a second signal ends the process at once
-//!  SIGQUIT          the same: nginx's word for it
-//!  SIGUSR1          the files of log and access log are opened again, after a rotation; where the log has none, it is logged
-//!  SIGUSR2          lame duck for the feed alone, as nats-server; for others an upgrade, which cannot be done yet: logged
-//!  all others       that a timer, a terminal or another server's habit sends: ignored ([`IGNORED`])
+//!  SIGQUIT          as SIGTERM, for operators who know nginx
+//!  SIGUSR1          log and access log are reopened after a rotation; a log without a file logs that
+//!  SIGUSR2          lame duck if the feed runs alone, as nats-server; otherwise an upgrade, which does not exist yet: logged
+//!  others           from timers, terminals or scripts for other servers: ignored ([`IGNORED`])
 //! ```
 
 use std::{
@@ -35,19 +35,19 @@ use crate::{
     },
 };
 
-/// Where the configuration comes from.
+/// Sources of the configuration.
 pub(crate) struct ConfigSources {
-    /// The file, if there is one.
+    /// Configuration file, if there is one.
     pub file: Option<PathBuf>,
-    /// What the command line said.
+    /// Settings from the command line.
     pub flags: Flags,
-    /// What the server adds to what was read.
+    /// Function that adds the server's own settings to the configuration.
     pub complete: ConfigCompletion,
-    /// The servers that the configuration is for.
+    /// Servers for which the configuration is meant.
     pub servers: ServerSet,
 }
 
-/// What a server adds to what was read.
+/// Function that adds a server's own settings to the configuration.
 pub(crate) type ConfigCompletion = Box<dyn Fn(&mut ActiveSettings) -> Result<(), Vec<Fault>> + Send>;
 
 impl ConfigSources {
@@ -58,8 +58,9 @@ impl ConfigSources {
         Ok(in_force)
     }
 
-    /// Reads the configuration, lowers its connections to what the machine's file descriptors allow, and gives its servers
-    /// one budget of memory for their clients. Returns a warning where the connections are less than was asked for.
+    /// Reads the configuration, lowers its connection limits to what the machine's file descriptors allow,
+    /// and gives its servers one memory budget for their clients. Returns a warning if the limits are lower
+    /// than configured.
     fn read_and_fit(&self) -> Result<(ActiveSettings, Option<String>), Vec<Fault>> {
         let mut in_force = self.read()?;
         let warning = machine::fit_descriptors(&mut in_force.settings, self.servers);
@@ -68,7 +69,7 @@ impl ConfigSources {
     }
 }
 
-/// Lets the admin server listen at `address` where nobody has said anything else.
+/// Sets the admin server's address to `address` if no source configures it.
 pub(crate) fn admin_by_default(in_force: &mut ActiveSettings, address: SocketAddr) {
     let nobody_said = by_key("admin").is_some_and(|(place, _)| in_force.sources[place] == Source::Default);
     if nobody_said {
@@ -76,23 +77,23 @@ pub(crate) fn admin_by_default(in_force: &mut ActiveSettings, address: SocketAdd
     }
 }
 
-/// A server's command while it runs: what is in force, and what SIGHUP may change.
+/// A server's command while it runs: the active settings, and everything that SIGHUP may change.
 pub(crate) struct RunningCommand {
-    /// The configuration as it was read last.
+    /// Configuration that was read last.
     in_force: ActiveSettings,
-    /// The configuration of the start: what only a restart changes is as it says.
+    /// Configuration at the start; settings that only a restart changes still have these values.
     at_start: ActiveSettings,
     sources: ConfigSources,
     filter: FilterHandle,
-    /// Lines that the log had dropped when it was last said.
+    /// Number of dropped log lines that have already been reported.
     dropped_lines: usize,
-    /// Warnings of what the machine does not give, until they are logged.
+    /// Warnings about the machine's limits, until they are logged.
     warnings: Vec<String>,
     token: Option<watch::Sender<Token>>,
     _pid_file: Option<PidFile>,
 }
 
-/// The file that says which process this is, as long as it runs.
+/// The PID file, which is removed when the process ends.
 struct PidFile(PathBuf);
 
 impl PidFile {
@@ -105,7 +106,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another process may have written its own by now.
+        // Another process may have replaced the file with its own by now.
         if std::fs::read_to_string(&self.0).is_ok_and(|text| text == std::process::id().to_string()) {
             _ = std::fs::remove_file(&self.0);
         }
@@ -113,10 +114,10 @@ impl Drop for PidFile {
 }
 
 impl RunningCommand {
-    /// Reads the configuration, starts the log, and says who may ask the admin server.
+    /// Reads the configuration, starts the log, and returns the access rules of the admin server.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Returns a `Failure` that describes the fault in the settings, the log or the token.
     pub(crate) fn begin(sources: ConfigSources) -> Result<(Self, Access), Failure> {
         let (in_force, few_descriptors) = sources.read_and_fit().map_err(Failure::Configuration)?;
         let settings = &in_force.settings;
@@ -144,29 +145,29 @@ impl RunningCommand {
         ))
     }
 
-    /// What is in force.
+    /// Returns the active settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.in_force.settings
     }
 
-    /// Logs the warnings once, of a server that has started: a start that fails says why and no more.
+    /// Logs the warnings once the server has started. A start that fails reports only its reason.
     pub(crate) fn tell_warnings(&mut self) {
         for warning in self.warnings.drain(..) {
             tracing::warn!("{warning}");
         }
     }
 
-    /// Says how many lines the log had to drop since it was last said.
+    /// Logs how many lines the log has dropped since the last report.
     pub(crate) fn tell_dropped_lines(&mut self) {
         let dropped = self.filter.dropped();
         if dropped > self.dropped_lines {
             let lines = dropped - self.dropped_lines;
-            tracing::warn!("{lines} lines of this log were dropped: stderr is too slow for them");
+            tracing::warn!("{lines} log lines dropped: stderr is too slow");
             self.dropped_lines = dropped;
         }
     }
 
-    /// Opens the log's file again, after somebody has moved it away.
+    /// Reopens the log's file after it was moved away.
     pub(crate) fn reopen_log(&self) {
         if self.filter.reopen() {
             tracing::info!("SIGUSR1: log file reopened");
@@ -175,7 +176,8 @@ impl RunningCommand {
         }
     }
 
-    /// Reads the configuration again and has it checked by the server. What is wrong is logged, and changes nothing.
+    /// Reads the configuration again and has the server check it. Faults are logged, and then nothing
+    /// changes.
     pub(crate) fn read_again<T>(
         &self,
         check: impl FnOnce(&Settings) -> Result<T, Fault>,
@@ -188,13 +190,13 @@ impl RunningCommand {
             for fault in faults {
                 tracing::error!("reload: {fault}");
             }
-            tracing::error!("reload: the configuration stays as it was");
+            tracing::error!("reload: configuration unchanged");
         })
         .ok()
     }
 
-    /// Takes what was read into force, and says what came of it. `follows` says of a setting whether it has changed
-    /// with this (or only a restart changes it), and nothing of one that is for nobody here.
+    /// Activates the new configuration and logs which settings changed. `follows` returns whether a setting
+    /// takes effect now or only after a restart, and `None` for a setting of a server that does not run.
     pub(crate) fn accept(
         &mut self,
         new: ActiveSettings,
@@ -230,7 +232,8 @@ impl RunningCommand {
         }
     }
 
-    /// Lets the log's filter and the admin token follow. The token's file may hold another one under the same name.
+    /// Applies the log's filter and the admin token. The token's file may have new content under the same
+    /// name.
     fn follow(&mut self, new: &ActiveSettings) {
         if new.settings.log != self.in_force.settings.log
             && let Err(error) = self.filter.change(&new.settings.log)
@@ -240,18 +243,18 @@ impl RunningCommand {
         if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
             match admin::read_token("admin-token-file", path) {
                 Ok(new) => _ = token.send_replace(new),
-                Err(message) => tracing::error!("reload: {message}; the old token stays"),
+                Err(message) => tracing::error!("reload: {message}; the old token stays in use"),
             }
         }
     }
 }
 
-/// One wrong setting.
+/// Returns a failure for one wrong setting.
 pub(crate) fn fault(key: &str, message: String) -> Failure {
     Failure::Configuration(vec![Fault { place: key.to_owned(), message }])
 }
 
-/// What the system refused.
+/// Returns a function that turns a system error into a failure.
 pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::Failed(format!("{what}: {error}"))
 }
@@ -263,8 +266,8 @@ fn token_of(settings: &Settings) -> Result<Option<watch::Sender<Token>>, Failure
     Ok(Some(watch::Sender::new(token)))
 }
 
-/// A broken invariant of our own ends the process, whichever thread finds it: a server that goes on with one loop
-/// less, or with a store that is not what it says, is worse than one that is restarted.
+/// Makes a panic in any thread end the process: a server that goes on with one loop less, or with an
+/// inconsistent store, is worse than one that is restarted.
 fn stop_on_panic() {
     let show = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -273,7 +276,7 @@ fn stop_on_panic() {
     }));
 }
 
-/// What a signal asks for.
+/// Request that a signal makes.
 pub(crate) enum SignalRequest {
     /// SIGHUP.
     Reload,
@@ -285,9 +288,10 @@ pub(crate) enum SignalRequest {
     Upgrade,
 }
 
-/// Signals that would end or stop the process, and by which nobody asks a server for anything: timers, a terminal that
-/// is written to from the background, a limit on the size of files (the write then says EFBIG, which is an error like
-/// any other). SIGPIPE is ignored by the standard library's start. SIGTSTP stays: whoever presses Ctrl-Z wants a stop.
+/// Signals that would end or stop the process, but by which no operator asks a server for anything: timers, a
+/// terminal that is written to from the background, a limit on the size of files (the write then fails with
+/// EFBIG, an error like any other). The standard library already ignores SIGPIPE. SIGTSTP keeps its effect:
+/// Ctrl-Z is meant to stop the process.
 const IGNORED: [Named; 9] = [
     Named::ALARM,
     Named::VTALARM,
@@ -300,7 +304,7 @@ const IGNORED: [Named; 9] = [
     Named::XFSZ,
 ];
 
-/// The signals that a server listens to.
+/// Signals that a server handles.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -311,15 +315,17 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Catches them, and gives the main thread's runtime. First of all: who reads that we listen may send one at once.
+    /// Installs the handlers, and returns the main thread's runtime. This comes before everything else: a
+    /// parent that reads that we listen may send a signal at once.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub(crate) fn caught() -> Result<(Runtime, Self), Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed("cannot start"))?;
         let inside = runtime.enter();
         let caught = || {
-            // Those without a name, too: mosquitto, for one, is told by the first of them to open its log again.
+            // Real-time signals are ignored too: log rotation sends the first of them to mosquitto to reopen
+            // its log, for example.
             for ignored in IGNORED.iter().map(|signal| signal.as_raw()).chain(real_time()) {
                 ignore(ignored)?;
             }
@@ -337,7 +343,7 @@ impl Signals {
         Ok((runtime, signals))
     }
 
-    /// The next wish.
+    /// Waits for the next request.
     pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
             _ = self.hangup.recv() => SignalRequest::Reload,
@@ -349,16 +355,16 @@ impl Signals {
         }
     }
 
-    /// What is said to SIGUSR2 while there is no upgrade.
+    /// Logs the answer to SIGUSR2: there is no upgrade yet.
     pub(crate) fn cannot_upgrade() {
-        tracing::warn!("SIGUSR2: this version cannot hand its work to a new binary; it goes on");
+        tracing::warn!("SIGUSR2: this version cannot hand over to a new binary; continuing");
     }
 
-    /// Drains on a thread that may block, and says how it ended: `whole` if `drain` says that nothing was cut short. A
-    /// second signal ends the process at once.
+    /// Drains on a thread that may block, and logs the outcome: `whole` if `drain` returns that nothing was
+    /// cut short, else `cut`. A second signal ends the process at once.
     ///
     /// # Errors
-    /// What `drain` says.
+    /// Returns the failure of `drain`, or `Failure::Failed` if its thread panicked.
     pub(crate) async fn drain(
         mut self,
         drain: impl FnOnce() -> Result<bool, Failure> + Send + 'static,
@@ -372,11 +378,11 @@ impl Signals {
                 Ok(Ok(true)) => tracing::info!("stopped: {whole}"),
                 Ok(Ok(false)) => tracing::warn!("stopped: {cut}"),
                 Ok(Err(failure)) => return Err(failure),
-                Err(error) => return Err(Failure::Failed(format!("the drain broke off: {error}"))),
+                Err(error) => return Err(Failure::Failed(format!("the drain was interrupted: {error}"))),
             },
             () = stop => {
                 tracing::warn!("stopped at once by a second signal");
-                // The drain holds a thread that nothing can end.
+                // The drain occupies a thread that cannot be ended otherwise.
                 std::process::exit(1);
             }
         }

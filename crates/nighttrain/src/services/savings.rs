@@ -1,16 +1,16 @@
-//! The line that says once in a while what the accelerator saved.
+//! The periodic line that reports the accelerator's savings.
 
 use crate::{admin::stat::Report, settings::units::size_for_people};
 
-/// Says the line when there is something new to say.
+/// Produces the line when there are new requests to report.
 #[derive(Debug, Default)]
 pub(crate) struct SavingsLine {
-    /// Requests when it was last said.
+    /// Number of requests at the last report.
     received: u64,
 }
 
 impl SavingsLine {
-    /// The line, if any request came since the last one.
+    /// Returns the line if any request arrived since the last one.
     pub(crate) fn line(&mut self, report: &Report) -> Option<String> {
         let received = report.count("requests", "received");
         if received == self.received {
@@ -18,7 +18,7 @@ impl SavingsLine {
         }
         self.received = received;
         let hits = report.count("requests", "hits");
-        // How long the origin takes is only known once it has answered something that was asked for again.
+        // The origin's response time is known only once an answer from it was requested again.
         let work = match report.count("requests", "origin_time_saved_ms") {
             0 => String::new(),
             ms => format!("{} of work and ", time_text(ms)),

@@ -1,4 +1,4 @@
-//! What can be set of certificates that are obtained by themselves (ACME).
+//! Settings of certificates that are obtained automatically (ACME).
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,12 +12,12 @@ use crate::{
     },
 };
 
-const ACME: &str = "Certificates by themselves (ACME)";
+const ACME: &str = "Automatic certificates (ACME)";
 
-/// How long the first failure waits. Let's Encrypt lets a name fail five times an hour.
+/// Wait after the first failure. Let's Encrypt allows a name five failures per hour.
 const RETRY: Duration = Duration::from_secs(120);
 
-/// What was said of ACME.
+/// Configured settings of ACME.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AcmeSettings {
     pub(crate) directory: Option<Directory>,
@@ -43,7 +43,7 @@ impl Default for AcmeSettings {
     }
 }
 
-/// The settings of ACME.
+/// Settings table of ACME.
 pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-directory",
@@ -51,9 +51,9 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: ACME,
         value_name: "URL",
-        help: "The directory of the authority that certificates are obtained of, whose terms you agree to by this, such as \
-               https://acme-v02.api.letsencrypt.org/directory. The hosts of sites without a certificate of their own get one, \
-               too",
+        help: "ACME directory URL of the certificate authority, such as \
+               https://acme-v02.api.letsencrypt.org/directory; setting it accepts the authority's terms. The hosts of \
+               sites without a certificate of their own get one, too",
         access: optional!(acme.directory, parse = str::parse, show = Directory::to_string),
     },
     Setting {
@@ -62,7 +62,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: ACME,
         value_name: "LIST",
-        help: "Hosts and addresses that certificates are obtained for (www.example.org,example.org,192.0.2.1)",
+        help: "Hosts and addresses to obtain certificates for (www.example.org,example.org,192.0.2.1)",
         access: ValueAccess {
             set: |settings, text| {
                 let names =
@@ -131,8 +131,8 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: ACME,
         value_name: "TIME",
-        help: "How long the first failure waits, each further one twice as long, up to six hours. Less than the usual two \
-               minutes is for authorities of your own",
+        help: "Wait after the first failure, doubled for each further one up to six hours. Set less than the default \
+               of two minutes only for an authority of your own",
         access: value!(acme.retry, parse = some_time, show = duration_text),
     },
 ];
@@ -142,7 +142,7 @@ fn texts(members: &[impl ToString]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(","))
 }
 
-/// An address as the URL that a CA wants (RFC 8555 §7.3).
+/// Returns an email address as the URL that a CA expects (RFC 8555 §7.3).
 fn contact(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("mailto:").unwrap_or(text);
     let is_address =
@@ -151,7 +151,7 @@ fn contact(text: &str) -> Result<String, String> {
     if is_address {
         Ok(format!("mailto:{address}"))
     } else {
-        Err(format!("`{text}` is no address, such as admin@example.org"))
+        Err(format!("invalid address `{text}`; expected one such as admin@example.org"))
     }
 }
 
@@ -160,11 +160,12 @@ fn profile(text: &str) -> Result<String, String> {
     if is_name {
         Ok(text.to_owned())
     } else {
-        Err(format!("`{text}` is no name of a profile, such as shortlived"))
+        Err(format!("invalid profile name `{text}`; expected one such as shortlived"))
     }
 }
 
-/// What is obtained: `None` where nobody asks for that. `hosts` are those of sites without a certificate.
+/// Returns the ACME configuration; `None` if none is configured. `hosts` are the hosts of sites without a
+/// certificate.
 pub(crate) fn acme(settings: &Settings, hosts: Vec<Name>) -> Result<Option<acme::Config>, Fault> {
     let fault = |key: &str, message: &str| Fault { place: key.to_owned(), message: message.to_owned() };
     let said = &settings.acme;
@@ -172,23 +173,22 @@ pub(crate) fn acme(settings: &Settings, hosts: Vec<Name>) -> Result<Option<acme:
         if said.domains.is_empty() {
             return Ok(None);
         }
-        let message = "is missing; of which authority are certificates to be obtained? Let's Encrypt is \
+        let message = "is missing: set the ACME directory of a certificate authority; Let's Encrypt is \
                        https://acme-v02.api.letsencrypt.org/directory";
         return Err(fault("acme-directory", message));
     };
     let mut names = said.domains.clone();
     names.extend(hosts);
     if names.is_empty() {
-        let message =
-            "is missing; for which names are certificates to be obtained? (Or name sites in the file.)";
+        let message = "is missing: set the names to obtain certificates for, or name sites in the file";
         return Err(fault("acme-domain", message));
     }
     if said.challenges.is_empty() {
-        return Err(fault("acme-challenge", "is empty; there are http-01 and tls-alpn-01"));
+        return Err(fault("acme-challenge", "is empty; expected http-01 or tls-alpn-01"));
     }
     let state = settings.cache.state.clone().or_else(state_directory);
     let Some(state) = state else {
-        return Err(fault("state", "is missing; in which directory are certificates and keys to be kept?"));
+        return Err(fault("state", "is missing: set the directory for certificates and keys"));
     };
     Ok(Some(acme::Config {
         directory,

@@ -1,4 +1,4 @@
-//! What can be set of the cluster that several accelerators share their purges by.
+//! Settings of the cluster through which several accelerators share their purges.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,13 +13,13 @@ use crate::{
     },
 };
 
-const CLUSTER: &str = "Several accelerators (a NATS cluster with JetStream)";
-/// Servers that can be named.
+const CLUSTER: &str = "Cluster of accelerators (NATS with JetStream)";
+/// Maximum number of servers that can be named.
 const SERVERS_MAX: usize = 64;
-/// What JetStream allows.
+/// Maximum number of replicas that JetStream allows.
 const REPLICAS_MAX: usize = 5;
 
-/// What was said of the cluster.
+/// Configured settings of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClusterSettings {
     pub(crate) servers: Vec<String>,
@@ -62,22 +62,22 @@ impl Default for ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// The configuration; `None`: the accelerator is alone.
+    /// Builds the cluster's configuration; `None` if no cluster is configured.
     ///
     /// # Errors
-    /// Settings that do not go together.
+    /// Returns a `Fault` for settings that contradict each other.
     pub(crate) fn config(&self, settings: &Settings) -> Result<Option<Config>, Fault> {
         let fault =
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
         if self.servers.is_empty() {
             let is_default = *self == Self::default();
-            let message = "is missing: where is the cluster that the other cluster- settings are for? For instance \
+            let message = "is missing: set the cluster that the other cluster- settings are for, for instance \
                            nats://nats-1.internal:4222";
             return if is_default { Ok(None) } else { Err(fault("cluster", message)) };
         }
         let login = match (&self.credentials, &self.nkey) {
             (Some(_), Some(_)) => {
-                let message = "they hold a key already; cluster-nkey is for a key without a JWT";
+                let message = "contains a key already; cluster-nkey is for a key without a JWT";
                 return Err(fault("cluster-credentials", message));
             }
             (Some(path), None) => Login::Credentials(path.clone()),
@@ -87,10 +87,10 @@ impl ClusterSettings {
         let tls_pair = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
             (None, None) => None,
-            _ => return Err(fault("cluster-tls-cert", "it goes with cluster-tls-key")),
+            _ => return Err(fault("cluster-tls-cert", "must be set together with cluster-tls-key")),
         };
         let name = self.name.clone().unwrap_or_else(|| {
-            // Where there is none it has the name of the program.
+            // The name of the program is the fallback if the host has no name.
             Name::of_host(&std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default())
         });
         let position = settings.cache.store.as_ref().map(|store| {
@@ -124,7 +124,7 @@ impl ClusterSettings {
     }
 }
 
-/// The settings of the cluster.
+/// Settings table of the cluster.
 pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster",
@@ -132,7 +132,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: CLUSTER,
         value_name: "URL,…",
-        help: "Servers of a NATS cluster with JetStream by which several accelerators share their purges, such as \
+        help: "NATS servers with JetStream through which accelerators share purges, such as \
                nats://nats-1.internal:4222 (also tls://, and USER:PASSWORD@ or TOKEN@ before the host), tried in turn",
         access: ValueAccess {
             set: |settings, text| {
@@ -161,8 +161,8 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "TIME",
-        help: "For so long an instance may serve what is stored without hearing of the others; for so long a purge may wait for \
-               one that is cut off",
+        help: "Lease: how long an instance may serve stored objects without contact to the cluster, and how long a \
+               purge waits for an instance that is cut off",
         access: value!(cluster.lease, parse = lease, show = duration_text),
     },
     Setting {
@@ -171,14 +171,14 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "HOW",
-        help: "What it does after that: revalidate (it asks the origin before it shows what is stored) or serve (it shows it, and \
-               perhaps what was purged; purges do not wait for it)",
+        help: "When the lease has run out: revalidate (stored objects are revalidated with the origin before use) or \
+               serve (they are served, perhaps after a purge; purges do not wait for this instance)",
         access: ValueAccess {
             set: |settings, text| {
                 settings.cluster.when_cut_off = match text {
                     "revalidate" => WhenCutOff::Revalidate,
                     "serve" => WhenCutOff::Serve,
-                    _ => return Err("the ways are revalidate and serve".to_owned()),
+                    _ => return Err("expected revalidate or serve".to_owned()),
                 };
                 Ok(())
             },
@@ -205,7 +205,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "nkey seed file for the hub, read at each connection",
+        help: "nkey seed file for the NATS cluster, read at each connection",
         access: optional!(cluster.nkey, parse = parse_path, show = path_text),
     },
     Setting {
@@ -223,7 +223,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "Client certificate shown to the origin (PEM), where it asks for one",
+        help: "Client certificate for the NATS cluster (PEM), if it requires one",
         access: optional!(cluster.tls_cert, parse = parse_path, show = path_text),
     },
     Setting {
@@ -232,7 +232,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "The private key of that certificate (PEM)",
+        help: "Private key of cluster-tls-cert (PEM)",
         access: optional!(cluster.tls_key, parse = parse_path, show = path_text),
     },
     Setting {
@@ -241,7 +241,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: CLUSTER,
         value_name: "COUNT",
-        help: "NATS servers that store each purge, where the stream is created here; 1 where there is one",
+        help: "Replicas of the purge stream if it is created here; 1 for a single NATS server",
         access: value!(cluster.replicas, parse = replicas, show = plain),
     },
     Setting {
@@ -250,7 +250,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "NAME",
-        help: "Stream of the purges, and its subject; created if missing",
+        help: "Name and subject of the purge stream; created if missing",
         access: value!(cluster.stream, parse = name, show = |name: Name| name.to_string()),
     },
     Setting {
@@ -259,7 +259,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "NAME",
-        help: "Key-value bucket of the instances; created if missing",
+        help: "Key-value bucket of the instances' heartbeats; created if missing",
         access: value!(cluster.bucket, parse = name, show = |name: Name| name.to_string()),
     },
     Setting {
@@ -268,8 +268,8 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "A file with a secret that all instances have, by which certificates that are obtained (acme-directory), their keys \
-               and the account are sealed and shared; the first line seals, each opens; unset: each instance obtains its own",
+        help: "File with a secret shared by all instances, to share certificates of acme-directory, their keys and the \
+               account, sealed; the first line seals, each line opens; unset: each instance obtains its own",
         access: optional!(cluster.secret, parse = parse_path, show = path_text),
     },
     Setting {
@@ -278,7 +278,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: CLUSTER,
         value_name: "NAME",
-        help: "Key-value bucket of the certificates; created if missing",
+        help: "Key-value bucket of the shared certificates; created if missing",
         access: value!(cluster.vault, parse = name, show = |name: Name| name.to_string()),
     },
 ];
@@ -286,7 +286,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
 fn servers(text: &str) -> Result<Vec<String>, String> {
     let servers: Vec<String> = list(text).map(str::to_owned).collect();
     if servers.len() > SERVERS_MAX {
-        return Err(format!("at most {SERVERS_MAX} servers are taken"));
+        return Err(format!("too many servers: at most {SERVERS_MAX}"));
     }
     let is_one = |server: &String| {
         let host = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
@@ -294,7 +294,7 @@ fn servers(text: &str) -> Result<Vec<String>, String> {
     };
     match servers.iter().find(|server| !is_one(server)) {
         Some(wrong) => Err(format!(
-            "{}: a server of a NATS cluster is wanted, such as nats://nats-1.internal:4222 or tls://…",
+            "{}: expected a server of a NATS cluster, such as nats://nats-1.internal:4222 or tls://…",
             cluster::without_secret(wrong)
         )),
         None => Ok(servers),
@@ -308,7 +308,7 @@ fn name(text: &str) -> Result<Name, String> {
 fn replicas(text: &str) -> Result<usize, String> {
     match one_or_more(text)? {
         count @ ..=REPLICAS_MAX => Ok(count),
-        _ => Err(format!("at most {REPLICAS_MAX} are possible")),
+        _ => Err(format!("at most {REPLICAS_MAX}")),
     }
 }
 
@@ -340,13 +340,13 @@ mod tests {
         assert_eq!((config.name.as_str(), config.servers.len()), ("web1", 2));
         for (lines, says) in [
             (&[("cluster-lease", "5s")][..], "cluster: is missing"),
-            (&[servers, ("cluster-credentials", "/a"), ("cluster-nkey", "/b")], "hold a key already"),
-            (&[servers, ("cluster-tls-cert", "/a")], "it goes with cluster-tls-key"),
-            (&[("cluster", "http://a")], "a server of a NATS cluster is wanted"),
-            (&[("cluster", "nats://u:secret@")], "nats://***@: a server"),
+            (&[servers, ("cluster-credentials", "/a"), ("cluster-nkey", "/b")], "contains a key already"),
+            (&[servers, ("cluster-tls-cert", "/a")], "must be set together with cluster-tls-key"),
+            (&[("cluster", "http://a")], "expected a server of a NATS cluster"),
+            (&[("cluster", "nats://u:secret@")], "nats://***@: expected a server"),
             (&[("cluster-lease", "1h")], "from 300ms to 1m"),
             (&[("cluster-replicas", "6")], "at most 5"),
-            (&[("cluster-name", "a.b")], "a name has"),
+            (&[("cluster-name", "a.b")], "invalid name"),
         ] {
             let wrong = said(lines).expect_err(says);
             assert!(wrong.contains(says), "{wrong}");

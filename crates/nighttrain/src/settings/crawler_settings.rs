@@ -1,4 +1,4 @@
-//! What can be set of visitors who are programs; and the lists of networks that makers of crawlers publish.
+//! Settings of crawlers, and the lists of networks that their operators publish.
 
 use std::{
     fs::File,
@@ -17,10 +17,10 @@ use crate::{
     settings::{Section, Setting, Settings, ValueAccess, ValueShape, list, networks, value},
 };
 
-const CRAWLERS: &str = "Crawlers, and strangers";
-/// Of one list; the largest that is published has some hundred kilobytes.
+const CRAWLERS: &str = "Crawlers and strangers";
+/// Maximum size of a list; the largest that is published has a few hundred kilobytes.
 const LIST_BYTES_MAX: u64 = 4 << 20;
-/// Of all lists: each miss of a crawler is compared with all of them.
+/// Maximum number of networks in all lists: each miss of a crawler is compared with all of them.
 const NETWORKS_MAX: usize = 8192;
 
 const fn row(
@@ -33,21 +33,21 @@ const fn row(
     Setting { key, section: Section::Cache, shape, heading: CRAWLERS, value_name, help, access }
 }
 
-/// The settings of crawlers.
+/// Settings table of crawlers.
 pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
     row(
         "bots",
         ValueShape::Text,
         "BUDGET",
-        "What all crawlers together may ask of origins: as-visitors, cached-only, or such as 20/s; beyond, they get what is stored, \
-         or 429",
+        "Budget of all crawlers for requests to origins: as-visitors, cached-only, or a rate such as 20/s; beyond it \
+         they get stored answers, or 429",
         value!(cache.crawlers.budget, parse = budget, show = budget_text),
     ),
     row(
         "bot-agents",
         ValueShape::Texts,
         "LIST",
-        "What the agents of crawlers have in their names, in any case of letters; who says no agent is one, too",
+        "Words in the User-Agent of crawlers, in any case; a request without User-Agent counts as a crawler",
         ValueAccess {
             set: |settings, text| {
                 settings.cache.crawlers.agents = agents(text)?;
@@ -60,15 +60,15 @@ pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
         "bot-networks",
         ValueShape::Texts,
         "LIST",
-        "Networks that crawlers come from, whatever they say (10.0.0.0/8,2001:db8::/32)",
+        "Networks of crawlers, whatever User-Agent they send (10.0.0.0/8,2001:db8::/32)",
         networks!(cache.crawlers.networks),
     ),
     row(
         "bots-approved",
         ValueShape::Texts,
         "FILES",
-        "Networks of crawlers that are welcome, as their makers publish them: a network a line, or JSON with ipv4Prefix and \
-         ipv6Prefix; who comes from there is treated as a visitor",
+        "Networks of welcome crawlers, as their operators publish them: one network per line, or JSON with ipv4Prefix \
+         and ipv6Prefix; requests from there are treated as visitors'",
         ValueAccess {
             set: |settings, text| {
                 settings.bots_approved =
@@ -86,7 +86,7 @@ pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
         "strangers",
         ValueShape::Text,
         "BUDGET",
-        "The same of all other visitors who show no cookie",
+        "Budget of all other visitors without a cookie, in the same form",
         value!(cache.crawlers.strangers, parse = budget, show = budget_text),
     ),
 ];
@@ -102,15 +102,15 @@ fn budget_text(budget: Budget) -> String {
 fn agents(text: &str) -> Result<Vec<Box<str>>, String> {
     let agents: Vec<Box<str>> = list(text).filter(|part| !part.is_empty()).map(Into::into).collect();
     if agents.len() > LIST_MAX {
-        return Err(format!("at most {LIST_MAX} are taken"));
+        return Err(format!("too many: at most {LIST_MAX}"));
     }
     Ok(agents)
 }
 
-/// The networks of all lists.
+/// Reads the networks of all lists.
 ///
 /// # Errors
-/// A file cannot be read, or has something else in it.
+/// Returns a `Fault` if a file cannot be read or is not a list of networks.
 pub(crate) fn approved(settings: &Settings) -> Result<Vec<Network>, Fault> {
     let mut all = Vec::new();
     for path in &settings.bots_approved {
@@ -140,13 +140,13 @@ fn networks_in(path: &Path) -> Result<Vec<Network>, String> {
         lines.map(|(at, line)| parse(line).map_err(|error| format!("line {at}: {error}"))).collect()
     };
     match said {
-        Ok(networks) if networks.is_empty() => Err(format!("{}: there is no network in it", path.display())),
+        Ok(networks) if networks.is_empty() => Err(format!("{}: no network in the file", path.display())),
         Ok(networks) => Ok(networks),
         Err(error) => Err(format!("{}: {error}", path.display())),
     }
 }
 
-/// Prefixes as Google, Bing, OpenAI and others publish them, however deep they stand.
+/// Collects the prefixes of a list as Google, Bing, OpenAI and others publish them, at any depth of the JSON.
 fn collect(value: &Value, prefixes: &mut Vec<String>) {
     match value {
         Value::Array(parts) => parts.iter().for_each(|part| collect(part, prefixes)),

@@ -1,4 +1,4 @@
-//! `config --print` and `check`: the configuration as text, and what is wrong with it.
+//! `config --print` and `check`: the configuration as text, and its faults.
 
 use std::{fmt::Write, path::Path};
 
@@ -9,7 +9,7 @@ use crate::settings::{
     site_settings::{SiteSettings, rows_of_path},
 };
 
-/// The configuration in force as a file that says the same, each value with its source.
+/// Returns the active configuration as a file with the same meaning, each value with its source.
 pub(crate) fn as_file(in_force: &ActiveSettings, file: Option<&Path>) -> String {
     let mut lines: Vec<(String, Option<&Source>)> = Vec::new();
     let mut section = Section::Common;
@@ -48,7 +48,7 @@ pub(crate) fn as_file(in_force: &ActiveSettings, file: Option<&Path>) -> String 
     printed
 }
 
-/// A section that only a file has.
+/// Appends a section that exists only in the file.
 fn append(lines: &mut Vec<(String, Option<&Source>)>, heading: &str, rows: Vec<(&str, String, ValueShape)>) {
     lines.extend([(String::new(), None), (heading.to_owned(), None)]);
     lines
@@ -57,14 +57,14 @@ fn append(lines: &mut Vec<(String, Option<&Source>)>, heading: &str, rows: Vec<(
         }));
 }
 
-/// The hubs of the feed. (What they say of passwords is not shown.)
+/// Appends the feed's hubs. Passwords are not shown.
 fn append_hubs(lines: &mut Vec<(String, Option<&Source>)>, settings: &Settings) {
     for hub in &settings.feed.leaf_remotes {
         append(lines, "[[feed.leaf-remote]]", rows_of_hub(hub));
     }
 }
 
-/// The rules for paths and the sites, which only a file has.
+/// Appends the rules for paths and the sites, which exist only in the file.
 fn append_sites(lines: &mut Vec<(String, Option<&Source>)>, settings: &Settings) {
     let mut section = |heading: &str, rows| append(lines, heading, rows);
     for rule in &settings.cache.rules.paths {
@@ -78,7 +78,7 @@ fn append_sites(lines: &mut Vec<(String, Option<&Source>)>, settings: &Settings)
     }
 }
 
-/// Whether the sites, or the rules for paths, are others.
+/// Returns whether the sites, or the rules for paths, differ.
 pub(crate) fn has_other_sites(before: &ActiveSettings, after: &ActiveSettings) -> bool {
     let said = |settings: &Settings| {
         let of_site = |site: &SiteSettings| (site.rows(), site.paths.clone());
@@ -99,7 +99,7 @@ fn toml_value(text: &str, shape: ValueShape) -> String {
     }
 }
 
-/// What differs between two configurations, in the table's order.
+/// Returns the settings that differ between two configurations, in the table's order.
 pub(crate) fn changed(before: &ActiveSettings, after: &ActiveSettings) -> Vec<&'static Setting> {
     SETTINGS
         .iter()
@@ -154,7 +154,7 @@ mod tests {
         assert!(changed(&before, &after).is_empty());
         let unsaid = precedence::in_force(None, |_| None, &Vec::new()).expect("right");
         assert!(has_other_sites(&before, &unsaid));
-        // A site takes from [cache] what it does not say.
+        // A site inherits from [cache] every setting that it does not have.
         let config = after.settings.accelerator(Some(cache::Origin::http("z", 9))).expect("sites");
         let [first, second] = &config.sites[..] else { panic!("two sites") };
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
             after
                 .settings
                 .accelerator(None)
-                .is_err_and(|wrong| wrong.to_string().contains("this site says none"))
+                .is_err_and(|wrong| wrong.to_string().contains("set neither for this site"))
         );
     }
 }

@@ -1,10 +1,11 @@
-//! What can be set of the feed, in NATS's words, and how a file of NATS's own joins in ([`crate::settings::nats_file`]).
+//! Settings of the feed under NATS's own names; a file in NATS's own format is merged in
+//! ([`crate::settings::nats_file`]).
 //!
 //! ```text
 //! default ──▶ --nats-config ──▶ [feed] ──▶ environment ──▶ flags       the later one wins
 //! ```
-//! Users, permissions and accounts are said in the NATS file alone: its words for them are what people know, and a
-//! password on a command line is everybody's to read.
+//! Users, permissions and accounts are only in the NATS file: operators know its syntax, and a password on a
+//! command line is readable by every user of the machine.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -24,16 +25,17 @@ use crate::{
     },
 };
 
-/// Where the admin server of a feed alone listens by default.
+/// Default address of the admin server when the feed runs alone.
 pub(crate) const FEED_ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9181);
 
 /// The feed's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FeedSettings {
-    /// What goes to the feed as it is. Its `tls` and `websocket` are blank: [`FeedSettings::config`] fills them.
+    /// Settings that are passed to the feed unchanged. Its `tls` and `websocket` are empty:
+    /// [`FeedSettings::config`] fills them.
     pub config: Config,
-    /// Where the monitoring pages are.
+    /// Address of the monitoring pages.
     pub monitor: SocketAddr,
     /// A file in NATS's own format.
     pub nats_config: Option<PathBuf>,
@@ -49,7 +51,7 @@ pub(crate) struct FeedSettings {
     leaf: Vec<Address>,
     leaf_credentials: Option<PathBuf>,
     leaf_tls_ca: Option<PathBuf>,
-    /// Further hubs, of the file.
+    /// Further hubs, from the configuration file.
     pub leaf_remotes: Vec<Remote>,
 }
 
@@ -77,10 +79,10 @@ impl Default for FeedSettings {
 }
 
 impl FeedSettings {
-    /// The feed's configuration. `shared`: the certificates of the process, if there are any.
+    /// Builds the feed's configuration. `shared` holds the certificates of the process, if there are any.
     ///
     /// # Errors
-    /// What does not go together.
+    /// Returns a `Fault` for settings that contradict each other.
     pub(crate) fn config(&self, shared: Option<&Arc<Certificates>>) -> Result<Config, Fault> {
         let fault =
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
@@ -92,8 +94,8 @@ impl FeedSettings {
                 ocsp: None,
             })),
             (None, None) => None,
-            (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
-            (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
+            (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert needs tls-key")),
+            (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key needs tls-cert")),
         };
         if let Some(shown) = shared_or(self.tls_shared, of_files, shared)? {
             config.tls = Some(Tls {
@@ -114,10 +116,13 @@ impl FeedSettings {
             && self.tls_ca.is_none()
             && config.tls.as_ref().is_some_and(|tls| tls.ca_file.is_none())
         {
-            return Err(fault("tls-verify", "needs tls-ca: who signs the clients' certificates"));
+            return Err(fault(
+                "tls-verify",
+                "needs tls-ca, the CA certificates that sign clients' certificates",
+            ));
         }
         if (self.tls_verify || self.tls_handshake_first) && config.tls.is_none() {
-            return Err(fault("tls-cert", "is missing; without it there is no TLS to verify clients by"));
+            return Err(fault("tls-cert", "is missing; client certificates and handshake-first need TLS"));
         }
         if let Some(listen) = self.websocket {
             let tls = match (self.websocket_tls, &config.tls) {
@@ -138,7 +143,7 @@ impl FeedSettings {
         Ok(config)
     }
 
-    /// The hubs that are joined: that of `leaf`, for the global account, and those of the file.
+    /// Returns the hubs to join: the one of `leaf`, for the global account, and those of the file.
     fn hubs(&self) -> Result<Vec<Remote>, Fault> {
         let mut hubs = Vec::new();
         if !self.leaf.is_empty() {
@@ -149,7 +154,7 @@ impl FeedSettings {
                 ..Remote::default()
             });
         } else if self.leaf_credentials.is_some() || self.leaf_tls_ca.is_some() {
-            let message = "is missing; leaf-credentials and leaf-tls-ca are for the hub that it names";
+            let message = "is missing; leaf-credentials and leaf-tls-ca need the hub's address";
             return Err(Fault { place: "leaf".to_owned(), message: message.to_owned() });
         }
         hubs.extend(self.leaf_remotes.iter().cloned());
@@ -157,22 +162,22 @@ impl FeedSettings {
     }
 }
 
-/// Addresses of one hub, between commas.
+/// Parses the addresses of one hub, separated by commas.
 pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
     let addresses: Vec<Address> = list(text)
         .filter(|address| !address.is_empty())
         .map(|address| address.parse().map_err(|error: InvalidAddress| error.to_string()))
         .collect::<Result<_, _>>()?;
     if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
-        return Err(format!("at least one address is wanted, and at most {ADDRESSES_MAX} are taken"));
+        return Err(format!("expected 1 to {ADDRESSES_MAX} addresses"));
     }
     if addresses.iter().any(|address| address.is_web() != addresses[0].is_web()) {
-        return Err("all addresses of one hub are WebSocket's, or none is".to_owned());
+        return Err("the addresses of a hub must all be WebSocket addresses, or none".to_owned());
     }
     Ok(addresses)
 }
 
-/// The same as a text, with stars for passwords and tokens.
+/// Formats the addresses, with stars for passwords and tokens.
 pub(crate) fn addresses_text(addresses: &[Address]) -> String {
     let text = |address: &Address| {
         let shown = address.to_string();
@@ -187,7 +192,7 @@ pub(crate) fn addresses_text(addresses: &[Address]) -> String {
 }
 
 const FEED: &str = "Feed";
-/// The heading for limits; `-h` leaves them to `--help`.
+/// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const FEED_LIMITS: &str = "Limits on clients";
 
 /// Every setting of the feed, in the order in which `--help` and `config --print` show them.
@@ -198,7 +203,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "ADDRESS",
-        help: "Where clients connect; port 0 takes a free one",
+        help: "Address for client connections; port 0 picks a free one",
         access: value!(
             feed.config.listen,
             parse = |text| parse_host_and_port(text, 4222),
@@ -237,7 +242,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         access: ValueAccess {
             set: |settings, text| {
                 if text.is_empty() || text.contains(char::is_whitespace) {
-                    return Err("a name without blanks is wanted".to_owned());
+                    return Err("expected a name without blanks".to_owned());
                 }
                 text.clone_into(&mut settings.feed.config.server_name);
                 Ok(())
@@ -251,7 +256,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "The server's certificate chain, in PEM; with it, TLS is demanded of every client",
+        help: "Certificate chain of the server (PEM); if set, every client must use TLS",
         access: optional!(feed.tls_cert, parse = parse_path, show = path_text),
     },
     Setting {
@@ -260,7 +265,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "The certificate's key, in PEM",
+        help: "Private key of the certificate (PEM)",
         access: optional!(feed.tls_key, parse = parse_path, show = path_text),
     },
     Setting {
@@ -269,8 +274,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
-               when a client comes",
+        help: "In `serve`, uses the accelerator's certificates for TLS: those from files and those obtained by ACME, \
+               in their current state",
         access: value!(feed.tls_shared, parse = truth, show = truth_text),
     },
     Setting {
@@ -328,7 +333,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: FEED,
         value_name: "LIST",
-        help: "Web origins that may connect, such as https://www.example.org; *: all; unset: only that of this address",
+        help: "Web origins that may connect, such as https://www.example.org; *: all; unset: this address only",
         access: ValueAccess {
             set: |settings, text| {
                 settings.feed.websocket_origins = list(text).map(str::to_owned).collect();
@@ -346,8 +351,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: FEED,
         value_name: "URL,…",
-        help: "Servers of a NATS cluster that is joined as a leaf node, such as nats-leaf://hub.example:7422 (also tls://, ws://, \
-               wss://), tried in turn; what is published here or there is there and here; [[feed.leaf-remote]] for more",
+        help: "Servers of a NATS cluster to join as a leaf node, such as nats-leaf://hub.example:7422 (also tls://, \
+               ws://, wss://), tried in turn; messages flow both ways; [[feed.leaf-remote]] for more",
         access: ValueAccess {
             set: |settings, text| {
                 settings.feed.leaf = addresses(text)?;
@@ -380,7 +385,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "Connections begin with a PROXY header, version 1 or 2",
+        help: "Connections begin with a PROXY protocol header, version 1 or 2",
         access: value!(feed.config.proxy_protocol, parse = truth, show = truth_text),
     },
     Setting {
@@ -389,8 +394,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: FEED,
         value_name: "LIST",
-        help: "Networks in which each connection counts as a client of its own where memory is shared among clients: a large \
-               NAT, a proxy that names nobody; unset: this machine alone",
+        help: "Networks in which each connection, not each address, counts as a client when memory is shared out, such \
+               as a large NAT or a proxy that does not name its clients; unset: this machine only",
         access: networks!(feed.config.shared_networks),
     },
     Setting {
@@ -399,7 +404,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "TIME",
-        help: "Over how long a stopping server closes the clients that have not left by themselves",
+        help: "Time over which a stopping server closes the remaining clients",
         access: value!(feed.config.lame_duck_duration, parse = some_time, show = duration_text),
     },
     Setting {
@@ -408,7 +413,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "TIME",
-        help: "How long a stopping server waits for clients to leave by themselves",
+        help: "Time that a stopping server waits for clients to leave",
         access: value!(feed.config.lame_duck_grace_period, parse = some_time, show = duration_text),
     },
     Setting {
@@ -417,7 +422,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
-        help: "Connections over all cores; more are refused with an error and closed",
+        help: "Connections over all cores; further ones get an error and are closed",
         access: value!(feed.config.limits.max_connections, parse = one_or_more, show = plain),
     },
     Setting {
@@ -426,7 +431,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
-        help: "Subscriptions of one connection; one more is refused; 0: no limit",
+        help: "Subscriptions per connection; further ones are refused; 0: no limit",
         access: value!(feed.config.limits.max_subscriptions, parse = any_count, show = plain),
     },
     Setting {
@@ -435,7 +440,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Size of one message, headers included; more, and the connection is closed",
+        help: "Size of a message, headers included; a larger one closes the connection",
         access: value!(feed.config.limits.max_payload, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -444,7 +449,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Memory for all clients' subscriptions; a connection may take half of it, and when it is used up the client that takes most is closed for another",
+        help: "Memory for all clients' subscriptions; one connection may use half of it, and when it is used up the \
+               client that uses the most is disconnected in favour of another",
         access: value!(feed.config.limits.max_subscription_memory, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -453,7 +459,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Size of one operation's arguments; more, and the connection is closed",
+        help: "Size of a protocol line's arguments; a longer one closes the connection",
         access: value!(feed.config.limits.max_control_line, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -462,7 +468,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "What may wait for one consumer; from three quarters on it holds those who filled it, in proportion, then it is cut off",
+        help: "Backlog per consumer; from three quarters on producers are slowed in proportion, beyond it the consumer \
+               is disconnected",
         access: value!(feed.config.limits.max_pending, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -471,7 +478,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Memory for what waits for all consumers, and for messages that have not come whole; from half of it on producers are held earlier, beyond it a client that does not move is cut off",
+        help: "Memory for all backlogs and incomplete messages; from half of it on producers are slowed earlier, \
+               beyond it a client that makes no progress is disconnected",
         access: value!(feed.config.limits.max_pending_total, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -480,7 +488,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "How long a slow consumer may hold its producers back before it is cut off",
+        help: "Time that a slow consumer may hold back producers before it is disconnected",
         access: value!(feed.config.limits.producer_hold_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -489,7 +497,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "Time for a consumer to take its backlog, or a sixteenth of --max-pending, before it is closed",
+        help: "Time for a consumer to read its backlog, or a sixteenth of --max-pending, before it is disconnected",
         access: value!(feed.config.limits.write_deadline, parse = some_time, show = duration_text),
     },
     Setting {
@@ -498,7 +506,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "Silence after which a client is sent a PING",
+        help: "Idle time after which a client is sent a PING",
         access: value!(feed.config.limits.ping_interval, parse = some_time, show = duration_text),
     },
     Setting {
@@ -522,5 +530,5 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
 ];
 
 fn some_pings(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "a whole number is wanted, for instance 2".to_owned())
+    text.parse().map_err(|_| "expected a whole number, for instance 2".to_owned())
 }

@@ -1,6 +1,8 @@
-//! How a file of NATS's own joins the settings: where it lies, what it refers to, and what in it is passed over.
+//! Merges a file in NATS's own format into the settings: its path, the files it refers to, and its
+//! unsupported options.
 //!
-//! It is weaker than whatever else was said, and stronger than the defaults ([`crate::settings::feed_settings`] draws it).
+//! The file overrides the defaults, and every other source overrides the file (drawn in
+//! [`crate::settings::feed_settings`]).
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -24,18 +26,18 @@ use crate::{
     },
 };
 
-/// The longest message of NATS (nats-server warns above 8 MiB and takes no more than this).
+/// Maximum payload of a NATS message (nats-server warns above 8 MiB and accepts at most this).
 const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// The longest control line where the file says that there is no limit.
+/// Maximum length of a control line if the file sets no limit.
 const CONTROL_LINE_BYTES_MAX: usize = 1 << 20;
-/// A file above this is not somebody's configuration.
+/// Maximum size of a NATS file; a larger file is refused as the wrong one.
 const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the NATS file that the settings name, and takes from it what nobody else has said. What it holds that is not
-/// honoured comes back, to be told.
+/// Reads the NATS file that the settings name, and takes from it every setting that no other source has set.
+/// Returns the options that are not honoured, so that they can be reported.
 ///
 /// # Errors
-/// The file cannot be read, or everything that is wrong in it.
+/// Returns a fault if the file cannot be read, or all faults in it.
 pub(crate) fn join_nats_config(in_force: &mut ActiveSettings) -> Result<Vec<IgnoredOption>, Vec<Fault>> {
     let Some(path) = in_force.settings.feed.nats_config.clone() else { return Ok(Vec::new()) };
     let text = read(&path).map_err(|message| vec![Fault { place: path.display().to_string(), message }])?;
@@ -52,16 +54,16 @@ pub(crate) fn join_nats_config(in_force: &mut ActiveSettings) -> Result<Vec<Igno
     Ok(unhonoured)
 }
 
-/// Whether a file is one of nats-server's, by its name.
+/// Returns whether a file's extension is one of nats-server's configuration files.
 pub(crate) fn is_nats_file(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["conf", "cfg", "json"].iter().any(|one| ending == *one))
 }
 
-/// Reads a NATS file as a start does: its settings, and lines for the operator about words that are not honoured, or that mean
-/// something else since this version.
+/// Reads a NATS file as a start does. Returns its settings, and lines for the operator about options that are
+/// not honoured, or that have a new meaning since this version.
 ///
 /// # Errors
-/// All faults that a start would refuse the file for.
+/// Returns all faults for which a start would refuse the file.
 pub(crate) fn check(path: &Path) -> Result<(Vec<String>, ActiveSettings), Vec<Fault>> {
     let mut in_force = precedence::in_force(None, |_| None, &Vec::new())?;
     in_force.settings.feed.nats_config = Some(path.to_owned());
@@ -72,9 +74,9 @@ pub(crate) fn check(path: &Path) -> Result<(Vec<String>, ActiveSettings), Vec<Fa
     let name = |file: Option<PathBuf>| file.unwrap_or_else(|| path.to_owned()).display().to_string();
     let mut lines = vec![format!("{} is right.", path.display())];
     lines.extend(
-        unhonoured.into_iter().map(|IgnoredOption { file, line, key }| {
-            format!("{}:{line}: `{key}` is not honoured", name(file))
-        }),
+        unhonoured
+            .into_iter()
+            .map(|IgnoredOption { file, line, key }| format!("{}:{line}: `{key}` is ignored", name(file))),
     );
     lines.extend(word_on_origins(&in_force).map(|word| format!("{}: {word}", path.display())));
     let text = read(path).unwrap_or_default();
@@ -94,7 +96,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
 }
 
-/// Where the files of the configuration look for what they refer to.
+/// Access to the files, variables and host names that a configuration refers to, on this machine.
 struct HostEnvironment;
 
 impl Surroundings for HostEnvironment {
@@ -150,7 +152,7 @@ fn join(in_force: &mut ActiveSettings, options: Options) {
             *to = number(from);
         }
     };
-    // A limit of -1 leaves the bound of all clients together.
+    // With a limit of -1, the common bound of all clients still applies.
     let or_at_most = |limit: Option<u64>, most: usize| {
         limit.map(|limit| if limit == Options::NO_LIMIT { most as u64 } else { limit })
     };
@@ -208,8 +210,9 @@ fn join(in_force: &mut ActiveSettings, options: Options) {
             same_origin: websocket.same_origin,
             allowed_origins: match is_free("websocket-origins") {
                 false => feed.websocket_origins.clone(),
-                // As in nats-server, where users and passwords keep strangers out. Where nobody needs one, a page of
-                // anybody's could use its visitors' browsers to reach a feed that only they can.
+                // All web pages may connect, as in nats-server, because users and passwords keep strangers
+                // out. If no user is required, any web page could use its visitors' browsers to reach a feed
+                // that only they can reach, so its origin is refused.
                 true if websocket.allowed_origins.is_empty()
                     && !websocket.same_origin
                     && !config.authorization.is_open() =>
@@ -225,18 +228,18 @@ fn join(in_force: &mut ActiveSettings, options: Options) {
         maps(config.tls.as_ref()) || maps(config.websocket.as_ref().and_then(|web| web.tls.as_ref()));
 }
 
-/// The operator's line about browsers that are refused; none where all may connect, or none can.
+/// Returns a line for the operator if browsers are refused; `None` if all web pages may connect, or none can.
 pub(crate) fn word_on_origins(in_force: &ActiveSettings) -> Option<&'static str> {
     let config = &in_force.settings.feed.config;
     let web = config.websocket.as_ref()?;
     let is_own_alone = web.allowed_origins.is_empty() && !web.same_origin && config.authorization.is_open();
     is_own_alone.then_some(
-        "websocket: pages of other sites than this address are refused (403), because the file names no users; \
-         `allowed_origins` names the sites that may connect",
+        "websocket: pages of other origins are refused (403), because the file names no users; list the origins that \
+         may connect in `allowed_origins`",
     )
 }
 
-/// What `debug` and `trace` mean for the log: each alone, as nats-server has it.
+/// Returns the log filter of `debug` and `trace`, which are independent of each other, as in nats-server.
 pub(crate) fn log_filter(debug: bool, trace: bool) -> String {
     let level = if debug { "debug" } else { "info" };
     if trace { format!("{level},{}=trace", feed::PROTOCOL_LOG) } else { level.to_owned() }
@@ -277,7 +280,8 @@ mod tests {
         assert_eq!(unhonoured.len(), 1);
     }
 
-    /// nats-server: 0 is the default, -1 no limit; what bounds all clients together holds here.
+    /// A limit of 0 is the default and -1 is no limit, as in nats-server; with -1 the common bound of all
+    /// clients then applies.
     #[test]
     fn limits_without_a_number_are_those_of_all() {
         let config = |text: &str| {
@@ -295,8 +299,8 @@ mod tests {
         assert_eq!(limits.max_connections, usize::MAX);
     }
 
-    /// As with nats-server pages of all sites may connect; but where nobody needs a password, only those of the feed's own
-    /// address, and that is said.
+    /// Pages of all sites may connect, as in nats-server. If no password is required, only pages of the
+    /// feed's own address may, and the operator is informed.
     #[test]
     fn pages_may_connect_where_users_need_passwords() {
         for (text, origins, is_told) in [
@@ -324,7 +328,7 @@ mod tests {
         let said = said.join("\n").replace(path.to_str().expect("text"), "F");
         let lines: Vec<&str> = said.lines().map(|line| line.split(" now ").next().unwrap_or(line)).collect();
         assert_eq!(lines[0], "F is right.");
-        assert_eq!(lines[1], "F:1: `jetstream` is not honoured");
+        assert_eq!(lines[1], "F:1: `jetstream` is ignored");
         assert!(lines[2].starts_with("F:3: a deny of a queue group"), "{said}");
         assert!(lines[3].starts_with("F:3: each response counts"), "{said}");
         assert!(lines[4].starts_with("F:4: who asks"), "{said}");

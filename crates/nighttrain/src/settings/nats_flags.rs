@@ -1,6 +1,7 @@
-//! Flags as nats-server has them, so that the command lines and units of those who come from there work here.
+//! Flags of nats-server, so that its users' command lines and units work here.
 //!
-//! They say again what settings say (`-p` and `-a` are two halves of `--listen`), and as there they win over the file.
+//! They duplicate settings (`-p` and `-a` are two halves of `--listen`), and like other flags they override
+//! the file.
 
 use std::{fs, net::IpAddr, str::FromStr};
 
@@ -17,9 +18,9 @@ use crate::{
     },
 };
 
-/// nats-server's own flags of `nighttrain feed`.
+/// Flags of nats-server that `nighttrain feed` has.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "As nats-server has them")]
+#[command(next_help_heading = "nats-server options")]
 pub(crate) struct NatsFlags {
     /// The port of --listen; -1 takes a free one
     #[arg(short = 'p', long = "port", value_name = "PORT", value_parser = port, allow_negative_numbers = true)]
@@ -30,23 +31,23 @@ pub(crate) struct NatsFlags {
     /// The port of --monitor; -1 takes a free one
     #[arg(short = 'm', long = "http_port", value_name = "PORT", value_parser = port, allow_negative_numbers = true)]
     http_port: Option<u16>,
-    /// Logs more, unless --log says what
+    /// Logs more, unless --log is given
     #[arg(short = 'D', long = "debug", action = clap::ArgAction::Count)]
     debug: u8,
-    /// Logs what clients say and are told, unless --log says what
+    /// Logs the protocol lines of clients, unless --log is given
     #[arg(short = 'V', long = "trace", action = clap::ArgAction::Count)]
     trace: u8,
-    /// Sends a signal to a feed that runs, and ends: stop, quit, term, reopen, reload, ldm
+    /// Sends a signal to a running feed, and ends: stop, quit, term, reopen, reload, ldm
     #[arg(long = "signal", value_name = "SIGNAL[=PID|FILE]")]
     pub signal: Option<SignalTarget>,
 }
 
 impl NatsFlags {
-    /// Letters that nats-server has for what is a setting here.
+    /// Short flags of nats-server for settings that exist here.
     pub(crate) const SHORT: [(&str, char); 4] =
         [("nats-config", 'c'), ("log-file", 'l'), ("pid-file", 'P'), ("server-name", 'n')];
 
-    /// Takes them into force.
+    /// Applies the flags to the settings.
     pub(crate) fn join(&self, in_force: &mut ActiveSettings) {
         let mut said = |section, key| {
             if let Some((place, _)) = in_section(section, key) {
@@ -77,8 +78,9 @@ impl NatsFlags {
 fn port(text: &str) -> Result<u16, String> {
     match text.parse::<i32>() {
         Ok(-1) => Ok(0),
-        Ok(port) => u16::try_from(port).map_err(|_| "a port is 0 to 65535, or -1 for a free one".to_owned()),
-        Err(_) => Err("a port is a number, such as 4222".to_owned()),
+        Ok(port) => u16::try_from(port)
+            .map_err(|_| "invalid port: expected 0 to 65535, or -1 for a free one".to_owned()),
+        Err(_) => Err("invalid port: expected a number, such as 4222".to_owned()),
     }
 }
 
@@ -86,11 +88,11 @@ fn host(text: &str) -> Result<IpAddr, String> {
     text.trim_matches(['[', ']']).parse().or_else(|_| resolve(text))
 }
 
-/// A signal, and who gets it.
+/// A signal and its target.
 #[derive(Debug, Clone)]
 pub(crate) struct SignalTarget {
     signal: Signal,
-    /// A process's number, or a file with it; none: the one feed that runs.
+    /// Process id, or a file that holds it; `None` stands for the only feed that runs.
     to: Option<String>,
 }
 
@@ -109,34 +111,34 @@ impl FromStr for SignalTarget {
             "reopen" => Signal::USR1,
             "reload" => Signal::HUP,
             "ldm" => Signal::USR2,
-            _ => return Err("a signal is stop, quit, term, reopen, reload or ldm".to_owned()),
+            _ => return Err("invalid signal: expected stop, quit, term, reopen, reload or ldm".to_owned()),
         };
         Ok(Self { signal, to })
     }
 }
 
 impl SignalTarget {
-    /// Sends it.
+    /// Sends the signal.
     ///
     /// # Errors
-    /// Nobody is to be found, or more than one.
+    /// Returns `Failure::Failed` if no feed is found, or more than one.
     pub(crate) fn send(&self) -> Result<(), Failure> {
         let failed = |message: String| Failure::Failed(format!("signal: {message}"));
         let id = match &self.to {
             Some(to) => id_of(to).map_err(failed)?,
             None => match feeds()[..] {
                 [one] => one,
-                [] => return Err(failed("no feed runs here; say which process: SIGNAL=PID".to_owned())),
+                [] => return Err(failed("no feed is running; name the process: SIGNAL=PID".to_owned())),
                 ref several => {
                     let numbers: Vec<String> = several.iter().map(i32::to_string).collect();
                     return Err(failed(format!(
-                        "several feeds run: {}; say which: SIGNAL=PID",
+                        "several feeds are running: {}; name one: SIGNAL=PID",
                         numbers.join(", ")
                     )));
                 }
             },
         };
-        let process = Pid::from_raw(id).ok_or_else(|| failed("0 is no process".to_owned()))?;
+        let process = Pid::from_raw(id).ok_or_else(|| failed("invalid process id 0".to_owned()))?;
         kill_process(process, self.signal).map_err(|why| failed(format!("process {id}: {why}")))
     }
 }
@@ -147,11 +149,11 @@ fn id_of(text: &str) -> Result<i32, String> {
         return Ok(id);
     }
     let read = fs::read_to_string(text)
-        .map_err(|why| format!("`{text}` is neither a process nor a file with one: {why}"))?;
-    number(&read).ok_or_else(|| format!("{text} holds no process's number"))
+        .map_err(|why| format!("`{text}` is neither a process id nor a file with one: {why}"))?;
+    number(&read).ok_or_else(|| format!("{text} contains no process id"))
 }
 
-/// The processes of this program, other than this one, that are feeds.
+/// Returns the other processes of this program that are feeds.
 fn feeds() -> Vec<i32> {
     let own = std::env::current_exe().ok().and_then(|path| path.file_name().map(ToOwned::to_owned));
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

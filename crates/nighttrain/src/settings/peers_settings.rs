@@ -1,4 +1,4 @@
-//! What can be set of the accelerators that share keys with this one.
+//! Settings of the accelerators that share keys with this one.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -14,15 +14,15 @@ use crate::{
     },
 };
 
-const PEERS: &str = "Several accelerators, one fetch";
-/// Where peers are asked where no port is said.
+const PEERS: &str = "Peers: accelerators that share fetches";
+/// Default port of peers.
 const PORT: u16 = 6080;
-/// The shortest patience.
+/// Minimum time to wait for a peer's answer.
 const PATIENCE_MIN: Duration = Duration::from_millis(300);
-/// Characters of a name, as a cluster's.
+/// Maximum length of a name in characters, as in a cluster.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What was said of them.
+/// Configured settings of peers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PeersSettings {
     pub(crate) listen: Option<SocketAddr>,
@@ -49,40 +49,41 @@ impl Default for PeersSettings {
 }
 
 impl PeersSettings {
-    /// Where others are told that they find this one; empty: there can be none.
+    /// Returns the address under which other accelerators reach this one; empty if there is none.
     pub(crate) fn told_address(&self) -> String {
         let of_listen = || self.listen.map(|listen| listen.to_string()).unwrap_or_default();
         self.address.clone().filter(|_| self.listen.is_some()).unwrap_or_else(of_listen)
     }
 
-    /// The rules; `None`: it shares no keys. `cluster` is the one that it is of, which knows who else is there.
+    /// Builds the rules of peers; `None` if this accelerator shares no keys. `cluster` is its cluster, which
+    /// knows the other members.
     ///
     /// # Errors
-    /// Settings that do not go together, or a secret that cannot be read.
+    /// Returns a `Fault` for settings that contradict each other, or a secret that cannot be read.
     pub(crate) fn rules(&self, cluster: Option<&ClusterConfig>) -> Result<Option<PeerRules>, Fault> {
         let fault = |place: &str, message: String| Fault { place: place.to_owned(), message };
         let Some(listen) = self.listen else {
             if *self == Self::default() {
                 return Ok(None);
             }
-            let message = "is missing: where do the others ask this one, which the other peers- settings are for? For \
-                           instance 10.0.0.1:6080";
+            let message = "is missing: set the address where peers connect to this instance, which the other peers- \
+                           settings need, for instance 10.0.0.1:6080";
             return Err(fault("peers-listen", message.to_owned()));
         };
         let secret = self.secret.as_deref().ok_or_else(|| {
-            let message = "is missing: a file with the secret by which they know each other; \
-                           `head -c 24 /dev/urandom | base64` makes a good one";
+            let message = "is missing: set a file with the peers' shared secret; create one with `head -c 24 \
+                           /dev/urandom | base64`";
             fault("peers-secret", message.to_owned())
         })?;
         let secret = read_token("peers-secret", secret).map_err(|message| fault("peers-secret", message))?;
         let address = self.told_address();
         if self.address.is_none() && listen.ip().is_unspecified() {
-            let message = format!("is missing: {listen} is no address that the others could ask at");
+            let message = format!("is missing: {listen} is not an address that peers could connect to");
             return Err(fault("peers-address", message));
         }
         let (name, members) = match (cluster, &self.members[..]) {
             (Some(_), [_, ..]) => {
-                let message = "the cluster says who is there; leave them out, or leave out cluster";
+                let message = "the cluster lists the members already; leave out this, or cluster";
                 return Err(fault("peers-members", message.to_owned()));
             }
             (Some(cluster), []) => {
@@ -90,13 +91,13 @@ impl PeersSettings {
                 (name.clone(), vec![PeerAt { name, address }])
             }
             (None, []) => {
-                let message = "is missing: who else is there? Such as web1=10.0.0.1:6080,web2=10.0.0.2:6080, the same on \
-                               each; or cluster, which knows";
+                let message = "is missing: list the members, such as web1=10.0.0.1:6080,web2=10.0.0.2:6080, the same \
+                               on each instance; or set cluster, which lists them";
                 return Err(fault("peers-members", message.to_owned()));
             }
             (None, members) => {
                 let own = members.iter().find(|member| member.address == address).ok_or_else(|| {
-                    fault("peers-members", format!("none of them is this one, which they ask at {address}"))
+                    fault("peers-members", format!("no member has the address of this instance, {address}"))
                 })?;
                 (own.name.clone(), members.to_vec())
             }
@@ -113,7 +114,7 @@ impl PeersSettings {
     }
 }
 
-/// The settings of peers.
+/// Settings table of peers.
 pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-listen",
@@ -121,8 +122,8 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: PEERS,
         value_name: "ADDRESS",
-        help: "Where the other accelerators ask this one for what is its own, before they ask the origin: an address of a \
-               network that only they are in; unset: each fetches for itself",
+        help: "Address where the other accelerators request keys that this one owns, before they ask the origin; put \
+               it on a network that only they can reach; unset: each instance fetches for itself",
         access: optional!(peers.listen, parse = |text| parse_address(text, PORT), show = ToString::to_string),
     },
     Setting {
@@ -140,7 +141,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: PEERS,
         value_name: "NAME=ADDRESS,…",
-        help: "All of them, this one too, where there is no cluster that says who is there",
+        help: "All peers, including this one, if no cluster lists them",
         access: ValueAccess {
             set: |settings, text| {
                 settings.peers.members = members(text)?;
@@ -159,7 +160,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: PEERS,
         value_name: "FILE",
-        help: "File with the secret of the peers, the same on each",
+        help: "File with the peers' shared secret, the same on each",
         access: optional!(peers.secret, parse = parse_path, show = path_text),
     },
     Setting {
@@ -168,8 +169,8 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: PEERS,
         value_name: "TIME",
-        help: "For how long one may say nothing (while it waits for the origin it says so ten times a second) before the \
-               origin is asked and it is left out for a while",
+        help: "Time that a peer may be silent (while it waits for the origin it sends a sign ten times a second) \
+               before the origin is asked and the peer is out of use for a while",
         access: value!(peers.patience, parse = patience, show = duration_text),
     },
     Setting {
@@ -178,7 +179,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: PEERS,
         value_name: "COUNT",
-        help: "Connections of a core to each peer; beyond that the origin is asked",
+        help: "Connections per core to each peer; requests beyond that go to the origin",
         access: value!(peers.connections_max, parse = one_or_more, show = plain),
     },
     Setting {
@@ -187,7 +188,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: PEERS,
         value_name: "COUNT",
-        help: "Requests of peers served at once; beyond that they are sent to the origin",
+        help: "Requests of peers served at once; peers send further ones to the origin",
         access: value!(peers.requests_max, parse = one_or_more, show = plain),
     },
 ];
@@ -196,38 +197,46 @@ fn patience(text: &str) -> Result<Duration, String> {
     let time = some_time(text)?;
     if time < PATIENCE_MIN {
         let least = duration_text(PATIENCE_MIN);
-        return Err(format!("at least {least}: one that waits says so each tenth of a second"));
+        return Err(format!("at least {least}: a waiting peer sends a sign each tenth of a second"));
     }
     Ok(time)
 }
 
-/// A host and a port.
+/// Checks that the text is a host and a port.
 fn address(text: &str) -> Result<String, String> {
     let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && is_port(port) && !host.contains(['/', '@', '=', ' ']) => {
             Ok(text.to_owned())
         }
-        _ => Err(format!("{text:?}: an address is such as web1.internal:{PORT} or 10.0.0.1:{PORT}")),
+        _ => Err(format!("invalid address {text:?}: expected web1.internal:{PORT} or 10.0.0.1:{PORT}")),
     }
 }
 
 fn members(text: &str) -> Result<Vec<PeerAt>, String> {
     let mut members: Vec<PeerAt> = Vec::new();
     for one in list(text) {
-        let (name, at) =
-            one.split_once('=').ok_or_else(|| format!("{one:?}: one is such as web1=10.0.0.1:{PORT}"))?;
+        let (name, at) = one.split_once('=').ok_or_else(|| {
+            format!(
+                "invalid member {one:?}: expected NAME=ADDRESS, such as \
+                                                       web1=10.0.0.1:{PORT}"
+            )
+        })?;
         let is_one = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
         if !(1..=NAME_CHARS_MAX).contains(&name.len()) || !name.chars().all(is_one) {
-            return Err(format!("{name:?}: a name has 1 to 64 letters, digits, - and _"));
+            return Err(format!("invalid name {name:?}: it has 1 to 64 letters, digits, - and _"));
         }
         let at = PeerAt { name: name.to_owned(), address: address(at)? };
         if members.iter().any(|other| other.name == at.name || other.address == at.address) {
-            return Err(format!("{one}: its name or its address is there already"));
+            return Err(format!("{one}: duplicate name or address"));
         }
         members.push(at);
     }
-    if members.len() > PEERS_MAX { Err(format!("at most {PEERS_MAX} are taken")) } else { Ok(members) }
+    if members.len() > PEERS_MAX {
+        Err(format!("too many members: at most {PEERS_MAX}"))
+    } else {
+        Ok(members)
+    }
 }
 
 #[cfg(test)]
@@ -265,15 +274,15 @@ mod tests {
             (&[secret][..], None, "peers-listen: is missing"),
             (&[listen, members], None, "peers-secret: is missing"),
             (&[listen, secret], None, "peers-members: is missing"),
-            (&[listen, secret, members], Some(&cluster), "the cluster says who is there"),
-            (&[listen, secret, ("peers-members", "a=b:1")], None, "none of them is this one"),
+            (&[listen, secret, members], Some(&cluster), "the cluster lists the members"),
+            (&[listen, secret, ("peers-members", "a=b:1")], None, "no member has the address"),
             (&[("peers-listen", "0.0.0.0:6080"), secret, members], None, "peers-address: is missing"),
             (&[listen, members, ("peers-secret", "/nowhere")], None, "cannot be read"),
-            (&[("peers-members", "a=b:1,a=c:1")], None, "there already"),
-            (&[("peers-members", "a")], None, "one is such as"),
-            (&[("peers-members", "a.b=c:1")], None, "a name has"),
-            (&[("peers-address", "http://a:1/")], None, "an address is such as"),
-            (&[("peers-address", "a:0")], None, "an address is such as"),
+            (&[("peers-members", "a=b:1,a=c:1")], None, "duplicate"),
+            (&[("peers-members", "a")], None, "invalid member"),
+            (&[("peers-members", "a.b=c:1")], None, "invalid name"),
+            (&[("peers-address", "http://a:1/")], None, "invalid address"),
+            (&[("peers-address", "a:0")], None, "invalid address"),
             (&[("peers-connections-max", "0")], None, "peers-connections-max"),
             (&[("peers-patience", "100ms")], None, "at least 300ms"),
         ] {

@@ -1,10 +1,10 @@
-//! Which value wins: flag, environment, file, default, in that order.
+//! Precedence of values: flag, environment, file, default, in that order.
 //!
 //! ```text
 //! SETTINGS ──default──▶ file ──▶ environment ──▶ flags ──▶ Settings + where each value came from
 //! ```
-//! Every source is read in full and every fault in it reported, also where a stronger source overrules it: a wrong
-//! line in a file does not become right because a flag hides it today.
+//! Every source is read in full and every fault in it is reported, even if a stronger source overrides the
+//! value: a wrong line in a file does not become right because a flag hides it today.
 
 use std::{ffi::OsString, fmt, path::Path};
 
@@ -13,10 +13,10 @@ use crate::{
     settings::{SETTINGS, Settings, file},
 };
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// Nobody said.
+    /// The default; no source sets the value.
     Default,
     /// The configuration file.
     File,
@@ -37,24 +37,24 @@ impl fmt::Display for Source {
     }
 }
 
-/// What is in force and why.
+/// Active settings with their sources.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ActiveSettings {
-    /// The values.
+    /// Values of the settings.
     pub settings: Settings,
-    /// Where each came from, in the order of [`SETTINGS`].
+    /// Sources of the values, in the order of [`SETTINGS`].
     pub sources: Vec<Source>,
 }
 
-/// Values by flag: the place in [`SETTINGS`] and the text, which clap has found to be right.
+/// Values from flags: the position in [`SETTINGS`] and the text, which clap has already validated.
 pub(crate) type Flags = Vec<(usize, String)>;
 
-/// Puts the sources together.
+/// Merges the sources.
 ///
-/// `variable` looks an environment variable up; a test passes its own.
+/// `variable` returns the value of an environment variable; tests pass their own function.
 ///
 /// # Errors
-/// Everything that is wrong in the file and in the environment.
+/// Returns all faults in the file and in the environment.
 pub(crate) fn in_force(
     file: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -91,7 +91,7 @@ pub(crate) fn in_force(
         let Some(text) = variable(&name) else { continue };
         let result = match text.to_str() {
             Some(text) => setting.set(&mut settings, text),
-            None => Err("not text in UTF-8".to_owned()),
+            None => Err("invalid UTF-8".to_owned()),
         };
         match result {
             Ok(()) => sources[i] = Source::Environment,

@@ -1,5 +1,5 @@
-//! What can be set of a site: in `[cache]`, for hosts that no site names and for what a site does not say itself, and in
-//! a `[[cache.site]]` of the file, for its hosts.
+//! Settings of a site. `[cache]` has them for hosts that no site names and as defaults; a `[[cache.site]]` of
+//! the file overrides them for its hosts.
 
 use std::{
     fmt,
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// The heading for rules of a site.
+/// Heading of a site's rules.
 const RULES: &str = "Rules for requests (each site may have its own)";
 
-/// Settings beside [`SITE_SETTINGS`] that a site may say for itself.
+/// Settings outside [`SITE_SETTINGS`] that a site may override.
 const OF_CACHE: [&str; 11] = [
     "origin",
     "default-ttl",
@@ -43,7 +43,7 @@ const OF_CACHE: [&str; 11] = [
     "request-body-bytes-max",
 ];
 
-/// The rules that are settings of `[cache]`, too.
+/// Settings table of the rules that `[cache]` and sites have.
 pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "host",
@@ -51,8 +51,8 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: RULES,
         value_name: "NAME",
-        help: "The Host that the origin is sent: keep (the one that visitors ask for), or a name such as app.internal; it \
-               is then told theirs in X-Forwarded-Host",
+        help: "Host header sent to the origin: keep (the client's), or a name such as app.internal; X-Forwarded-Host \
+               then has the client's",
         access: ValueAccess {
             set: |settings, text| {
                 let name = (text != "keep").then(|| sent_host(text)).transpose();
@@ -67,8 +67,8 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: RULES,
         value_name: "LIST",
-        help: "Parameters of the query that count for nothing (utm_*,fbclid): they are no part of the key, and are left out \
-               of what is fetched for the store",
+        help: "Query parameters to ignore (utm_*,fbclid): they are no part of the key, and are removed from fetches \
+               for the store",
         access: ValueAccess {
             set: |settings, text| members(text).map(|rules| settings.cache.rules.ignore_query = rules),
             text: |settings| shown(&settings.cache.rules.ignore_query),
@@ -80,7 +80,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: RULES,
         value_name: "true|false",
-        help: "Sorts the parameters of the query by their names, in the key and in what is fetched for the store",
+        help: "Sorts the query parameters by name, in the key and in fetches for the store",
         access: ValueAccess {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.sort_query = is_so),
             text: |settings| Some(settings.cache.rules.sort_query.to_string()),
@@ -104,8 +104,9 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: RULES,
         value_name: "LIST",
-        help: "Cookies of visitors who are known (session,wordpress_logged_in_*): who has one goes past the store; all other \
-               cookies do not count, and the origin is sent none for what is stored. Unset: answers say what cookies mean",
+        help: "Cookies of known visitors (session,wordpress_logged_in_*): requests with one bypass the store; all \
+               other cookies are ignored and removed from fetches for the store. Unset: answers decide what cookies \
+               mean",
         access: ValueAccess {
             set: |settings, text| {
                 members(text).map(|cookies| settings.cache.rules.bypass_cookies = Some(cookies))
@@ -136,8 +137,8 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: RULES,
         value_name: "true|false",
-        help: "Removes Set-Cookie from answers that may be stored but for it, and stores them. Unset: an answer that sets a \
-               cookie is for one visitor, and is neither stored nor shared",
+        help: "Removes Set-Cookie from answers that are storable otherwise, and stores them. Unset: an answer that \
+               sets a cookie is neither stored nor shared",
         access: ValueAccess {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.removes_set_cookie = is_so),
             text: |settings| Some(settings.cache.rules.removes_set_cookie.to_string()),
@@ -149,8 +150,8 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: RULES,
         value_name: "true|false",
-        help: "Drops a page from the store when a POST, PUT, DELETE or the like to its address succeeds, as RFC 9111 asks. \
-               false: only purges do, so that no stranger's POST has a page fetched anew",
+        help: "Drops a page from the store when a POST, PUT, DELETE or similar to its address succeeds, as RFC 9111 \
+               requires. false: only purges do, so that no client's POST can cause a fetch",
         access: ValueAccess {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.invalidates_unsafe = is_so),
             text: |settings| Some(settings.cache.rules.invalidates_unsafe.to_string()),
@@ -174,8 +175,8 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: RULES,
         value_name: "TIME",
-        help: "For how long browsers that came by https come by nothing else (Strict-Transport-Security), such as 365d; unset: \
-               they are told what the origin says",
+        help: "Strict-Transport-Security time for browsers that came by https, such as 365d; unset: the origin's own \
+               header is passed on",
         access: optional!(
             cache.rules.hsts,
             parse = parse_duration,
@@ -188,14 +189,14 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: RULES,
         value_name: "finish|end",
-        help: "What becomes of a request whose client closes its sending half before it is answered: finish answers it, end \
-               gives it up at the origin. Event streams, waits and WebSockets always end then",
+        help: "What happens to a request whose client closes its sending side before the answer: finish answers it, \
+               end aborts it at the origin. Event streams, waits and WebSockets always end then",
         access: ValueAccess {
             set: |settings, text| {
                 let ends = match text {
                     "finish" => false,
                     "end" => true,
-                    _ => return Err("finish or end is wanted".to_owned()),
+                    _ => return Err("expected finish or end".to_owned()),
                 };
                 settings.cache.rules.ends_at_fin = ends;
                 Ok(())
@@ -209,8 +210,8 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: RULES,
         value_name: "FILE",
-        help: "HTML that is sent where no answer can be, at most 64KiB, with {{status}}, {{reason}}, {{message}} and \
-               {{request-id}}; programs that ask for JSON or plain text get what they get without it",
+        help: "HTML file for error pages, at most 64KiB, with {{status}}, {{reason}}, {{message}} and {{request-id}}; \
+               clients that ask for JSON or plain text get the built-in answer",
         access: optional!(
             cache.rules.error_page,
             parse = page,
@@ -219,17 +220,17 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The page in a file.
+/// Reads the error page in a file.
 fn page(path: &str) -> Result<Arc<OwnPage>, String> {
     let cannot = |why: io::Error| format!("{path}: {why}");
     let mut text = Vec::new();
     let file = File::open(path).map_err(cannot)?;
     file.take(PAGE_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(cannot)?;
-    let text = String::from_utf8(text).map_err(|_| format!("{path}: not text in UTF-8"))?;
+    let text = String::from_utf8(text).map_err(|_| format!("{path}: invalid UTF-8"))?;
     OwnPage::parse(path, &text).map(Arc::new).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Members of a list in one text; none where the text is empty.
+/// Parses the members of a list; an empty text is an empty list.
 fn bounded<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     let members: Vec<T> = list(text).filter(|_| !text.is_empty()).map(read).collect::<Result<_, String>>()?;
     if members.len() > LIST_MAX { Err(InvalidRule::TooMany.to_string()) } else { Ok(members) }
@@ -244,7 +245,7 @@ fn shown(members: &[impl fmt::Display]) -> Option<String> {
     (!members.is_empty()).then(|| members.join(","))
 }
 
-/// Methods in one text; all where it is empty.
+/// Parses a list of methods; `None` stands for all of them if the text is empty.
 pub(crate) fn methods(text: &str) -> Result<Option<Methods>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -256,7 +257,7 @@ fn methods_text(methods: Methods) -> String {
     methods.names().collect::<Vec<_>>().join(",")
 }
 
-/// The settings that a site may say for itself, with their places in [`SETTINGS`].
+/// Returns the settings that a site may override, with their positions in [`SETTINGS`].
 pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
     SETTINGS.iter().enumerate().filter(|(_, setting)| {
         setting.section == Section::Cache
@@ -267,21 +268,22 @@ pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
 /// A `[[cache.site]]` of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SiteSettings {
-    /// Which hosts it is for.
+    /// Hosts of the site.
     pub hosts: Vec<HostPattern>,
-    /// What it says for itself: the place in [`SETTINGS`], and the text, which has been found to be right.
+    /// Settings that the site overrides: the position in [`SETTINGS`], and the validated text.
     pub own: Vec<(usize, String)>,
-    /// Its rules for paths; `None`: those of `[cache]`.
+    /// Rules for paths; `None` stands for those of `[cache]`.
     pub paths: Option<Vec<PathRule>>,
     /// `FILE:LINE:COLUMN`.
     pub place: String,
 }
 
 impl SiteSettings {
-    /// The site, with what `[cache]` says where it says nothing itself. `origin` is the one for all other hosts.
+    /// Builds the site; settings that it does not override come from `[cache]`. `origin` is the one for all
+    /// other hosts.
     ///
     /// # Errors
-    /// It has no origin, or a file that it names has gone.
+    /// Returns a `Fault` if the site has no origin, or if a file that it names has gone.
     pub(crate) fn site(&self, settings: &Settings, origin: Option<&Origin>) -> Result<Site, Fault> {
         let fault = |message| Fault { place: self.place.clone(), message };
         let own = self.own(&Settings { origin: origin.cloned(), ..settings.clone() })?;
@@ -294,14 +296,14 @@ impl SiteSettings {
             .tls
             .client_certificates()
             .map_err(|wrong| fault(format!("{}: {}", wrong.place, wrong.message)))?;
-        let none = || fault("origin: this site says none, and [cache] neither".to_owned());
+        let none = || fault("origin: set neither for this site nor in [cache]".to_owned());
         Ok(Site { hosts: self.hosts.clone(), origin: own.origin.ok_or_else(none)?, rules })
     }
 
-    /// The settings as they are for this site.
+    /// Returns the settings with the site's overrides.
     ///
     /// # Errors
-    /// A file that it names has gone.
+    /// Returns a `Fault` if a file that the site names has gone.
     pub(crate) fn own(&self, settings: &Settings) -> Result<Settings, Fault> {
         let mut own = settings.clone();
         for (setting, text) in &self.own {
@@ -314,7 +316,7 @@ impl SiteSettings {
         Ok(own)
     }
 
-    /// It as a section of a file: heading, keys and texts.
+    /// Returns the site as rows of a file's section: keys, texts and types.
     pub(crate) fn rows(&self) -> Vec<(&'static str, String, ValueShape)> {
         let own = self.own.iter().map(|(setting, text)| {
             let Setting { key, shape, .. } = SETTINGS[*setting];
@@ -327,7 +329,7 @@ impl SiteSettings {
     }
 }
 
-/// A rule for a path as rows of a file's section.
+/// Returns a rule for a path as rows of a file's section.
 pub(crate) fn rows_of_path(rule: &PathRule) -> Vec<(&'static str, String, ValueShape)> {
     let PathRule { path, pass, ttl, methods, join } = rule;
     let mut rows = vec![("path", path.to_string(), ValueShape::Text)];

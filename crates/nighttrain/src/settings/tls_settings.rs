@@ -1,4 +1,5 @@
-//! What can be set of the accelerator's TLS: where it listens, and the certificates, of which each site may have its own.
+//! Settings of the accelerator's TLS: the listening address, and the certificates, which each site may
+//! override.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -17,10 +18,10 @@ use crate::{
 
 const TLS: &str = "TLS for clients (each site may have its own certificate)";
 
-/// Where the port is when only a certificate is given.
+/// Default listening address if only a certificate is configured.
 const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8443);
 
-/// What was said of TLS.
+/// Configured settings of TLS.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct TlsSettings {
     pub(crate) listen: Option<SocketAddr>,
@@ -32,7 +33,7 @@ pub(crate) struct TlsSettings {
     pub(crate) client_header: Option<Box<str>>,
 }
 
-/// Whether clients are asked for a certificate.
+/// Policy of client certificates: not requested, requested, or required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientCertPolicy {
     Nothing,
@@ -45,7 +46,7 @@ impl ClientCertPolicy {
         [(Self::Nothing, "none"), (Self::WhatTheyHave, "asked"), (Self::ACertificate, "required")];
 }
 
-/// The settings of TLS.
+/// Settings table of TLS.
 pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-listen",
@@ -53,7 +54,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: TLS,
         value_name: "ADDRESS",
-        help: "Where clients connect by https; 127.0.0.1:8443 where only a certificate is given, or one is obtained",
+        help: "Address for https connections; unset: 127.0.0.1:8443 if a certificate is given or obtained by ACME",
         access: optional!(tls.listen, parse = |text| parse_address(text, 8443), show = SocketAddr::to_string),
     },
     Setting {
@@ -62,8 +63,8 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: TLS,
         value_name: "FILE",
-        help: "Certificates (PEM), the server's own first; that of [cache] is shown for names that no certificate has. It is \
-               read again at SIGHUP, and when it changes",
+        help: "Certificate chain (PEM), the server's own first; that of [cache] is used for names without a \
+               certificate. Reloaded at SIGHUP and when the file changes",
         access: optional!(tls.cert, parse = parse_path, show = path_text),
     },
     Setting {
@@ -72,7 +73,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: TLS,
         value_name: "FILE",
-        help: "The private key of the first of them (PEM)",
+        help: "Private key of tls-cert (PEM)",
         access: optional!(tls.key, parse = parse_path, show = path_text),
     },
     Setting {
@@ -90,7 +91,8 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: TLS,
         value_name: "FILE",
-        help: "Who signs the certificates of clients (PEM): with it, clients are asked for one. It is read again at SIGHUP",
+        help: "CA certificates that sign clients' certificates (PEM); if set, clients are asked for a certificate. \
+               Reloaded at SIGHUP",
         access: optional!(tls.client_ca, parse = parse_path, show = path_text),
     },
     Setting {
@@ -99,12 +101,12 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: TLS,
         value_name: "WHAT",
-        help: "What clients show where there is a tls-client-ca: required (who has no certificate is refused), asked (who has \
-               one shows it), or none; unset: required",
+        help: "Client certificates, with tls-client-ca: required (clients without one are refused), asked (optional), \
+               or none; unset: required",
         access: ValueAccess {
             set: |settings, text| {
                 let named = ClientCertPolicy::NAMES.into_iter().find(|(_, name)| *name == text);
-                let (what, _) = named.ok_or("clients' certificates are required, asked, or none")?;
+                let (what, _) = named.ok_or("expected required, asked or none")?;
                 settings.tls.client = Some(what);
                 Ok(())
             },
@@ -123,8 +125,8 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: TLS,
         value_name: "NAME",
-        help: "The field in which origins are told the subject of a client's certificate, and, with -Names and -Fingerprint \
-               behind it, what else it says; no client can send these. Unset: X-Client-Cert",
+        help: "Request header field that tells origins the subject of the client's certificate; with -Names and \
+               -Fingerprint appended, its other contents. Clients cannot send these. Unset: X-Client-Cert",
         access: optional!(
             tls.client_header,
             parse = |text: &str| client_field(text).map_err(|error| error.to_string()),
@@ -134,7 +136,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
 ];
 
 impl TlsSettings {
-    /// The files of the certificate that was named, if one was.
+    /// Returns the files of the configured certificate, if there is one.
     pub(crate) fn pair(&self) -> Result<Option<Pair>, Fault> {
         let fault = |key: &str, message: &str| Fault { place: key.to_owned(), message: message.to_owned() };
         match (&self.cert, &self.key) {
@@ -143,18 +145,16 @@ impl TlsSettings {
                 key: key.clone(),
                 ocsp: self.ocsp.clone(),
             })),
-            (Some(_), None) => Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
-            (None, Some(_)) => Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
-            (None, None) if self.ocsp.is_some() => {
-                Err(fault("tls-cert", "is missing; tls-ocsp says something of it"))
-            }
+            (Some(_), None) => Err(fault("tls-key", "is missing; tls-cert needs tls-key")),
+            (None, Some(_)) => Err(fault("tls-cert", "is missing; tls-key needs tls-cert")),
+            (None, None) if self.ocsp.is_some() => Err(fault("tls-cert", "is missing; tls-ocsp needs it")),
             (None, None) => Ok(None),
         }
     }
 }
 
 impl TlsSettings {
-    /// Which certificates clients are asked for.
+    /// Returns the rules for client certificates; `None` if none are requested.
     pub(crate) fn client_certificates(&self) -> Result<Option<ClientCertificates>, Fault> {
         let is_required = match (self.client, &self.client_ca) {
             (Some(ClientCertPolicy::Nothing), _) | (None, None) => return Ok(None),
@@ -162,7 +162,8 @@ impl TlsSettings {
             (None, Some(_)) => true,
             (Some(_), None) => {
                 let message =
-                    "is missing; tls-client asks for certificates, and it says who signs them".to_owned();
+                    "is missing; tls-client needs it, the CA certificates that sign clients' certificates"
+                        .to_owned();
                 return Err(Fault { place: "tls-client-ca".to_owned(), message });
             }
         };
@@ -173,10 +174,11 @@ impl TlsSettings {
     }
 }
 
-/// What a server shows that may show the certificates of the process.
+/// Returns the certificate source of a server that may use the certificates of the process.
 ///
 /// # Errors
-/// It is to, and there are none; or it has its own.
+/// Returns a `Fault` if the server is to use the shared certificates and there are none, or if it has its own
+/// as well.
 pub(crate) fn shared_or(
     is_shared: bool,
     of_files: Option<CertificateSource>,
@@ -185,22 +187,22 @@ pub(crate) fn shared_or(
     let fault = |message: &str| Err(Fault { place: "tls-shared".to_owned(), message: message.to_owned() });
     match (is_shared, of_files, shared) {
         (false, of_files, _) => Ok(of_files),
-        (true, Some(_), _) => fault("and tls-cert: which of the two is to be shown?"),
+        (true, Some(_), _) => fault("must not be set together with tls-cert: choose one"),
         (true, None, Some(table)) => Ok(Some(CertificateSource::Table(Arc::clone(table)))),
-        (true, None, None) => fault(
-            "there are no certificates to be shared: `serve` has them, with tls-cert or acme-directory in [cache]",
-        ),
+        (true, None, None) => {
+            fault("no certificates to share: `serve` has them, with tls-cert or acme-directory in [cache]")
+        }
     }
 }
 
-/// Where clients come by TLS, and the files of certificates.
+/// TLS listening address, and the certificate files.
 pub(crate) struct TlsListener {
     pub(crate) listen: SocketAddr,
     pub(crate) pairs: Vec<Pair>,
 }
 
-/// The accelerator's TLS: the certificate of `[cache]` first, then those of the sites. There may be none where certificates are
-/// obtained.
+/// Returns the accelerator's TLS listener: the certificate of `[cache]` first, then those of the sites. The
+/// list may be empty if certificates are obtained by ACME.
 pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsListener>, Fault> {
     let mut pairs = Vec::from_iter(settings.tls.pair()?);
     for site in &settings.sites {
@@ -213,14 +215,15 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsListener>, Fault> {
     let is_obtained = settings.acme.directory.is_some() || !settings.acme.domains.is_empty();
     match (pairs.is_empty() && !is_obtained, settings.tls.listen) {
         (true, None) if asks_clients(settings)? => {
-            let message = "is missing; clients show certificates under TLS alone".to_owned();
+            let message = "is missing; client certificates need TLS".to_owned();
             Err(Fault { place: "tls-cert".to_owned(), message })
         }
         (true, None) => Ok(None),
         (true, Some(_)) => {
-            let message = "is missing; without a certificate there is no TLS at tls-listen (acme-directory and acme-domain \
-                           have one obtained)"
-                .to_owned();
+            let message =
+                "is missing; TLS at tls-listen needs a certificate (acme-directory and acme-domain obtain \
+                           one)"
+                    .to_owned();
             Err(Fault { place: "tls-cert".to_owned(), message })
         }
         (false, listen) => {
@@ -229,7 +232,7 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsListener>, Fault> {
     }
 }
 
-/// Whether a site asks its clients for certificates.
+/// Returns whether any site requests client certificates.
 fn asks_clients(settings: &Settings) -> Result<bool, Fault> {
     let of_sites = settings.sites.iter().map(|site| site.own(settings).map(|own| own.tls));
     let all = [Ok(settings.tls.clone())].into_iter().chain(of_sites);

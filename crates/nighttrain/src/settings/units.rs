@@ -1,8 +1,9 @@
 //! Sizes and durations as people write them.
 //!
-//! Strict on purpose: `10` may mean bytes or MiB, seconds or milliseconds, so a unit is demanded rather than
-//! guessed, and the error says what would be right. What [`size_text`] and [`duration_text`] print parses back to
-//! the same value (a test holds them to it), so that `config --print` is a file that can be used.
+//! The parsers are strict on purpose: `10` may mean bytes or MiB, seconds or milliseconds, so a unit is
+//! required rather than guessed, and the error shows a correct example. The output of [`size_text`] and
+//! [`duration_text`] parses back to the same value (a test checks this), so that `config --print` prints a
+//! usable file.
 
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB"
 const DURATION_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// A whole number of bytes from text such as `256MiB`.
+/// Parses a whole number of bytes such as `256MiB`.
 ///
 /// # Errors
-/// A sentence that says what is wrong and what would be right.
+/// Returns a sentence that says what is wrong, with a correct example.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    const RIGHT: &str = "a size is a whole number and B, KiB, MiB or GiB, for instance 256MiB";
+    const RIGHT: &str = "expected a whole number and B, KiB, MiB or GiB, for instance 256MiB";
     let (number, unit) = number_and_unit(text, RIGHT)?;
     let Some((_, bytes)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) else {
         let near = SIZE_UNITS
@@ -26,28 +27,28 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
             .find(|(name, _)| unit.chars().next().is_some_and(|c| name.starts_with(c.to_ascii_uppercase())));
         return Err(match near {
             Some((name, _)) => format!("unknown unit `{unit}`: {RIGHT}; perhaps {number}{name}"),
-            None if unit.is_empty() => format!("no unit: {RIGHT}; perhaps {number}MiB"),
+            None if unit.is_empty() => format!("missing unit: {RIGHT}; perhaps {number}MiB"),
             None => format!("unknown unit `{unit}`: {RIGHT}"),
         });
     };
-    number.checked_mul(*bytes).ok_or_else(|| "that is more than 2^64 bytes".to_owned())
+    number.checked_mul(*bytes).ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 
-/// A time from text such as `250ms`.
+/// Parses a duration such as `250ms`.
 ///
 /// # Errors
-/// A sentence that says what is wrong and what would be right.
+/// Returns a sentence that says what is wrong, with a correct example.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    const RIGHT: &str = "a duration is a whole number and ms, s, m, h or d, for instance 10s";
+    const RIGHT: &str = "expected a whole number and ms, s, m, h or d, for instance 10s";
     let (number, unit) = number_and_unit(text, RIGHT)?;
     let Some((_, ms)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
         return Err(if unit.is_empty() {
-            format!("no unit: {RIGHT}; perhaps {number}s")
+            format!("missing unit: {RIGHT}; perhaps {number}s")
         } else {
             format!("unknown unit `{unit}`: {RIGHT}")
         });
     };
-    let ms = number.checked_mul(*ms).ok_or_else(|| "that is more than 2^64 milliseconds".to_owned())?;
+    let ms = number.checked_mul(*ms).ok_or_else(|| "more than 2^64 milliseconds".to_owned())?;
     Ok(Duration::from_millis(ms))
 }
 
@@ -61,16 +62,16 @@ fn number_and_unit<'t>(text: &'t str, right: &str) -> Result<(u64, &'t str), Str
         return Err(format!("not a whole number: {right}"));
     }
     let number = number.parse().map_err(|_| format!("number too large: {right}"))?;
-    // A space between number and unit is how people set them in print.
+    // A space between number and unit is allowed, as in print.
     Ok((number, unit.strip_prefix(' ').unwrap_or(unit)))
 }
 
-/// The shortest exact text for a size: `256MiB`, `1025B`.
+/// Returns the shortest exact text of a size: `256MiB`, `1025B`.
 pub(crate) fn size_text(bytes: u64) -> String {
     exact(bytes, &SIZE_UNITS, "B")
 }
 
-/// The shortest exact text for a duration, to the millisecond: `10s`, `1500ms`.
+/// Returns the shortest exact text of a duration, to the millisecond: `10s`, `1500ms`.
 pub(crate) fn duration_text(time: Duration) -> String {
     exact(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &DURATION_UNITS, "s")
 }
@@ -82,7 +83,8 @@ fn exact(value: u64, units: &[(&str, u64)], zero_unit: &str) -> String {
         .map_or_else(|| format!("0{zero_unit}"), |(name, size)| format!("{}{name}", value / size))
 }
 
-/// A size for reading, in the largest unit that leaves at least 1, to three figures: `1.23 MiB`, `41 B`.
+/// Formats a size for people, in the largest unit that leaves at least 1, to three figures: `1.23 MiB`, `41
+/// B`.
 pub(crate) fn size_for_people(bytes: u64) -> String {
     for (name, size) in SIZE_UNITS {
         if bytes >= size && size > 1 {

@@ -1,7 +1,7 @@
-//! Remarks of `check` on a configuration that is right: each line whose meaning changed with this version.
+//! Remarks of `check` on a valid configuration: each line whose meaning changed with this version.
 //!
-//! A remark is about a line that somebody wrote; what defaults changed is in the change log. Each server's remarks are a
-//! function of the values and the settings that they come to.
+//! A remark is about a line of the file; changed defaults are in the change log. Each server's remarks are a
+//! function of the file's values and of the resulting settings.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,8 @@ use crate::{
     settings::{SETTINGS, Section, Settings, file::FileValue},
 };
 
-/// Returns the remarks on a file from the top down; `values` are the file's, and `settings` what these come to.
+/// Returns the remarks on a file from top to bottom; `values` are the file's, and `settings` the resulting
+/// settings.
 pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
     values
         .iter()
@@ -29,59 +30,60 @@ pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
         .collect()
 }
 
-/// Remarks on lines about who shares stored answers, and about what a purge reaches.
+/// Returns the remark on a line about the sharing of stored answers, or about the reach of a purge.
 fn of_cache(key: &str, settings: &Settings) -> Option<&'static str> {
     match key {
         "cookies" if settings.cache.cookies == CookieRule::Rfc => Some(
-            "rfc goes on to store answers that set a cookie, and sends that to everybody; safe and strict store none of them \
-             since this version, whatever they say; remove-set-cookie stores them without the cookie",
+            "rfc still stores answers that set a cookie, and sends it to every client; since this version safe and \
+             strict store none of them, whatever they say; remove-set-cookie stores them without the cookie",
         ),
         "cookies" => Some(
-            "an answer that sets a cookie is not stored any more, even if it says public; remove-set-cookie stores it without \
-             the cookie",
+            "an answer that sets a cookie is no longer stored, even if it says public; remove-set-cookie stores it \
+             without the cookie",
         ),
-        "sticky-cookie" => Some(
-            "the cookie goes with requests that are passed alone since this version, and not with fetches that are stored",
-        ),
+        "sticky-cookie" => {
+            Some("since this version the cookie is set for passed requests only, and not for stored fetches")
+        }
         "https-only" if settings.cache.rules.https_only => {
-            Some("a PURGE or BAN by http is carried out since this version, and not redirected")
+            Some("since this version a PURGE or BAN by http is carried out, and not redirected")
         }
         _ => None,
     }
 }
 
-/// Remarks on lines about who sees all mail together.
+/// Returns the remark on a line about who may see the mail of all inboxes.
 fn of_mail(key: &str, settings: &Settings) -> Option<&'static str> {
     let mail = &settings.mail;
     let is_beyond = |address: SocketAddr| !address.ip().to_canonical().is_loopback();
     let has_token = mail.asks_for_token();
     match key {
         "http" if is_beyond(mail.http) && !has_token => Some(
-            "pages here show all mail together to this machine itself since this version; a proxy in front of them needs \
-             token-file, or mail-readers with trusted-proxies",
+            "since this version pages here show all mail to this machine; a proxy in front of them needs token-file, \
+             or mail-readers with trusted-proxies",
         ),
         "http-hosts" if !has_token => Some(
-            "pages with a name of their own are often behind a proxy: one that does not say for whom it asks closes all mail \
-             together to this machine since this version; set token-file, or mail-readers with trusted-proxies",
+            "pages with a host name of their own are often behind a proxy: since this version a proxy that does not \
+             name its clients closes the view of all mail to this machine; set token-file, or mail-readers with \
+             trusted-proxies",
         ),
         "mail-readers" => Some(
-            "a proxy in these networks that names its visitors in X-Forwarded-For is no reader since this version on [::] \
-             either, nor is one that was noticed to name nobody; list it in trusted-proxies",
+            "since this version a proxy in these networks that sends X-Forwarded-For is no reader on [::] either, nor \
+             is one that was noticed to name no clients; list it in trusted-proxies",
         ),
         _ => None,
     }
 }
 
-/// Remarks on lines about what crosses to a hub, and about where the users are.
+/// Returns the remark on a line about the subjects that cross to a hub, or about where users are configured.
 fn of_feed(key: &str) -> Option<&'static str> {
     match key {
         "leaf" => Some(
-            "what `serve` announces of mail is not sent to a hub since this version, whoever subscribes there; have its clients \
-             connect here, or republish what they may have",
+            "since this version mail announced by `serve` is not sent to a hub, whoever subscribes there; have its \
+             clients connect here, or republish what they may have",
         ),
         "nats-config" => Some(
-            "its words, denies and rights to answer are read more strictly since this version: `nighttrain check` of that file \
-             names the lines",
+            "since this version its keys, denies and response permissions are read more strictly: `nighttrain check` \
+             of that file names the lines",
         ),
         _ => None,
     }

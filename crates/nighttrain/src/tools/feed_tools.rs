@@ -1,4 +1,4 @@
-//! `nighttrain feed pub`, `sub` and `bench`: the client's side, against any NATS server.
+//! `nighttrain feed pub`, `sub` and `bench`: clients for any NATS server.
 
 use std::{
     io::{self, IsTerminal, Read, Write},
@@ -18,28 +18,29 @@ use wire::nats::stamp::SIZE_MIN;
 
 use crate::{failure::Failure, print, tools::lab};
 
-/// How often `sub` looks whether it should end, and the bar moves.
+/// Interval in which `sub` checks whether it should end, and in which the progress bar moves.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Text to publish is read from stdin up to here.
+/// Maximum size of a text that is read from stdin and published.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
-/// Points of the curve: 1 − 10^−x at these steps, which is how a percentile plot is read.
+/// Number of points of the latency curve. They are at 1 − 10^−x for equal steps of x, the usual scale of a
+/// percentile plot.
 const CURVE_STEPS: usize = 48;
 const CURVE_END: f64 = 6.0;
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("worst", 1.0)];
 
-/// What the client's side can do.
+/// A command of the client tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FeedTool {
-    /// Publishes one message: TEXT, or else what comes on stdin
+    /// Publishes one message: TEXT, or the text from stdin
     Pub(PubTool),
-    /// Shows the messages of a subject, as they come
+    /// Shows the messages of a subject as they arrive
     Sub(SubTool),
     /// Measures a server: producers, and consumers that verify every message
     Bench(BenchTool),
 }
 
-/// Which server, and who we are to it.
+/// Server and credentials of the client.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
     /// The server: nats://HOST:PORT, nats://USER:PASSWORD@HOST:PORT, nats://TOKEN@HOST:PORT, tls://HOST:PORT
@@ -51,10 +52,10 @@ pub(crate) struct ServerArgs {
         hide_env_values = true
     )]
     pub url: Target,
-    /// A file with the seed of the nkey that we are (SU…)
+    /// A file with the seed of the nkey to log in with (SU…)
     #[arg(long, value_name = "FILE")]
     pub nkey: Option<PathBuf>,
-    /// Certificates to trust, in PEM: those who signed the server's
+    /// CA certificates to trust for the server (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 }
@@ -62,9 +63,9 @@ pub(crate) struct ServerArgs {
 /// `nighttrain feed pub`
 #[derive(Debug, Args)]
 pub(crate) struct PubTool {
-    /// Where to
+    /// The subject
     pub subject: String,
-    /// What; without it, stdin
+    /// The message; default: stdin
     pub text: Option<String>,
     #[command(flatten)]
     pub server: ServerArgs,
@@ -73,12 +74,12 @@ pub(crate) struct PubTool {
 /// `nighttrain feed sub`
 #[derive(Debug, Args)]
 pub(crate) struct SubTool {
-    /// Which: `orders.*` one token, `orders.>` all below
+    /// The subject: `orders.*` matches one token, `orders.>` all below
     pub subject: String,
-    /// Shares the messages with the others in this group
+    /// Shares the messages with the other members of this queue group
     #[arg(long, value_name = "GROUP")]
     pub queue: Option<String>,
-    /// Ends after so many messages
+    /// Ends after this many messages
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
     #[command(flatten)]
@@ -94,29 +95,29 @@ pub(crate) struct BenchTool {
     /// Bytes of each payload
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     pub size: usize,
-    /// How many publish
+    /// Number of producers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub producers: usize,
-    /// How many subscribe; each receives every message
+    /// Number of consumers; each receives every message
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub consumers: usize,
-    /// Messages a second in all, each due at a fixed time: measures latency; without it, throughput
+    /// Messages per second in all, each due at a fixed time, to measure latency; default: measures throughput
     #[arg(long, value_name = "N")]
     pub rate: Option<u64>,
-    /// What the subjects begin with
+    /// Prefix of the subjects
     #[arg(long, value_name = "SUBJECT", default_value = "nighttrain.bench")]
     pub subject: String,
-    /// Prints JSON, whose names stay
+    /// Prints JSON with stable names
     #[arg(long)]
     pub json: bool,
-    /// Writes a page with the latencies drawn, which stands alone
+    /// Writes a self-contained page with a plot of the latencies
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     #[command(flatten)]
     pub server: ServerArgs,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn perform(tool: &FeedTool) -> Result<(), Failure> {
     match tool {
         FeedTool::Pub(tool) => publish(tool),
@@ -135,7 +136,7 @@ impl ServerArgs {
         target.ca_file.clone_from(&self.tls_ca);
         if let Some(path) = &self.nkey {
             let seed = std::fs::read_to_string(path)
-                .map_err(|error| failed(format!("{} cannot be read: {error}", path.display())))?;
+                .map_err(|error| failed(format!("cannot read {}: {error}", path.display())))?;
             target.seed = Some(seed.trim().to_owned());
         }
         Ok(target)
@@ -145,7 +146,7 @@ impl ServerArgs {
 fn publish(tool: &PubTool) -> Result<(), Failure> {
     if !wire::nats::subject::is_valid_literal(tool.subject.as_bytes()) {
         return Err(Failure::Usage(format!(
-            "`{}` cannot be published to: a subject is words with dots between them, without blanks and wildcards",
+            "invalid subject `{}` to publish to: expected words separated by dots, without blanks and wildcards",
             tool.subject
         )));
     }
@@ -158,13 +159,15 @@ fn publish(tool: &PubTool) -> Result<(), Failure> {
                 .lock()
                 .take(TEXT_BYTES_MAX)
                 .read_to_end(&mut payload)
-                .map_err(|error| failed(format!("stdin cannot be read: {error}")))?;
+                .map_err(|error| failed(format!("cannot read stdin: {error}")))?;
         }
     }
     let most = client.info().max_payload;
     if most > 0 && payload.len() > most {
         let bytes = payload.len();
-        return Err(failed(format!("{bytes} bytes are more than the server takes ({most})")));
+        return Err(failed(format!(
+            "the message has {bytes} bytes, more than the server's max_payload ({most})"
+        )));
     }
     client.publish(tool.subject.as_bytes(), b"", &payload).map_err(failed)?;
     client.confirm().map_err(failed)
@@ -173,8 +176,8 @@ fn publish(tool: &PubTool) -> Result<(), Failure> {
 fn subscribe(tool: &SubTool) -> Result<(), Failure> {
     if !wire::nats::subject::is_valid_pattern(tool.subject.as_bytes()) {
         return Err(Failure::Usage(format!(
-            "`{}` cannot be subscribed to: a subject is words with dots between them; `*` stands for one, `>` for all \
-             that follow",
+            "invalid subject `{}` to subscribe to: expected words separated by dots; `*` matches one, `>` all that \
+             follow",
             tool.subject
         )));
     }
@@ -203,7 +206,7 @@ fn subscribe(tool: &SubTool) -> Result<(), Failure> {
             .map_err(failed)?;
         let mut stdout = io::stdout().lock();
         match stdout.write_all(&shown).and_then(|()| stdout.flush()) {
-            // A reader that has gone away, such as `head`, has seen enough.
+            // The reader of stdout, such as `head`, has closed the pipe: this is not an error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             other => other.map_err(|error| failed(format!("cannot write to stdout: {error}")))?,
         }
@@ -212,7 +215,8 @@ fn subscribe(tool: &SubTool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Time and subject in a quiet colour, then the text; what a terminal could take for a command is shown as `·`.
+/// Writes time and subject in a dim colour, then the text. Control characters that a terminal would obey are
+/// shown as `·`.
 fn for_a_terminal(out: &mut Vec<u8>, message: Message<'_>) {
     let clean = |bytes: &[u8]| -> String {
         let text = String::from_utf8_lossy(bytes);
@@ -228,7 +232,7 @@ fn for_a_terminal(out: &mut Vec<u8>, message: Message<'_>) {
     if !message.reply.is_empty() {
         out.extend_from_slice(format!(" {dim}reply to {}{plain}", clean(message.reply)).as_bytes());
     }
-    // A header is its status line and fields, one a line.
+    // A header consists of its status line and fields, one per line.
     for field in clean(message.header).lines().skip(1).filter(|field| !field.is_empty()) {
         out.extend_from_slice(format!("\n  {dim}{field}{plain}").as_bytes());
     }
@@ -239,19 +243,19 @@ fn measure(tool: &BenchTool) -> Result<(), Failure> {
     let usage = |message: String| Err(Failure::Usage(message));
     if tool.size < SIZE_MIN {
         return usage(format!(
-            "--size is at least {SIZE_MIN}: a message carries its number, its time and a checksum"
+            "--size must be at least {SIZE_MIN}: a message carries its number, its time and a checksum"
         ));
     }
     if tool.messages == 0 || tool.rate == Some(0) {
-        return usage("--messages and --rate are above zero".to_owned());
+        return usage("--messages and --rate must be above zero".to_owned());
     }
     if tool.producers == 0 || tool.producers > THREADS_MAX || tool.consumers > THREADS_MAX {
-        return usage(format!("--producers is 1 to {THREADS_MAX}, --consumers 0 to {THREADS_MAX}"));
+        return usage(format!("--producers must be 1 to {THREADS_MAX}, --consumers 0 to {THREADS_MAX}"));
     }
     if !wire::nats::subject::is_valid_literal(tool.subject.as_bytes()) {
-        return usage(format!("`{}` is no subject without wildcards", tool.subject));
+        return usage(format!("invalid subject `{}`: wildcards are not allowed", tool.subject));
     }
-    // Two runs at once do not see each other's messages.
+    // A unique subject keeps the messages of simultaneous runs apart.
     let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let plan = Plan {
         target: tool.server.target()?,
@@ -332,7 +336,7 @@ fn as_json(tool: &BenchTool, outcome: &Outcome) -> serde_json::Value {
     value
 }
 
-/// What was done, and whether it arrived.
+/// Returns a line with the parameters of the run, and whether every message arrived intact.
 fn title(tool: &BenchTool, outcome: &Outcome) -> String {
     format!(
         "{} → {}, {} bytes, {} producers, {} consumers: {}",
@@ -345,7 +349,7 @@ fn title(tool: &BenchTool, outcome: &Outcome) -> String {
     )
 }
 
-/// What was counted: a name, a number, a rate.
+/// Returns the counts as rows: a name, a number, a rate.
 fn rows(outcome: &Outcome) -> Vec<[String; 3]> {
     let counted = |name: &str, count: u64, rate: String| [name.to_owned(), grouped(count), rate];
     let rate = |count| grouped(per_second(count, outcome.elapsed));
@@ -370,7 +374,7 @@ fn rows(outcome: &Outcome) -> Vec<[String; 3]> {
     rows
 }
 
-/// Columns aligned, numbers at their right.
+/// Formats the rows as a table with numbers aligned on the right.
 fn as_text(tool: &BenchTool, outcome: &Outcome) -> String {
     let mut rows = rows(outcome);
     rows.insert(0, [String::new(), "count".to_owned(), "1/s".to_owned()]);
@@ -386,7 +390,7 @@ fn as_text(tool: &BenchTool, outcome: &Outcome) -> String {
     text
 }
 
-/// A whole number with commas: `1,234,567`.
+/// Formats a whole number with commas: `1,234,567`.
 fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let groups: Vec<&str> =
@@ -394,12 +398,12 @@ fn grouped(value: u64) -> String {
     groups.join(",")
 }
 
-/// The page: a percentile plot if latency was measured, and the table. The lab draws it.
+/// Writes the page: a percentile plot if latency was measured, and the table. The lab draws the plot.
 fn draw(tool: &BenchTool, outcome: &Outcome, file: &Path) -> Result<(), Failure> {
     let curve: Option<Vec<(f64, f64)>> = outcome.latency.as_ref().map(|latency| {
         let nines: [f64; CURVE_STEPS] =
             std::array::from_fn(|step| CURVE_END * step as f64 / (CURVE_STEPS - 1) as f64);
-        // Beyond one message in all there is nothing to see.
+        // Quantiles finer than one message in the total have no data.
         let most = (latency.count().max(1) as f64).log10();
         let values = latency.quantiles(nines.map(|nines| 1.0 - 10f64.powf(-nines)));
         let points = nines.iter().zip(values).filter(|(nines, _)| **nines <= most);

@@ -1,7 +1,7 @@
-//! `nighttrain lab`: finds the program `nighttrain-lab` and becomes it.
+//! `nighttrain lab`: finds the program `nighttrain-lab` and replaces this process with it.
 //!
-//! The lab is a program of its own, so that no server carries its experiments, its peers and its counting allocator. It
-//! is installed beside `nighttrain`; a build puts it there, too.
+//! The lab is a separate program, so that no server contains its experiments, its peers and its counting
+//! allocator. It is installed beside `nighttrain`; a build puts it there, too.
 
 use std::{
     env,
@@ -14,30 +14,31 @@ use std::{
 
 use crate::failure::Failure;
 
-/// The file's name.
+/// File name of the lab.
 const PROGRAM: &str = "nighttrain-lab";
 
-/// Becomes the lab, with these arguments: its exit code is then this program's.
+/// Replaces this process with the lab, whose exit code then counts.
 ///
 /// # Errors
-/// It is not installed, or cannot be started. Otherwise this does not return.
+/// Returns `Failure::Failed` if the lab is not installed or cannot be started. Otherwise this does not
+/// return.
 pub(crate) fn start(arguments: &[OsString]) -> Result<(), Failure> {
     let program = found()?;
     let error = Command::new(&program).args(arguments).exec();
-    Err(Failure::Failed(format!("{} cannot be started: {error}", program.display())))
+    Err(Failure::Failed(format!("cannot start {}: {error}", program.display())))
 }
 
-/// Runs it with these arguments and `input` on its standard input.
+/// Runs the lab with these arguments and `input` on its standard input.
 ///
 /// # Errors
-/// It is not installed, cannot be started, or says that it failed.
+/// Returns `Failure::Failed` if the lab is not installed, cannot be started, or exits with an error.
 pub(crate) fn run(arguments: &[OsString], input: &[u8]) -> Result<(), Failure> {
     let program = found()?;
     let failed = |error: io::Error| Failure::Failed(format!("{}: {error}", program.display()));
     let mut child = Command::new(&program).args(arguments).stdin(Stdio::piped()).spawn().map_err(failed)?;
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| io::Write::write_all(&mut stdin, input));
     let status = child.wait().map_err(failed)?;
-    // Its own words are on stderr already; that it did not read all then says nothing more.
+    // The lab has already printed its reason on stderr; a write error on its stdin adds nothing.
     if !status.success() {
         return Err(Failure::Failed(format!("{PROGRAM} ended with {status}")));
     }
@@ -51,8 +52,8 @@ fn found() -> Result<PathBuf, Failure> {
     places.chain(env::split_paths(&path)).map(|place| place.join(PROGRAM)).find(|file| file.is_file()).ok_or_else(
         || {
             Failure::Failed(format!(
-                "the lab is a program of its own, {PROGRAM}, and is neither beside this one nor on the path: install it \
-                 from the same package, or build it with `cargo build --release --package lab`"
+                "the lab is a separate program, {PROGRAM}, and was found neither beside this one nor on the PATH: \
+                 install it from the same package, or build it with `cargo build --release --package lab`"
             ))
         },
     )

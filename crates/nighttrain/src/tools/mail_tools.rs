@@ -8,10 +8,11 @@ use mail::{samples, sendmail};
 
 use crate::{failure::Failure, print};
 
-/// What can be done beside serving.
+/// A command of the mail tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MailTool {
-    /// Fills an inbox with a realistic set: newsletter, code, attachment, Japanese, right-to-left, invitation, broken
+    /// Fills an inbox with realistic mails: newsletter, code, attachment, Japanese, right-to-left,
+    /// invitation, broken
     SendSample(SampleTool),
     /// Takes a mail on stdin like the program of that name, and hands it to the mail service; nothing is sent elsewhere
     #[command(disable_help_flag = true)]
@@ -21,10 +22,10 @@ pub(crate) enum MailTool {
 /// `nighttrain mail send-sample`
 #[derive(Debug, Args)]
 pub(crate) struct SampleTool {
-    /// The inbox that gets them
+    /// The inbox that receives the samples
     #[arg(default_value = "hello@localhost")]
     pub address: String,
-    /// Where the mail service takes mail
+    /// SMTP address of the mail service
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:1025", env = "NIGHTTRAIN_MAIL_SMTP")]
     pub smtp: String,
 }
@@ -56,7 +57,8 @@ fn send_samples(tool: &SampleTool) -> Result<(), Failure> {
     print(&format!("{} mails sent to {}\n", set.len(), tool.address))
 }
 
-/// Ends with the exit codes of `sysexits.h`, which programs that call sendmail look at.
+/// Hands a mail to the service, and ends with the exit codes of `sysexits.h`, which callers of sendmail
+/// expect.
 fn send(tool: &SendmailTool) -> Result<(), Failure> {
     let failed = |fault: sendmail::SendmailFault| Failure::As(fault.exit_code(), fault.to_string());
     let call = sendmail::Call::parse(&tool.arguments).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Commands beside the servers: clients of a feed, sample mails, the lab, the demonstration site.
+//! Commands other than servers: clients of a feed, sample mails, the lab, the demonstration site.
 
 pub(crate) mod demo;
 pub(crate) mod feed_tools;

@@ -1,4 +1,4 @@
-//! The configuration: who wins, what is printed, and what each mistake is told.
+//! The configuration: precedence of its sources, the printed form, and the error for each mistake.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -8,7 +8,7 @@
 
 use crate::support::{configuration, program, run};
 
-/// The line of a key in what `config --print` says, without the alignment.
+/// A key's line in the output of `config --print`, without the alignment.
 fn line(printed: &str, key: &str) -> String {
     let line = printed.lines().find(|line| line.starts_with(&format!("{key} = "))).expect(key);
     line.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -47,11 +47,12 @@ fn what_is_printed_is_right_as_a_file() {
     assert_eq!(line(&again.stdout, "cores"), "cores = [0] # file");
 }
 
-/// One mistake, one line, exit code 3: with the place and what would be right. `check` and `cache` say the same.
+/// Each mistake in a file gives one line, with its place and what would be right, and exit code 3. `check`
+/// and `cache` print the same.
 #[test]
 fn each_mistake_in_a_file_is_one_clear_line() {
     for (text, place, says) in [
-        ("[cache]\nlisten = 8080\n", ":2:10: ", "a string in quotes is wanted"),
+        ("[cache]\nlisten = 8080\n", ":2:10: ", "expected a string in quotes"),
         ("[cache]\nlisten = \"8080\"\n", ":2:10: ", "perhaps 127.0.0.1:8080"),
         ("[cache]\nlistn = \"127.0.0.1:1\"\n", ":2:1: ", "unknown key `listn`; perhaps `listen`"),
         ("[cahce]\n", ":1:2: ", "unknown section `cahce`; perhaps [cache]"),
@@ -59,20 +60,20 @@ fn each_mistake_in_a_file_is_one_clear_line() {
         ("[cache]\nmemory = \"256M\"\n", ":2:10: ", "perhaps 256MiB"),
         ("[cache]\nmemory = \"1.5GiB\"\n", ":2:10: ", "not a whole number"),
         ("[cache]\ndefault-ttl = \"1 hour\"\n", ":2:15: ", "ms, s, m, h or d"),
-        ("[cache]\nstore = \"\"\n", ":2:9: ", "a file is wanted, or anon"),
-        ("[cache]\npaging = \"mmap\"\n", ":2:10: ", "the ways are direct and kernel"),
-        ("[cache]\ncookies = \"none\"\n", ":2:11: ", "safe, strict and rfc"),
+        ("[cache]\nstore = \"\"\n", ":2:9: ", "expected a file, or anon"),
+        ("[cache]\npaging = \"mmap\"\n", ":2:10: ", "expected direct or kernel"),
+        ("[cache]\ncookies = \"none\"\n", ":2:11: ", "safe, strict or rfc"),
         ("[cache]\norigin = \"example.org\"\n", ":2:10: ", "perhaps http://example.org"),
         ("[cache]\norigin = \"http://a/b\"\n", ":2:10: ", "leave the path off"),
         ("[cache]\nconnections-max = 0\n", ":2:19: ", "at least 1"),
-        ("[cache]\nconnections-max = -1\n", ":2:19: ", "a whole number is wanted"),
+        ("[cache]\nconnections-max = -1\n", ":2:19: ", "expected a whole number"),
         ("[cache]\nidle-time-max = \"0s\"\n", ":2:17: ", "above zero"),
-        ("[cache]\nrequest-head-bytes-max = \"1B\"\n", ":2:26: ", "from 1KiB to 16MiB"),
-        ("[cache]\npurge-from = [\"somewhere\"]\n", ":2:14: ", "no IP address"),
+        ("[cache]\nrequest-head-bytes-max = \"1B\"\n", ":2:26: ", "1KiB to 16MiB"),
+        ("[cache]\npurge-from = [\"somewhere\"]\n", ":2:14: ", "invalid network"),
         ("[cache]\nname = \"two words\"\n", ":2:8: ", "a name starts with a letter"),
         ("cores = [0, 0]\n", ":1:9: ", "twice"),
         ("cores = \"0\"\n", ":1:9: ", "a list of whole numbers"),
-        ("log = \"loud\"\n", ":1:7: ", "the levels are"),
+        ("log = \"loud\"\n", ":1:7: ", "invalid log level"),
         ("log = \"info\"\nlog = \"warn\"\n", ":2:1: ", "duplicate key"),
         ("[cache\n", ":1:", ""),
         ("listen = \"\n", ":1:", ""),
@@ -140,11 +141,11 @@ fn an_admin_server_for_everybody_needs_a_token() {
     );
 }
 
-/// Each row has one mistake that only a start found before, in a file that the configuration names.
+/// Each row has one mistake in a file that the configuration names; before, only a start found it.
 #[test]
 fn check_finds_what_a_start_refuses() {
     for (text, says) in [
-        ("admin = \"0.0.0.0:0\"\n", "a token is needed"),
+        ("admin = \"0.0.0.0:0\"\n", "a token is required"),
         ("admin-token-file = \"/nowhere/token\"\n", "/nowhere/token"),
         ("log-file = \"/nowhere/a.log\"\n", "/nowhere/a.log"),
         ("[cache]\naccess-log = \"/nowhere/b.log\"\n", "/nowhere/b.log"),
@@ -205,11 +206,12 @@ fn check_reads_a_nats_configuration() {
     assert!(wrong.code == 3 && wrong.stderr.contains("nats.conf:2:"), "{}", wrong.stderr);
 }
 
-/// A store that is larger than the process's memory limit is refused at the start, with the limit that would do.
+/// A store larger than the process's memory limit is refused at the start, with the limit that would be
+/// enough.
 #[test]
 fn memory_that_is_not_there_is_refused() {
     for (arguments, variable, says) in [
-        (&["cache", "--demo", "--memory", "900GiB"][..], "", "comes to need 921620MiB"),
+        (&["cache", "--demo", "--memory", "900GiB"][..], "", "needs 921620MiB"),
         (&["cache", "--demo", "--memory-limit", "128MiB"], "", "raise the limit to 276MiB"),
         (&["serve", "--demo"], "NIGHTTRAIN_CACHE_MEMORY", "900GiB for stored objects"),
         (&["mail", "--store", "anon", "--store-size", "900GiB"], "", "900GiB for mails"),

@@ -1,4 +1,4 @@
-//! `nighttrain lab` starts the program beside it, and says so when there is none.
+//! `nighttrain lab` starts the program `nighttrain-lab` beside it, and reports an error if there is none.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -10,7 +10,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use crate::support::{program, run};
 
-/// A copy of the program in a directory of its own, so that what lies beside it is the test's choice.
+/// Copies the program into a directory of its own, so that the test decides which files are beside it.
 fn copied(directory: &Path) -> Command {
     let copy = directory.join("nighttrain");
     fs::copy(program(&[]).get_program(), &copy).expect("a copy");
@@ -31,7 +31,7 @@ fn it_hands_all_arguments_over_and_ends_as_the_lab_does() {
     let ended =
         run(copied(directory.path()).args(["load", "tcp://h:1", "--rate", "5", "--", "-x", "--help"]));
     assert_eq!((ended.code, ended.stdout.as_str()), (7, "7 load tcp://h:1 --rate 5 -- -x --help\n"));
-    // Help is the lab's own, not a description of how it is started.
+    // `--help` prints the lab's own help.
     assert_eq!(run(copied(directory.path()).arg("--help")).stdout, "1 --help\n");
     assert_eq!(run(&mut copied(directory.path())).stdout, "0 \n");
 }
@@ -50,7 +50,7 @@ fn without_a_lab_it_says_which_program_is_missing_and_where_it_looked() {
     let directory = tempfile::tempdir().expect("a directory");
     let ended = run(copied(directory.path()).arg("list"));
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
-    for part in ["nighttrain-lab", "beside this one", "the path"] {
+    for part in ["nighttrain-lab", "beside this one", "the PATH"] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
     assert_eq!(ended.stderr.lines().count(), 1);

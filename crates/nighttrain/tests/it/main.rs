@@ -1,6 +1,6 @@
 //! The program from outside: its command line, its configuration, its servers.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All tests are one program, because each test program is linked separately; each file covers one subject.
 
 mod configuration;
 mod feed;

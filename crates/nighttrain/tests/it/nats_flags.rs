@@ -1,4 +1,4 @@
-//! `nighttrain feed` by nats-server's own flags, and what a file for nats-server makes it do.
+//! `nighttrain feed` with nats-server's own flags and configuration files.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -23,7 +23,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// Says something, and gives what comes until the answer to a ping, or until the end.
+    /// Sends operations and a PING; returns everything received until the PONG, or until the end.
     fn say(&self, words: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         stream.write_all(format!("{words}PING\r\n").as_bytes()).expect("sent");
@@ -78,7 +78,11 @@ fn a_command_line_for_nats_server_starts_the_feed() {
     let conf = path("nats.conf");
     let conf = conf.to_str().expect("text");
     let refused = run(&mut program(&["feed", "-c", conf, "-p", "-1", "-m", "-1"]));
-    assert!(refused.code == 3 && refused.stderr.contains("`$SECRET` is said neither"), "{}", refused.stderr);
+    assert!(
+        refused.code == 3 && refused.stderr.contains("`$SECRET` is defined neither"),
+        "{}",
+        refused.stderr
+    );
     let directory = directory.path().to_str().expect("text");
     let mut command = program(&["feed", "-c", conf, "-a", "localhost", "-p", "-1", "-m", "-1", "-DV"]);
     let mut child = command
@@ -96,10 +100,7 @@ fn a_command_line_for_nats_server_starts_the_feed() {
     let mut first = String::new();
     BufReader::new(child.stderr.take().expect("piped")).read_line(&mut first).expect("text");
     let feed = Feed { child, address };
-    assert!(
-        first.ends_with("nats.conf: not honoured: `jetstream` (line 5), `cluster` (line 6)\n"),
-        "{first}"
-    );
+    assert!(first.ends_with("nats.conf: ignored: `jetstream` (line 5), `cluster` (line 6)\n"), "{first}");
     assert_eq!(text(&pid), feed.id());
     let hello = "CONNECT {\"verbose\":false,\"headers\":true,\"user\":\"a\",\"pass\":\"from-outside\"}\r\n";
     let heard = feed.say(&format!("{hello}SUB a 1\r\nPUB a 2\r\nhi\r\n"));
@@ -110,7 +111,7 @@ fn a_command_line_for_nats_server_starts_the_feed() {
     assert!(traced.contains("<<- [SUB a") && traced.contains("<<- [PUB a"), "{traced}");
     assert!(!traced.contains("from-outside"), "a password in the log: {traced}");
 
-    // The log's file is moved away, and written anew.
+    // The log file is renamed, and a new one is written.
     fs::rename(&log, path_of(directory, "old.log")).expect("moved");
     let sent = run(&mut program(&["feed", "--signal", &format!("reopen={}", pid.display())]));
     assert_eq!(sent.code, 0, "{}", sent.stderr);
@@ -127,9 +128,9 @@ fn path_of(directory: &str, name: &str) -> std::path::PathBuf {
 #[test]
 fn signals_that_nobody_gets_are_said() {
     for (signal, code, says) in [
-        ("louder", 2, "a signal is stop, quit, term, reopen, reload or ldm"),
-        ("reload=/nowhere/pid", 1, "neither a process nor a file"),
-        ("reload=0", 1, "neither a process nor a file"),
+        ("louder", 2, "invalid signal: expected stop, quit, term, reopen, reload or ldm"),
+        ("reload=/nowhere/pid", 1, "neither a process id nor a file"),
+        ("reload=0", 1, "neither a process id nor a file"),
     ] {
         let ended = run(&mut program(&["feed", "--signal", signal]));
         assert!(

@@ -1,4 +1,4 @@
-//! Strangers who hold connections of admin, monitoring and mail's pages do not shut them.
+//! Clients that hold connections of the admin port, monitoring and the mail pages do not keep others out.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -15,8 +15,8 @@ use std::{
 
 use crate::support::program;
 
-/// Far beyond what any machine needs for one answer, and below the time that a head may take: who is answered within it
-/// did not wait for the strangers' time to be up.
+/// Far longer than any machine needs for one answer, and shorter than the timeout of a request's head: an
+/// answer within it did not wait for that timeout.
 const PATIENCE: Duration = Duration::from_secs(9);
 
 struct Everything {
@@ -62,7 +62,7 @@ impl Everything {
 
 impl Drop for Everything {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended by itself.
         _ = self.child.kill();
         _ = self.child.wait();
     }

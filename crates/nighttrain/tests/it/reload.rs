@@ -1,4 +1,4 @@
-//! SIGHUP in `serve` reloads what it reloads in each server alone.
+//! SIGHUP to `serve` reloads what each server reloads on its own.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -14,7 +14,7 @@ use std::{
 
 use crate::support::program;
 
-/// What the feed says to a client with this name.
+/// The feed's first answer to a client with this user name.
 fn greeting(feed: SocketAddr, user: &str) -> String {
     let mut stream = TcpStream::connect(feed).expect("it listens");
     let connect =
@@ -24,7 +24,7 @@ fn greeting(feed: SocketAddr, user: &str) -> String {
     lines.find(|line| !line.starts_with("INFO")).expect("a word")
 }
 
-/// A connection that has been let in.
+/// Opens an authenticated connection.
 fn connected_as(feed: SocketAddr, user: &str) -> TcpStream {
     let mut stream = TcpStream::connect(feed).expect("it listens");
     let connect =
@@ -40,7 +40,7 @@ fn connected_as(feed: SocketAddr, user: &str) -> TcpStream {
     stream
 }
 
-/// What mail's SMTP says to a sender.
+/// SMTP reply to MAIL FROM with this address.
 fn sender(smtp: SocketAddr, address: &str) -> String {
     let mut stream = TcpStream::connect(smtp).expect("it listens");
     write!(stream, "HELO a.example\r\nMAIL FROM:<{address}>\r\nQUIT\r\n").expect("it reads");
@@ -99,17 +99,17 @@ fn the_feeds_users_and_mails_bans_are_read_again() {
     write("banned", "sender @spam.example\n");
     reload("reload: 1 lines of bans");
     let mut rest = String::new();
-    // Who is connected as somebody that there is no more is told so, and closed.
+    // A client whose user no longer exists gets an error and is closed.
     _ = std::io::Read::read_to_string(&mut connected, &mut rest);
     assert!(rest.ends_with("-ERR 'Authorization Violation'\r\n"), "{rest}");
     assert!(greeting(feed, "ann").starts_with("-ERR 'Authorization Violation'"));
     assert_eq!(greeting(feed, "bob"), "PONG");
     assert!(sender(smtp, "x@spam.example").starts_with('5'));
 
-    // What is wrong in one part changes nothing in the others.
+    // A mistake in one server's file changes nothing in the others.
     write("nats.conf", "authorization { user: cid }\n");
     write("banned", "");
-    reload("the configuration stays as it was");
+    reload("configuration unchanged");
     assert_eq!(greeting(feed, "bob"), "PONG");
     assert!(sender(smtp, "x@spam.example").starts_with('5'));
 

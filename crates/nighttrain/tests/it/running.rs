@@ -1,4 +1,4 @@
-//! The program as a process: ports, signals, and the commands that ask it.
+//! The program as a process: ports, signals, and commands that query it.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -43,23 +43,24 @@ fn it_says_what_it_bound_answers_and_stops() {
     let purge = run(&mut program(&["purge", "http://a.example/", "--admin", &admin]));
     assert_eq!(
         (purge.code, purge.stdout.as_str()),
-        (0, "Nothing was stored under http://a.example/, by http or by https\n")
+        (0, "No stored object: http://a.example/, by http or by https\n")
     );
     let purge = run(&mut program(&["purge", "no url", "--admin", &admin]));
     assert_eq!(purge.code, 1);
     assert!(purge.stderr.contains("not a URL"), "{}", purge.stderr);
-    // The accelerator's own port is no admin server, and the difference is told.
+    // The accelerator's own port is no admin server, and the error says so.
     let wrong = run(&mut program(&["stat", "--admin", &running.cache.to_string()]));
     assert_eq!(wrong.code, 1);
-    assert!(wrong.stderr.contains("is no admin server"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("is not a Nighttrain admin server"), "{}", wrong.stderr);
 
     running.signal(Signal::TERM);
     let (code, log) = running.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("stopped: every request was answered"), "{log}");
+    assert!(log.contains("stopped: all requests were answered"), "{log}");
 }
 
-/// What `make run` promises: the second look comes from memory, a session from the site, and the line says so.
+/// `make run`'s promise: the second request is answered from memory, a session page from the site, and
+/// Cache-Status says so.
 #[test]
 fn the_demonstration_saves_the_site_its_work() {
     let running = Running::start(&mut program(&DEMO));
@@ -88,7 +89,7 @@ fn the_demonstration_saves_the_site_its_work() {
     let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(value["requests"]["hits"], pages.len(), "{json}");
     assert_eq!(value["requests"]["received"], 2 * pages.len() + 2, "{json}");
-    // And the note that the berth is not to be stored.
+    // One hit-for-miss is left, for the berth page.
     assert_eq!(value["requests"]["notes_left"], 1, "{json}");
     assert_eq!(value["store"]["objects"], pages.len() + 1, "{json}");
     assert!(value["bytes"]["saved"].as_u64().expect("a number") > 388_854, "{json}");
@@ -117,7 +118,7 @@ fn interrupt_stops_it_too() {
     assert_eq!(running.end().0, Some(0));
 }
 
-/// The first signal waits for the request that the origin never answers, the second does not.
+/// The first signal waits for a request that the origin never answers; the second does not.
 #[test]
 fn a_second_signal_stops_at_once() {
     let origin = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -133,7 +134,7 @@ fn a_second_signal_stops_at_once() {
     ]));
     let mut client = std::net::TcpStream::connect(running.cache).expect("a connection");
     std::io::Write::write_all(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
-    // The request is under way once the origin has it.
+    // The request is under way once the origin has the connection.
     let _held = origin.accept().expect("a connection from the accelerator");
     running.signal(Signal::TERM);
     let mut log = std::io::BufReader::new(running.child.stderr.take().expect("piped"));
@@ -155,7 +156,7 @@ fn hangup_reads_the_file_again_and_says_what_came_of_it() {
     let mut running = Running::start(program(&DEMO).args(["--config", &path]));
     let write = |text: &str| std::fs::write(directory.path().join("n.toml"), text).expect("a file");
     let admin = running.admin.to_string();
-    // Each reload is seen through before the next: two signals at once are one.
+    // Each reload is waited for before the next: two pending signals would be one.
     let mut seen = Vec::new();
     let mut stderr = std::io::BufReader::new(running.child.stderr.take().expect("piped"));
     let mut reload = |text: &str, until: &str| {
@@ -177,7 +178,7 @@ fn hangup_reads_the_file_again_and_says_what_came_of_it() {
     reload("log = \"info\"\n", "reload: nothing changed");
     reload("log = \"info\"\ndrain-time-max = \"1s\"\n", "reload: changed drain-time-max");
     reload("log = \"info\"\n[cache]\nmemory = \"1MiB\"\n", "only a restart changes memory");
-    reload("log = \"info\"\n[cache]\nmemry = \"1MiB\"\n", "reload: the configuration stays as it was");
+    reload("log = \"info\"\n[cache]\nmemry = \"1MiB\"\n", "reload: configuration unchanged");
     reload(
         "log = \"warn\"\n[cache]\nmemory = \"1MiB\"\n",
         "reload: changed log; only a restart changes memory",
@@ -193,7 +194,7 @@ fn a_token_is_demanded_and_a_reload_changes_it() {
     let admin = running.admin.to_string();
     let without = run(&mut program(&["stat", "--admin", &admin]));
     assert_eq!(without.code, 1);
-    assert!(without.stderr.contains("demands a token"), "{}", without.stderr);
+    assert!(without.stderr.contains("requires a token"), "{}", without.stderr);
     let with = ["stat", "--admin", &admin, "--admin-token-file", &path];
     assert_eq!(run(&mut program(&with)).code, 0);
 
@@ -202,7 +203,7 @@ fn a_token_is_demanded_and_a_reload_changes_it() {
     let wrong =
         run(&mut program(&["stat", "--admin", &admin, "--admin-token-file", other.to_str().expect("text")]));
     assert_eq!(wrong.code, 1);
-    assert!(wrong.stderr.contains("does not accept the token"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("rejected the token"), "{}", wrong.stderr);
 
     let old = directory.path().join("old");
     std::fs::copy(&path, &old).expect("a copy");

@@ -1,4 +1,4 @@
-//! What each signal does to a running program: a few are wishes, and no other ends it.
+//! Effect of each signal on a running program: a few are requests, and no other ends it.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -14,7 +14,7 @@ use std::{
 
 use crate::support::program;
 
-/// A server with its log, as a process.
+/// A server as a process, with its log.
 struct Server {
     child: Child,
     admin: SocketAddr,
@@ -70,7 +70,7 @@ impl Server {
     }
 
     fn send(&self, signal: i32) {
-        // The shell's: the library that the tests have names no real-time signals.
+        // Sent by the shell's `kill`: the tests' library names no real-time signals.
         let sent = std::process::Command::new("sh")
             .args(["-c", &format!("kill -{signal} {}", self.child.id())])
             .status()
@@ -85,7 +85,7 @@ impl Server {
         assert!(answer.starts_with("HTTP/1.1 200 "), "after {after}: {answer}");
     }
 
-    /// Reads the log up to a line with these words.
+    /// Reads the log up to a line that contains `words`.
     fn logs(&mut self, words: &str) {
         let mut seen = String::new();
         while !seen.contains(words) {
@@ -96,7 +96,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended by itself.
         _ = self.child.kill();
         _ = self.child.wait();
     }
@@ -138,9 +138,10 @@ fn fill(server: &Server, mails: usize) {
 
 const ALL: [&[&str]; 4] = [&["serve"], &["cache", "--demo"], &["feed"], &["mail"]];
 
-/// HUP, USR1, PIPE, ALRM, STKFLT, CHLD, CONT, TTIN, TTOU, URG, XFSZ, VTALRM, PROF, WINCH, IO, PWR, and real-time ones
-/// by their numbers on Linux (signal(7); the same on x86-64 and on ARM). INT, QUIT, TERM stop it; KILL and STOP cannot
-/// be caught; TSTP is Ctrl-Z; the others are faults of the program itself.
+/// HUP, USR1, PIPE, ALRM, STKFLT, CHLD, CONT, TTIN, TTOU, URG, XFSZ, VTALRM, PROF, WINCH, IO, PWR, and
+/// real-time signals, by their numbers on Linux (signal(7); the same on x86-64 and on ARM). INT, QUIT and
+/// TERM stop the program; KILL and STOP cannot be caught; TSTP is Ctrl-Z; the other signals are faults of the
+/// program itself.
 const HARMLESS: [i32; 19] = [1, 10, 13, 14, 16, 17, 18, 21, 22, 23, 25, 26, 27, 28, 29, 30, 35, 50, 64];
 
 #[test]
@@ -162,30 +163,30 @@ fn what_cannot_be_done_by_a_signal_is_logged_and_it_goes_on() {
         server.logs("SIGUSR1: no log file to reopen");
         if command != ["feed"] {
             server.send(12);
-            server.logs("SIGUSR2: this version cannot hand its work to a new binary");
+            server.logs("SIGUSR2: this version cannot hand over to a new binary");
         }
         server.answers(&format!("SIGUSR1 and SIGUSR2 to {command:?}"));
     }
 }
 
-/// `nats-server --signal ldm` sends SIGUSR2.
+/// SIGUSR2 puts the feed into lame-duck mode, as `nats-server --signal ldm` expects.
 #[test]
 fn the_feed_alone_is_a_lame_duck_by_usr2_and_others_stop_by_quit() {
     let mut feed = Server::start(&["feed"]);
     feed.send(12);
-    feed.logs("stopped: every client has left or was asked to");
+    feed.logs("stopped: all clients have left or were asked to");
     assert_eq!(feed.child.wait().expect("our child").code(), Some(0));
 
     let mut cache = Server::start(&["cache", "--demo"]);
     cache.send(3);
-    cache.logs("stopped: every request was answered");
+    cache.logs("stopped: all requests were answered");
     assert_eq!(cache.child.wait().expect("our child").code(), Some(0));
 }
 
-/// Mails that wait to be indexed: more than a search opens, because fewer are not indexed.
+/// Mails that wait to be indexed: more than a search reads unindexed, since fewer are never indexed.
 const INDEXED_MAILS: usize = 2_200;
 
-/// The index's thread asks the mail loops all the while, and the loops end first.
+/// A stop ends in time although the indexer keeps sending requests to the mail loops, which end first.
 #[test]
 fn a_stop_ends_while_mails_are_indexed() {
     let directory = tempfile::tempdir().expect("a directory");

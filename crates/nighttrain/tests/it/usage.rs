@@ -1,4 +1,4 @@
-//! The command line: what it says, and how it refuses.
+//! The command line: its output and its errors.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -21,7 +21,7 @@ fn help_and_version_are_on_stdout() {
     assert_eq!(ended.stdout, format!("nighttrain {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// What the design promises by name.
+/// Flags that the design names.
 #[test]
 fn the_promised_flags_are_there_with_their_defaults() {
     let help = run(&mut program(&["cache", "--help"])).stdout;
@@ -62,10 +62,10 @@ fn wrong_usage_is_2_and_says_what_would_be_right() {
         (&["cache", "--demo", "--memory", "0MiB"], "needs some memory"),
         (&["cache", "--demo", "--default-ttl", "10"], "perhaps 10s"),
         (&["cache", "--demo", "--listen", "8080"], "perhaps 127.0.0.1:8080"),
-        (&["cache", "--demo", "--paging", "mmap"], "the ways are direct and kernel"),
-        (&["cache", "--demo", "--cookies", "maybe"], "safe, strict and rfc"),
+        (&["cache", "--demo", "--paging", "mmap"], "expected direct or kernel"),
+        (&["cache", "--demo", "--cookies", "maybe"], "safe, strict or rfc"),
         (&["cache", "--demo", "--cores", "0,0"], "twice"),
-        (&["cache", "--demo", "--log", "loud"], "the levels are"),
+        (&["cache", "--demo", "--log", "loud"], "invalid log level"),
         (&["cache", "--origin", "127.0.0.1:3000"], "perhaps http://127.0.0.1:3000"),
         (&["cache", "--origin", "ftp://a"], "unknown scheme"),
         (&["purge"], "<URL>"),
@@ -91,14 +91,14 @@ fn completions_for_every_shell() {
 
 #[test]
 fn asking_where_nothing_listens_is_1_and_one_line() {
-    // Bound without listening: connections are refused, and nobody else gets the port in the meantime.
+    // Bound without listening: connections are refused, and no other program gets the port in the meantime.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
     let address = socket.local_addr().expect("an address").as_socket().expect("an IP address").to_string();
     for arguments in [&["stat", "--admin", &address][..], &["purge", "http://a/", "--admin", &address]] {
         let ended = run(&mut program(arguments));
         assert_eq!(ended.code, 1, "{}", ended.stderr);
-        assert!(ended.stderr.contains(&format!("nothing listens on {address}")), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&format!("cannot connect to {address}")), "{}", ended.stderr);
         assert_eq!(ended.stderr.lines().count(), 1);
         assert_eq!(ended.stdout, "");
     }

@@ -1,18 +1,18 @@
-//! What is wrong with an expression, and where.
+//! Error of a filter expression: the wrong byte's offset, what was found and what was expected.
 
-/// Characters that are shown before the one that is wrong, and from it on.
+/// Number of characters of the expression shown before the wrong byte; `SHOWN_AFTER` counts those from it on.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN_AFTER: usize = 30;
 
-/// An expression that was refused.
+/// Error for an expression that was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: found {found}, expected {expected}")]
 pub struct Fault {
-    /// Offset of the byte that is wrong, or of the end where something is missing.
+    /// Offset of the wrong byte, or of the expression's end where something is missing.
     pub at: usize,
-    /// What stands there.
+    /// Description of the text found at that offset.
     pub found: String,
-    /// What could stand there.
+    /// Description of what would have been valid at that offset.
     pub expected: String,
 }
 
@@ -21,9 +21,9 @@ impl Fault {
         Self { at, found: found.into(), expected: expected.into() }
     }
 
-    /// Two lines: the expression around the byte, and below that byte a caret with what is wrong.
+    /// Renders two lines: the expression around the wrong byte, and below that byte a caret with the error.
     ///
-    /// `expression` is the one that was refused.
+    /// `expression` must be the expression that was rejected.
     pub fn marked(&self, expression: &[u8]) -> String {
         let (before, after) = expression.split_at(self.at.min(expression.len()));
         let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
@@ -39,7 +39,8 @@ impl Fault {
     }
 }
 
-/// A line stays a line, and a terminal as it is.
+/// Replaces white space by a blank and control characters by U+FFFD, so that the output stays on one line and
+/// cannot disturb a terminal.
 pub(super) fn visible(character: char) -> char {
     if character.is_whitespace() {
         ' '

@@ -1,4 +1,4 @@
-//! Expressions over the fields of something: bans, the list of stored objects, the log.
+//! Filter expressions over the fields of a record: used for bans, the list of stored objects and the log.
 //!
 //! ```text
 //!   req.url ~ "^/news" && obj.http.x-type == page
@@ -10,21 +10,21 @@
 //!   test  = field operator value              a blank or a quote comes after the operator
 //!   value = '"' { any byte, a quote twice } '"' | word up to a blank; in a group also up to the group's ")"
 //! ```
-//! It is Varnish's language of bans (`std.ban()` in vmod_std(3)) with `or`, `not` and groups. Outside of a group a word
-//! is whatever Varnish takes for one, so that `((^|,)cat_p_1(,|$))` needs no quotes, as shops send it. What differs
-//! and why: `docs/decisions/033-filter-expressions.md`.
+//! The language is that of Varnish's bans (`std.ban()` in vmod_std(3)) with `or`, `not` and groups. Outside a
+//! group, a word is exactly what Varnish takes for a word, so `((^|,)cat_p_1(,|$))` needs no quotes, as shops
+//! send it. The differences and their reasons: `docs/decisions/033-filter-expressions.md`.
 //!
-//! The caller says by a table which fields there are ([`Field`]), and a [`Record`] says what they hold. The operators
-//! are those of the field's [`Kind`]: `==` and `!=` for all, `~` and `!~` (a pattern is found, is not found) for text
-//! and numbers, `<`, `<=`, `>`, `>=` for all but text.
+//! The caller passes a table of the fields that exist ([`Field`]), and a [`Record`] supplies their values.
+//! The field's [`Kind`] decides which operators apply: `==` and `!=` to all, `~` and `!~` (a pattern is
+//! found, is not found) to text and numbers, `<`, `<=`, `>`, `>=` to all but text.
 //!
-//! *A field that is not there* is as in Varnish 7: only `!=` holds of it, so `!~` does not. A header of several lines
-//! equals what one of its lines equals, and a pattern is looked for in each line.
+//! *A missing field* behaves as in Varnish 7: only `!=` is true of it; `!~` is false. A header of several
+//! lines equals a text if one of its lines does, and a pattern is searched for in each line.
 //!
-//! *Patterns* take time linear in what they are matched with, and see bytes: `.`, `\w` and `(?i)` know ASCII alone.
-//! [`Expression::matches`] does not allocate once it has run: the automaton of a small pattern is a table, and only
-//! that of a large one is built while it is used, up to a bound. Each core evaluates a clone of its own: to any thread
-//! but the first that uses a pattern its working memory is behind a lock.
+//! *Patterns* take time linear in the length of the text searched, and work on bytes: `.`, `\w` and `(?i)`
+//! know ASCII alone. [`Expression::matches`] does not allocate after its first run: the automaton of a small
+//! pattern is a table, and only that of a large pattern is built lazily, up to a bound. Each core evaluates
+//! its own clone: a pattern's working memory is behind a lock for every thread but the first that uses it.
 
 mod fault;
 mod parse;
@@ -39,54 +39,55 @@ use std::{
 pub use fault::Fault;
 use pattern::Pattern;
 
-/// The longest expression, as it is given and as it is printed. Shops send patterns of less than 8 KiB, because Varnish
-/// takes no longer lines of a header (`http_req_hdr_len`).
+/// The longest expression, as given and as printed. Shops send patterns of less than 8 KiB, because Varnish
+/// accepts no longer header lines (`http_req_hdr_len`).
 pub const EXPRESSION_BYTES_MAX: usize = 16 * 1024;
-/// Tests in one expression.
+/// Greatest number of tests in one expression.
 pub const TESTS_MAX: usize = 64;
-/// Groups and negations within each other.
+/// Greatest nesting depth of groups and negations.
 pub const DEPTH_MAX: usize = 16;
-/// What the automata of one expression may take as they are compiled.
+/// Greatest memory for the compiled automata of one expression.
 pub const AUTOMATA_BYTES_MAX: usize = 4 << 20;
 
 /// A field that expressions may name.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<F> {
-    /// Letters, digits, `.`, `-` and `_`, but not `and`, `or`, `not`. A `*` at the end, if the kind is text, stands for
-    /// any name: `obj.http.*` for every header.
+    /// Name of letters, digits, `.`, `-` and `_`, but not `and`, `or`, `not`. In a text field a `*` at the
+    /// end stands for any name: `obj.http.*` for every header.
     pub name: &'static str,
-    /// By which a [`Record`] is asked for it.
+    /// Identifier that a [`Record`] is given to look the field up.
     pub id: F,
-    /// How its values are compared.
+    /// Kind of the field's values, which decides how they are compared.
     pub kind: Kind,
-    /// Whether it is the request's and not the stored object's.
+    /// True if the field belongs to the request, not to the stored object.
     pub of_request: bool,
 }
 
-/// How a field's values are written and compared.
+/// Kind of a field's values: how they are written and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes, of which case matters.
+    /// Bytes, compared case-sensitively.
     Text,
-    /// A whole number, to patterns its decimal digits: Varnish takes a status for text, `obj.status ~ ^5`.
+    /// A whole number. Patterns see its decimal digits, since Varnish treats a status as text: `obj.status ~
+    /// ^5`.
     Number,
-    /// A size: `64KiB`, `1.5MiB`, bytes without a unit.
+    /// A size, such as `64KiB` or `1.5MiB`; without a unit, bytes.
     Bytes,
-    /// Microseconds: `3h`, `90s`, `500ms`, seconds without a unit.
+    /// A duration in microseconds, such as `3h`, `90s` or `500ms`; without a unit, seconds.
     Duration,
 }
 
-/// What an expression is asked of.
+/// Source of the field values that an expression is evaluated against.
 pub trait Record<F> {
-    /// The values of a field of text: none if it is not there, several if a header has several lines. `name` is what
-    /// stands in place of the field's `*`, in lower case.
+    /// Returns the values of a text field: none if it is missing, several if a header has several lines.
+    /// `name` replaces the field's `*`, in lower case.
     fn texts(&self, field: F, name: &str) -> impl Iterator<Item = &[u8]>;
 
-    /// The value of another field, a duration in microseconds.
+    /// Returns the value of a field that is not text; a duration in microseconds.
     fn number(&self, field: F) -> Option<i64>;
 }
 
-/// An expression that can be evaluated. Printed it reads as one way of writing it, which parses to an equal expression.
+/// A parsed expression. It prints in one canonical form, which parses to an equal expression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression<F> {
     root: Node<F>,
@@ -95,45 +96,48 @@ pub struct Expression<F> {
 }
 
 impl<F: Copy> Expression<F> {
-    /// Reads one.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// The first thing that is wrong, or which bound is met.
+    /// Returns the first [`Fault`]: a syntax error, or a bound that is exceeded.
     ///
     /// # Panics
-    /// If the name of a field in the table is none.
+    /// Panics if a field of the table has an invalid name.
     pub fn parse(expression: &[u8], fields: &[Field<F>]) -> Result<Self, Fault> {
         parse::expression(expression, fields)
     }
 
-    /// Whether it holds.
+    /// Returns whether the record satisfies the expression.
     pub fn matches(&self, record: &impl Record<F>) -> bool {
         self.root.holds(record)
     }
 
-    /// Whether it cannot be told from a stored object alone.
+    /// Returns whether the expression tests a field of the request, so that the stored object alone does not
+    /// decide it.
     pub fn needs_request(&self) -> bool {
         self.root.any(&|test| test.field.of_request)
     }
 
-    /// Whether a test is of a field that is meant, by its id and what stands in place of its `*`, in lower case.
+    /// Returns whether the expression tests a field for which `is_meant` is true, given the field's id and
+    /// the name that replaces its `*`, in lower case.
     pub fn asks_for(&self, is_meant: impl Fn(F, &str) -> bool) -> bool {
         self.root.any(&|test| is_meant(test.field.id, &test.name))
     }
 
-    /// What its patterns take, which all clones share; without the working memory that each clone makes when it first
-    /// runs ([`working_bytes_max`](Self::working_bytes_max)).
+    /// Returns the memory of the compiled patterns, which all clones share. The working memory that each
+    /// clone allocates on its first run is not included ([`working_bytes_max`](Self::working_bytes_max)).
     pub fn automata_bytes(&self) -> usize {
         self.automata_bytes
     }
 
-    /// The most that the working memory of a clone comes to.
+    /// Returns the greatest size of one clone's working memory.
     pub fn working_bytes_max(&self) -> usize {
         self.working_bytes_max
     }
 }
 
-/// A chain never holds a chain of its own sort, nor a negation a negation: what means the same by that is equal.
+/// Syntax tree of an expression. An `All` never contains an `All`, an `Any` never an `Any`, and a `Not` never
+/// a `Not`, so that expressions differing only in grouping are equal.
 #[derive(Debug, Clone, PartialEq)]
 enum Node<F> {
     Test(Test<F>),
@@ -164,12 +168,12 @@ impl<F: Copy> Node<F> {
 #[derive(Debug, Clone)]
 struct Test<F> {
     field: Field<F>,
-    /// What stands in place of the field's `*`, in lower case.
+    /// Name that replaces the field's `*`, in lower case.
     name: Box<str>,
     comparison: Comparison,
 }
 
-/// The table gives each field one name, so that its id need not be comparable.
+/// Equality compares field names: the table has each name once, so the id need not be comparable.
 impl<F> PartialEq for Test<F> {
     fn eq(&self, other: &Self) -> bool {
         self.field.name == other.field.name && self.name == other.name && self.comparison == other.comparison
@@ -182,7 +186,7 @@ enum Comparison {
     Text { equal: bool, text: Box<str> },
     /// `~`, or `!~` if not `found`.
     Pattern { found: bool, pattern: Pattern },
-    /// The other kinds.
+    /// Comparison of a number, a size or a duration.
     Number { order: Order, number: i64 },
 }
 
@@ -209,7 +213,7 @@ impl<F: Copy> Test<F> {
     }
 }
 
-/// An operator between numbers: for which outcomes of a comparison it holds.
+/// A numeric operator, as the set of comparison outcomes for which it is true.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Order {
     symbol: &'static str,
@@ -257,7 +261,7 @@ impl<F> fmt::Display for Node<F> {
             if at > 0 {
                 f.write_str(connective)?;
             }
-            // The only one that binds less than what is around it.
+            // `Any` is the only node that binds less tightly than its surroundings, so it gets parentheses.
             match node {
                 Self::Any(_) => write!(f, "({node})")?,
                 _ => node.fmt(f)?,
@@ -286,7 +290,8 @@ impl<F> fmt::Display for Test<F> {
     }
 }
 
-/// A value in quotes, for whoever makes an expression of what a request says: nothing in it ends the value.
+/// A value in quotes, for expressions built from request data: the value's own quotes are doubled, so nothing
+/// in it can end it early.
 #[derive(Debug, Clone, Copy)]
 pub struct QuotedValue<'a>(pub &'a str);
 

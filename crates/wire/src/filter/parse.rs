@@ -1,11 +1,11 @@
-//! From bytes to an expression, by descent: as deep as [`DEPTH_MAX`] says.
+//! Recursive-descent parser for expressions, limited to the depth [`DEPTH_MAX`].
 
 use super::{
     AUTOMATA_BYTES_MAX, Comparison, DEPTH_MAX, EXPRESSION_BYTES_MAX, Expression, Fault, Field, Kind, Node,
     Order, TESTS_MAX, Test, fault::visible, pattern::Pattern, units,
 };
 
-/// Characters that are told of a word.
+/// Number of characters of a word that an error message shows.
 const WORD_SHOWN: usize = 24;
 
 pub(super) fn expression<F: Copy>(bytes: &[u8], fields: &[Field<F>]) -> Result<Expression<F>, Fault> {
@@ -29,7 +29,7 @@ pub(super) fn expression<F: Copy>(bytes: &[u8], fields: &[Field<F>]) -> Result<E
     }
     let Parser { automata_bytes, working_bytes_max, .. } = parser;
     let expression = Expression { root, automata_bytes, working_bytes_max };
-    // Quotes become two each: what is kept as it prints can be read again.
+    // Printing doubles each quote, so the printed form can be longer; it must stay parsable as well.
     let printed = expression.to_string().len();
     if printed > EXPRESSION_BYTES_MAX {
         return Err(too_long(printed));
@@ -41,23 +41,23 @@ struct Parser<'a, F> {
     text: &'a str,
     at: usize,
     fields: &'a [Field<F>],
-    /// Groups and negations around what is read.
+    /// Number of groups and negations around the current position.
     depth: usize,
     tests: usize,
     automata_bytes: usize,
     working_bytes_max: usize,
 }
 
-/// What an operator is compared with, as it is meant.
+/// The operand of an operator, with doubled quotes undone.
 struct Value {
-    /// Where it begins, after its quote if it has one.
+    /// Offset of the value's first byte, after its opening quote if it has one.
     at: usize,
     is_quoted: bool,
     text: String,
 }
 
 impl Value {
-    /// Where a byte of the text stands in the expression: a quote stands there twice.
+    /// Maps an offset in the value's text to an offset in the expression, where each quote is doubled.
     fn place(&self, at: usize) -> usize {
         let doubled = self.text.bytes().take(at).filter(|byte| self.is_quoted && *byte == b'"').count();
         self.at + at + doubled
@@ -97,7 +97,7 @@ impl<'a, F: Copy> Parser<'a, F> {
             (is_negation, is_negated) = (true, !is_negated);
         }
         let is_group = self.rest().starts_with('(');
-        // A negation counts as the group that it is printed with.
+        // A negation counts as a level, because it is printed with a group.
         if (is_group || is_negation) && self.depth == DEPTH_MAX {
             return Err(self.unexpected(format!("{DEPTH_MAX} groups within each other at most")));
         }
@@ -150,7 +150,7 @@ impl<'a, F: Copy> Parser<'a, F> {
         Ok(Test { field, name: name.to_ascii_lowercase().into(), comparison })
     }
 
-    /// A field, and what stands in place of its `*`.
+    /// Reads a field, and the name that replaces its `*`.
     fn field(&mut self) -> Result<(Field<F>, &'a str), Fault> {
         let name = name(self.rest());
         if name.is_empty() {
@@ -188,7 +188,8 @@ impl<'a, F: Copy> Parser<'a, F> {
         Ok(pattern)
     }
 
-    /// The value behind an operator. Without the blank `req.url ==/a&&obj.status ==200` would be a test of a URL.
+    /// Reads the value after an operator. A blank is required: otherwise `req.url ==/a&&obj.status ==200`
+    /// would compare the URL with all of the rest.
     fn value(&mut self, symbol: &str) -> Result<Value, Fault> {
         self.at += symbol.len();
         let operator_end = self.at;
@@ -208,7 +209,8 @@ impl<'a, F: Copy> Parser<'a, F> {
         Ok(value)
     }
 
-    /// A value of which the text behind its first quote is given: up to a quote that stands alone.
+    /// Reads a quoted value; `text` begins after the opening quote. The value ends at the first quote that is
+    /// not doubled.
     fn quoted(&mut self, text: &str) -> Result<Value, Fault> {
         let mut len = 0;
         loop {
@@ -228,14 +230,14 @@ impl<'a, F: Copy> Parser<'a, F> {
         Ok(value)
     }
 
-    /// What is left, from its first byte that is not blank.
+    /// Skips blanks and returns the rest of the expression.
     fn rest(&mut self) -> &'a str {
         let rest = self.text[self.at..].trim_ascii_start();
         self.at = self.text.len() - rest.len();
         rest
     }
 
-    /// Whether the symbol or the word comes next; then it is past it.
+    /// Consumes the symbol or the word if it comes next, and returns whether it did.
     fn takes(&mut self, symbol: &str, word: &str) -> bool {
         let rest = self.rest();
         let taken = match rest.strip_prefix(symbol) {
@@ -254,7 +256,7 @@ impl<'a, F: Copy> Parser<'a, F> {
     }
 }
 
-/// Whether an expression can name the field of a table.
+/// Returns whether the grammar allows `field` as a field name.
 fn is_nameable(field: &str) -> bool {
     let fixed = field.strip_suffix('*').unwrap_or(field);
     !matches!(fixed, "" | "and" | "or" | "not") && name(fixed) == fixed
@@ -272,13 +274,13 @@ fn operators(kind: Kind) -> &'static str {
     }
 }
 
-/// The name, `and`, `or` or `not` that a text begins with.
+/// Returns the longest prefix that is a name, which may also be `and`, `or` or `not`.
 fn name(text: &str) -> &str {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     &text[..text.find(|c| !is_part(c)).unwrap_or(text.len())]
 }
 
-/// How much of a text is its first word. In a group a `)` ends it that no `(` of the word belongs to.
+/// Returns the length of a text's first word. In a group, a `)` without its `(` in the word ends the word.
 fn word_len(text: &str, is_in_group: bool) -> usize {
     let (mut opened, mut is_escaped) = (0_usize, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -295,7 +297,7 @@ fn word_len(text: &str, is_in_group: bool) -> usize {
     text.len()
 }
 
-/// A word as it is told of.
+/// Formats a word for an error message, shortened and in backticks.
 fn shown(word: &str) -> String {
     let cut = if word.chars().nth(WORD_SHOWN).is_some() { "…" } else { "" };
     let shown: String = word.chars().take(WORD_SHOWN).map(visible).collect();

@@ -1,8 +1,8 @@
-//! A pattern that is looked for in bytes, in linear time.
+//! Pattern search in bytes, in linear time.
 //!
-//! A small one becomes a table of its states and what each byte leads to (a DFA); of a larger one that table is made
-//! while it runs, within a bound, and where the bound is met too often its states are simulated. None of the three goes
-//! back in what it reads.
+//! A small pattern is compiled to a table of states and transitions (a DFA). The table of a larger one is
+//! built lazily while it runs, within a bound; where that bound is met too often, the states are simulated
+//! instead. None of the three backtracks.
 
 use regex_automata::{
     meta,
@@ -12,16 +12,17 @@ use regex_automata::{
 
 use super::Fault;
 
-/// Groups of a pattern within each other.
+/// Greatest nesting depth of a pattern's groups.
 const GROUPS_DEEP_MAX: u32 = 64;
-/// What one pattern may take, compiled to states. The longest that shops send, some 330 tags, takes half of it.
+/// Greatest size of one pattern compiled to states. The longest pattern that shops send, some 330 tags, takes
+/// half of it.
 const STATES_BYTES_MAX: usize = 256 << 10;
-/// The largest pattern, in states and bytes, that becomes a table when it is parsed.
+/// The largest pattern, in states and in bytes, for which the full table is built at parse time.
 const TABLE_STATES_MAX: usize = 500;
 const TABLE_BYTES_MAX: usize = 512 << 10;
-/// What the table of a larger one may grow to while it runs, in each direction.
+/// Greatest size of a larger pattern's lazily built table, in each direction.
 const LAZY_BYTES_MAX: usize = 512 << 10;
-/// Working memory for each state of any: twice a set of states, with room.
+/// Working memory for each state of any pattern: two sets of states, with some room.
 const STATE_WORKING_BYTES: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -38,8 +39,10 @@ impl PartialEq for Pattern {
 }
 
 impl Pattern {
+    /// Compiles a pattern.
+    ///
     /// # Errors
-    /// Where in the text a mistake is, or that the pattern is too large.
+    /// Returns a [`Fault`] at the offset of a syntax error, or one saying that the pattern is too large.
     pub(super) fn new(text: &str) -> Result<Self, Fault> {
         let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(GROUPS_DEEP_MAX);
         let states = thompson::Config::new()
@@ -47,12 +50,12 @@ impl Pattern {
             .which_captures(WhichCaptures::None)
             .nfa_size_limit(Some(STATES_BYTES_MAX));
         let states = thompson::Compiler::new().syntax(syntax).configure(states).build(text);
-        // A mistake is told below.
+        // A syntax error here counts as zero states; the build below reports it.
         let states = states.map_or(0, |nfa| nfa.states().len());
         let is_large = states > TABLE_STATES_MAX;
         let limits = meta::Config::new()
             .utf8_empty(false)
-            // A small one has its table, or (where that would be too large) its states are simulated.
+            // A small pattern has a full table or, where that would be too large, simulates its states.
             .hybrid(is_large)
             .which_captures(WhichCaptures::None)
             .nfa_size_limit(Some(STATES_BYTES_MAX))

@@ -1,20 +1,21 @@
-//! Numbers with units, without floating point: a value is a whole number of the smallest unit or none at all.
+//! Numbers with units, without floating point: a value must be a whole number of the smallest unit.
 
 use std::fmt;
 
 use super::Kind;
 
-/// Digits of a number: as many as `i64::MAX` has.
+/// Greatest number of digits: as many as `i64::MAX` has.
 const DIGITS_MAX: usize = 19;
 
-/// The units of a kind with their worth, largest first. One without a name is what a bare number has.
+/// Returns the units of a kind with their factors, largest first. The unit with an empty name applies to a
+/// bare number.
 fn units(kind: Kind) -> &'static [(&'static str, i64)] {
     const SECOND: i64 = 1_000_000;
     const DAY: i64 = 86_400 * SECOND;
     match kind {
         Kind::Text | Kind::Number => &[("", 1)],
         Kind::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1), ("", 1)],
-        // Varnish's, where a year has 365 days, and the microsecond.
+        // Varnish's units, where a year has 365 days, and the microsecond.
         Kind::Duration => &[
             ("y", 365 * DAY),
             ("w", 7 * DAY),
@@ -29,7 +30,7 @@ fn units(kind: Kind) -> &'static [(&'static str, i64)] {
     }
 }
 
-/// What a value of the kind looks like.
+/// Describes a valid value of the kind, for error messages.
 pub(super) fn example(kind: Kind) -> &'static str {
     match kind {
         Kind::Text => "text",
@@ -39,7 +40,7 @@ pub(super) fn example(kind: Kind) -> &'static str {
     }
 }
 
-/// Reads a number of the kind's smallest unit.
+/// Parses a number and converts it to the kind's smallest unit.
 pub(super) fn parse(text: &str, kind: Kind) -> Option<i64> {
     let (sign, text) = text.strip_prefix('-').map_or((1, text), |text| (-1, text));
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
@@ -53,13 +54,13 @@ pub(super) fn parse(text: &str, kind: Kind) -> Option<i64> {
     if whole.is_empty() || digits.len() > DIGITS_MAX || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // At most 19 digits times a year's 14: no overflow.
+    // At most 19 digits, times a year's factor of 14 digits: an `i128` cannot overflow.
     let scaled = sign * digits.parse::<i128>().ok()? * i128::from(*worth);
     let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     (scaled % scale == 0).then(|| i64::try_from(scaled / scale).ok()).flatten()
 }
 
-/// Writes it in the largest unit of which it is a whole number; nothing is so many of the unit that a bare number has.
+/// Writes the value in the largest unit that divides it; zero is written without a unit.
 pub(super) fn print(f: &mut fmt::Formatter<'_>, value: i64, kind: Kind) -> fmt::Result {
     let units = units(kind);
     let bare = units.last().map_or(1, |(_, worth)| *worth);

@@ -1,7 +1,7 @@
-//! The values of headers, taken apart without copying (RFC 9110 §5.6, RFC 9111 §5.2).
+//! Parsers for header values that do not copy (RFC 9110 §5.6, RFC 9111 §5.2).
 //!
-//! What is malformed is skipped or ends the iteration, whichever makes a cache do *less*: an unreadable validator
-//! matches nothing, an unreadable freshness is none. Dates are left to the caller.
+//! A malformed element is skipped or ends the iteration, whichever makes a cache do *less*: an unreadable
+//! validator matches nothing, an unreadable freshness counts as absent. Dates are left to the caller.
 
 use super::{
     head::{Headers, Version},
@@ -36,24 +36,24 @@ static TCHAR: [bool; 256] = {
     table
 };
 
-/// Whether a byte may stand in a token (RFC 9110 §5.6.2).
+/// Returns whether a byte may be part of a token (RFC 9110 §5.6.2).
 #[inline]
 pub const fn is_tchar(b: u8) -> bool {
     TCHAR[b as usize]
 }
 
-/// Whether this is a token, and so may be a method or a field's name (RFC 9110 §5.6.2, §5.1).
+/// Returns whether the bytes are a token, and so may be a method or a field's name (RFC 9110 §5.6.2, §5.1).
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_tchar(b))
 }
 
-/// Whether a byte may stand in a field's value: HTAB, SP, visible ASCII, obs-text (RFC 9110 §5.5).
+/// Returns whether a byte may be part of a field's value: HTAB, SP, visible ASCII, obs-text (RFC 9110 §5.5).
 #[inline]
 pub fn is_field_value_byte(b: u8) -> bool {
     matches!(b, b'\t' | b' '..=b'~' | 0x80..)
 }
 
-/// Without spaces and tabs at both ends (OWS, RFC 9110 §5.6.3).
+/// Removes spaces and tabs at both ends (OWS, RFC 9110 §5.6.3).
 pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
@@ -61,8 +61,9 @@ pub fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The elements of a comma-separated list (RFC 9110 §5.6.1), without the white space around them; empty ones are
-/// left out. A comma within a quoted string separates nothing; a string that does not end reaches to the end.
+/// Iterates over the elements of a comma-separated list (RFC 9110 §5.6.1), without the white space around
+/// them; empty elements are skipped. A comma within a quoted string separates nothing; a string without a
+/// closing quote extends to the end.
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
@@ -78,7 +79,7 @@ pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Offset of the first comma outside quoted strings, or the length.
+/// Returns the offset of the first comma outside quoted strings, or the length.
 fn element_len(value: &[u8]) -> usize {
     let (mut quoted, mut escaped) = (false, false);
     for (at, &b) in value.iter().enumerate() {
@@ -93,30 +94,30 @@ fn element_len(value: &[u8]) -> usize {
     value.len()
 }
 
-/// One directive of `Cache-Control`, `Pragma` and the like (RFC 9111 §5.2).
+/// A directive of `Cache-Control`, `Pragma` and similar fields (RFC 9111 §5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Directive<'a> {
     /// The name, in the case in which it was sent.
     pub name: &'a [u8],
-    /// What follows `=`: a token as it is, a quoted string without its quotes (escapes in it are left as they
-    /// are: no directive needs one). White space around `=`, which the grammar does not allow, stays in the
-    /// value, so that it is not a number.
+    /// Text after `=`: a token unchanged, a quoted string without its quotes (escapes stay as they are, since
+    /// no directive needs them). White space around `=`, which the grammar does not allow, stays in the
+    /// value, so that it does not parse as a number.
     pub value: Option<&'a [u8]>,
 }
 
 impl Directive<'_> {
-    /// Whether the name is this one, in any case of letters.
+    /// Returns whether the directive has this name, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// The value as delta-seconds; `None` if there is none or it is not a number.
+    /// Returns the value as delta-seconds; `None` if there is none or it is not a number.
     pub fn seconds(&self) -> Option<u32> {
         delta_seconds(self.value?)
     }
 }
 
-/// The directives of one `Cache-Control` field (RFC 9111 §5.2).
+/// Iterates over the directives of one `Cache-Control` field (RFC 9111 §5.2).
 pub fn directives(value: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     list(value).map(|element| {
         let Some(equals) = element.iter().position(|&b| b == b'=') else {
@@ -130,15 +131,15 @@ pub fn directives(value: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     })
 }
 
-/// The largest number of seconds; more counts as this (RFC 9111 §1.2.2).
+/// The largest number of seconds; a greater one counts as this (RFC 9111 §1.2.2).
 pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
 
-/// A number of seconds, as in `max-age` and `Age`; `None` if it is not digits (RFC 9111 §1.2.2).
+/// Parses a number of seconds, as in `max-age` and `Age`; `None` if it is not all digits (RFC 9111 §1.2.2).
 pub fn delta_seconds(digits: &[u8]) -> Option<u32> {
     Some(decimal_saturating(digits)?.min(u64::from(DELTA_SECONDS_MAX)) as u32)
 }
 
-/// Digits as a number, at most `u64::MAX`.
+/// Parses digits, saturating at `u64::MAX`.
 fn decimal_saturating(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -151,20 +152,21 @@ fn decimal_saturating(digits: &[u8]) -> Option<u64> {
 /// An entity tag (RFC 9110 §8.8.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntityTag<'a> {
-    /// Whether it was marked `W/`.
+    /// True if the tag has the prefix `W/`.
     pub weak: bool,
-    /// What stands between the quotes.
+    /// Bytes between the quotes.
     pub opaque: &'a [u8],
 }
 
 impl<'a> EntityTag<'a> {
-    /// Reads exactly one, as in `ETag`.
+    /// Parses exactly one entity tag, as in `ETag`.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let (tag, rest) = Self::split(value)?;
         rest.is_empty().then_some(tag)
     }
 
-    /// One at the start, and what follows. A backslash in it is a byte like any other.
+    /// Splits an entity tag off the start and returns it with the rest. A backslash in the tag is an ordinary
+    /// byte.
     fn split(value: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, quoted) = match value {
             [b'W', b'/', rest @ ..] => (true, rest),
@@ -178,19 +180,19 @@ impl<'a> EntityTag<'a> {
         Some((Self { weak, opaque: &inside[..len] }, &inside[len + 1..]))
     }
 
-    /// Weak comparison, as for `If-None-Match` (RFC 9110 §8.8.3.2).
+    /// Compares weakly, as for `If-None-Match` (RFC 9110 §8.8.3.2).
     pub fn weakly_equals(&self, other: &EntityTag<'_>) -> bool {
         self.opaque == other.opaque
     }
 
-    /// Strong comparison, as for `If-Match` and `If-Range` (RFC 9110 §8.8.3.2).
+    /// Compares strongly, as for `If-Match` and `If-Range` (RFC 9110 §8.8.3.2).
     pub fn strongly_equals(&self, other: &EntityTag<'_>) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 }
 
-/// The entity tags of one `If-None-Match` or `If-Match` field (RFC 9110 §13.1). Ends at the first malformed one;
-/// `*` yields none (see [`is_any`]).
+/// Iterates over the entity tags of one `If-None-Match` or `If-Match` field (RFC 9110 §13.1). Ends at the
+/// first malformed tag; `*` yields none (see [`is_any`]).
 pub fn entity_tags(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = value;
     std::iter::from_fn(move || {
@@ -199,7 +201,7 @@ pub fn entity_tags(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
         }
         let (tag, after) = EntityTag::split(rest)?;
         let after = trim_ows(after);
-        // A tag is followed by a comma or by nothing.
+        // Only a comma or the end may follow a tag.
         if !matches!(after, [] | [b',', ..]) {
             rest = &[];
             return None;
@@ -209,12 +211,12 @@ pub fn entity_tags(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     })
 }
 
-/// Whether the value is `*`, which stands for any representation (RFC 9110 §13.1).
+/// Returns whether the value is `*`, which stands for any representation (RFC 9110 §13.1).
 pub fn is_any(value: &[u8]) -> bool {
     value == b"*"
 }
 
-/// One range of bytes, as asked for (RFC 9110 §14.1.2). A number beyond 64 bits counts as `u64::MAX`.
+/// A requested range of bytes (RFC 9110 §14.1.2). A number beyond 64 bits counts as `u64::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
     /// `first-last`, both included.
@@ -229,9 +231,9 @@ pub enum ByteRange {
         /// The first byte.
         first: u64,
     },
-    /// `-len`: the last so many bytes.
+    /// `-len`: the last `len` bytes.
     Suffix {
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
 }
@@ -249,7 +251,8 @@ impl ByteRange {
         }
     }
 
-    /// Which bytes of a representation of `len` bytes that is; `None` if it cannot be satisfied. Never empty.
+    /// Resolves the range against a representation of `len` bytes; `None` if it cannot be satisfied. The
+    /// result is never empty.
     pub fn of_len(self, len: u64) -> Option<std::ops::Range<u64>> {
         let range = match self {
             Self::FromTo { first, last } => first..last.saturating_add(1).min(len),
@@ -260,9 +263,9 @@ impl ByteRange {
     }
 }
 
-/// The ranges of a `Range` field in unit `bytes`, in their order; `None` if the unit is another or any range is
-/// malformed: then the field is to be ignored (RFC 9110 §14.2). How many ranges are too many is the caller's to
-/// say (RFC 9110 §17.15).
+/// Iterates over the ranges of a `Range` field in unit `bytes`, in their order. Returns `None` if the unit is
+/// another or any range is malformed: the field is then to be ignored (RFC 9110 §14.2). The caller limits the
+/// number of ranges (RFC 9110 §17.15).
 pub fn byte_ranges(value: &[u8]) -> Option<impl Iterator<Item = ByteRange> + Clone + '_> {
     let (unit, set) = value.split_at_checked(b"bytes=".len())?;
     if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -275,20 +278,21 @@ pub fn byte_ranges(value: &[u8]) -> Option<impl Iterator<Item = ByteRange> + Clo
     Some(specs.filter_map(ByteRange::parse))
 }
 
-/// What `Content-Range` says of a part (RFC 9110 §14.4): `bytes first-last/complete`.
+/// Value of `Content-Range` for a partial response (RFC 9110 §14.4): `bytes first-last/complete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
     /// The first byte.
     pub first: u64,
     /// The last byte; not below `first`.
     pub last: u64,
-    /// The length of the whole, beyond `last`; `None` for `*`: the sender does not know.
+    /// The length of the whole representation, greater than `last`; `None` for `*`, which means that the
+    /// sender does not know.
     pub complete: Option<u64>,
 }
 
 impl ContentRange {
-    /// Reads the field; `None` if it is in another unit, says that a range was unsatisfiable, or is malformed. A number
-    /// beyond 64 bits is malformed.
+    /// Parses the field; `None` if it is in another unit, reports an unsatisfiable range, or is malformed. A
+    /// number beyond 64 bits is malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (unit, rest) = value.split_at_checked(b"bytes ".len())?;
         let slash = rest.iter().position(|&b| b == b'/')?;
@@ -301,19 +305,21 @@ impl ContentRange {
     }
 }
 
-/// A number of digits alone, within 64 bits.
+/// Parses a number that consists of digits alone and fits 64 bits.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
 }
 
-/// The options of all `Connection` fields (RFC 9110 §7.6.1), in the case in which they were sent.
+/// Iterates over the options of all `Connection` fields (RFC 9110 §7.6.1), in the case in which they were
+/// sent.
 pub fn connection_options<'b>(headers: &Headers<'b, '_>) -> impl Iterator<Item = &'b [u8]> {
     headers.known_all(KnownHeader::Connection).flat_map(list)
 }
 
-/// Whether the connection stays open after this message (RFC 9112 §9.3): `close` closes it; else HTTP/1.1 keeps it,
-/// and HTTP/1.0 only with `keep-alive`. That the body's end must be known as well is the framing's to say.
+/// Returns whether the connection stays open after this message (RFC 9112 §9.3): `close` closes it; otherwise
+/// HTTP/1.1 keeps it, and HTTP/1.0 only with `keep-alive`. The body must also have a known end, which the
+/// framing decides.
 pub fn persists(version: Version, headers: &Headers<'_, '_>) -> bool {
     let (mut close, mut keep_alive) = (false, false);
     for option in connection_options(headers) {
@@ -323,9 +329,10 @@ pub fn persists(version: Version, headers: &Headers<'_, '_>) -> bool {
     !close && (version == Version::Http11 || keep_alive)
 }
 
-/// Whether a field is for the next hop only and is not forwarded: those of RFC 9110 §7.6.1, and those that
-/// `Connection` names. `Host`, `Content-Length` and `Cache-Control` it cannot name away: they are for every
-/// recipient, and to drop them would change what the message means to the next one.
+/// Returns whether a field is meant for the next hop only and is not forwarded: the fields of RFC 9110
+/// §7.6.1, and those that `Connection` names. `Connection` cannot remove `Host`, `Content-Length` and
+/// `Cache-Control`: they are for every recipient, and dropping them would change the message's meaning for
+/// the next one.
 pub fn is_hop_by_hop(name: &str, headers: &Headers<'_, '_>) -> bool {
     use KnownHeader as K;
     match KnownHeader::of(name.as_bytes()) {
@@ -361,7 +368,7 @@ mod tests {
         list(value.as_bytes()).map(text).collect()
     }
 
-    /// RFC 9110 §5.6.2.
+    /// RFC 9110 §14.4: a `Content-Range` is read whole or refused.
     #[test]
     fn a_content_range_is_whole_or_none() {
         let range = |first, last, complete| Some(ContentRange { first, last, complete });
@@ -396,7 +403,7 @@ mod tests {
         assert!(is_token(b"a-B_9") && !is_token(b"") && !is_token(b"a b"));
     }
 
-    /// RFC 9110 §5.5.
+    /// RFC 9110 §5.5: of the control characters only a tab may be in a field value.
     #[test]
     fn values_hold_no_controls() {
         for b in 0..=255u8 {
@@ -481,7 +488,7 @@ mod tests {
         }
     }
 
-    /// RFC 9110 §13.1.2; what follows a malformed tag is not read.
+    /// RFC 9110 §13.1.2; nothing after a malformed tag is read.
     #[test]
     fn lists_of_entity_tags_end_at_the_first_malformed_one() {
         let tags = |value: &'static str| -> Vec<&str> {
@@ -495,7 +502,7 @@ mod tests {
         assert!(is_any(b"*") && !is_any(b"\"*\"") && !is_any(b""));
     }
 
-    /// RFC 9110 §14.1.2, with its examples.
+    /// RFC 9110 §14.1.2, with the examples given there.
     #[test]
     fn ranges_are_read_and_resolved() {
         let of = |value: &'static str, len: u64| -> Option<Vec<Option<std::ops::Range<u64>>>> {
@@ -534,7 +541,7 @@ mod tests {
         }
     }
 
-    /// RFC 9112 §9.3.
+    /// RFC 9112 §9.3: the version's default, and the `Connection` options that override it.
     #[test]
     fn connections_persist_by_version_and_option() {
         for (version, lines, stays) in [
@@ -551,7 +558,7 @@ mod tests {
         }
     }
 
-    /// RFC 9110 §7.6.1.
+    /// RFC 9110 §7.6.1: hop-by-hop fields, and fields that `Connection` names.
     #[test]
     fn fields_for_the_next_hop_are_told() {
         let lines =

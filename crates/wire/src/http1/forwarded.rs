@@ -1,17 +1,20 @@
-//! Who asks, and over which scheme, where proxies stand between.
+//! Client address and scheme of a request that came through proxies.
 //!
-//! A proxy appends the address that it was asked from to `X-Forwarded-For` (or to `Forwarded`, RFC 7239). So the last
-//! element is the word of the peer itself; it is believed if the peer is listed, and so on towards the front as long as
-//! those named are listed too. The first that is not is who asks: what stands before it anybody can have written.
+//! Each proxy appends its own client's address to `X-Forwarded-For` (or to `Forwarded`, RFC 7239). The last
+//! element is therefore the statement of the connecting peer; it is trusted if the peer is listed as a
+//! trusted proxy, and so on towards the front as long as the named addresses are listed too. The first
+//! address that is not listed is the client: anybody can have written the elements before it.
 //!
-//! `X-Forwarded-For` is what counts where there is both: nearly every proxy writes that, and many let a visitor's
-//! `Forwarded` through. A proxy that writes `Forwarded` alone has to drop the visitor's `X-Forwarded-For`.
+//! `X-Forwarded-For` takes precedence over `Forwarded`: nearly every proxy writes the former, and many let a
+//! visitor's `Forwarded` through. A proxy that writes `Forwarded` alone must drop the visitor's
+//! `X-Forwarded-For`.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::url::Scheme;
 
-/// Who asks: `peer`, or whom the proxies name that are believed. Of each field the values as they came.
+/// Returns the client's address: `peer`, or the address that trusted proxies name. The iterators yield the
+/// raw values of each field.
 pub fn client<'v>(
     peer: IpAddr,
     x_forwarded_for: impl Iterator<Item = &'v [u8]>,
@@ -28,10 +31,11 @@ pub fn client<'v>(
         fields.extend(forwarded);
         address_of = for_address;
     }
-    // From the last comma: what stands before is another's, with whatever quotes it left open.
-    // By bytes: one of a visitor's that is no text must not make the whole field, and the proxy's word in it, unread.
+    // Reads from the last comma: the elements before it are someone else's, with any quotes they leave open.
+    // Elements are split as bytes, so that a visitor's invalid UTF-8 does not make the whole field
+    // unreadable, including the proxy's own element.
     for said in fields.iter().rev().flat_map(|field| field.rsplit(|byte| *byte == b',')) {
-        // A proxy that will not say, or cannot, asks for itself.
+        // A proxy that hides the address, or cannot name it, counts as the client itself.
         let said = std::str::from_utf8(said).ok();
         let Some(address) = said.and_then(|said| address_of(said.trim())) else { break };
         client = address.to_canonical();
@@ -42,7 +46,8 @@ pub fn client<'v>(
     client
 }
 
-/// Over which scheme a proxy that is believed was asked: the last word of `X-Forwarded-Proto`, else of `Forwarded`.
+/// Returns the scheme on which a trusted proxy received the request: the last element of `X-Forwarded-Proto`,
+/// else of `Forwarded`.
 pub fn scheme<'v>(
     x_forwarded_proto: impl Iterator<Item = &'v [u8]>,
     forwarded: impl Iterator<Item = &'v [u8]>,
@@ -59,21 +64,23 @@ pub fn scheme<'v>(
     schemes.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(said)).map(|(_, scheme)| scheme)
 }
 
-/// `192.0.2.7`, `192.0.2.7:4711`, `2001:db8::7`, `[2001:db8::7]`, `[2001:db8::7]:4711`.
+/// Parses `192.0.2.7`, `192.0.2.7:4711`, `2001:db8::7`, `[2001:db8::7]` or `[2001:db8::7]:4711`.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
     text.parse().ok().or_else(bare).or_else(with_port)
 }
 
-/// `for="[2001:db8::7]:4711";proto=https`, in any order (RFC 7239, 4 and 6).
+/// Reads the address of `for="[2001:db8::7]:4711";proto=https`, with the pairs in any order (RFC 7239, 4 and
+/// 6).
 fn for_address(element: &str) -> Option<IpAddr> {
     address(pair(element, "for")?)
 }
 
-/// The value of a pair of one element, without its quotes.
+/// Returns the value of the named pair in one element, without its quotes.
 fn pair<'e>(element: &'e str, name: &str) -> Option<&'e str> {
-    // The first counts, also if it names nobody: what stands behind it may be a visitor's word (`host="a;for=b"`).
+    // The first pair counts even if it names no address: a later pair may come from the visitor
+    // (`host="a;for=b"`).
     let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.find(|(said, _)| said.trim().eq_ignore_ascii_case(name))?;
     let value = value.trim();
@@ -104,7 +111,7 @@ mod tests {
         for (peer, fields, who) in [
             ("127.0.0.1", &[][..], "127.0.0.1"),
             ("::ffff:127.0.0.1", &[(X, "192.0.2.7")], "192.0.2.7"),
-            // A stranger's word about itself.
+            // An untrusted peer's claim about its own address is ignored.
             ("192.0.2.9", &[(X, "192.0.2.7")], "192.0.2.9"),
             ("127.0.0.1", &[(X, "8.8.8.8, 192.0.2.7")], "192.0.2.7"),
             ("127.0.0.1", &[(X, "8.8.8.8"), (X, "192.0.2.7,10.1.2.3")], "192.0.2.7"),
@@ -118,14 +125,14 @@ mod tests {
             ("127.0.0.1", &[(F, "for=192.0.2.7")], "192.0.2.7"),
             ("127.0.0.1", &[(F, "proto=http; For=\"[2001:db8::7]:4711\"; by=10.0.0.1")], "2001:db8::7"),
             ("127.0.0.1", &[(F, "for=8.8.8.8, for=192.0.2.7, for=10.0.0.1")], "192.0.2.7"),
-            // Quotes that a visitor leaves open swallow nothing of what the proxy says.
+            // Quotes that a visitor leaves open do not swallow the proxy's own element.
             ("127.0.0.1", &[(F, "for=\"8.8.8.8, for=192.0.2.7")], "192.0.2.7"),
             ("127.0.0.1", &[(F, "for=8.8.8.8, for=_hidden")], "127.0.0.1"),
             ("127.0.0.1", &[(F, "for=_hidden;host=\"a;for=8.8.8.8\"")], "127.0.0.1"),
-            // Bytes beyond ASCII of a visitor's, to which the proxy appended.
+            // The proxy appended its element to a visitor's non-ASCII bytes.
             ("127.0.0.1", &[(X, "\u{e9}, 192.0.2.7")], "192.0.2.7"),
             ("127.0.0.1", &[(X, "8.8.8.8"), (X, "\u{e9}, 10.0.0.1")], "10.0.0.1"),
-            // The visitor's own Forwarded, which a proxy let through.
+            // A proxy let the visitor's own `Forwarded` through.
             ("127.0.0.1", &[(F, "for=8.8.8.8"), (X, "192.0.2.7")], "192.0.2.7"),
         ] {
             assert_eq!(asked(peer, fields, ours), who, "{peer} {fields:?}");

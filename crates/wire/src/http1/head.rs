@@ -1,8 +1,9 @@
-//! The first line and the headers of a message (RFC 9112 §2 to §5).
+//! Parser for a message's head: the first line and the headers (RFC 9112 §2 to §5).
 //!
-//! `httparse` finds the parts in one vectorised pass; a second short pass over the headers (not over the bytes)
-//! notes where they lie and which are [known](super::known); then come the checks that `httparse` leaves out. A
-//! head that fails any of it is read once more by `strict`, which names the byte and the rule.
+//! `httparse` finds the parts in one vectorised pass. A second, short pass over the headers (not over their
+//! bytes) records their offsets and which of them are [known](super::known). Then follow the checks that
+//! `httparse` leaves out. A head that fails any of them is read once more by `strict`, which names the byte
+//! and the rule.
 
 pub use super::{
     head_error::{HeadError, HeadRule},
@@ -15,44 +16,46 @@ use super::{
     url::{Authority, Scheme, Target},
 };
 
-/// Empty lines that may come before a request (RFC 9112 §2.2: at least one should be ignored, because old clients
-/// end a body with one CRLF too many).
+/// Greatest number of empty lines before a request (RFC 9112 §2.2: at least one should be ignored, because
+/// old clients end a body with one CRLF too many).
 pub const LEADING_EMPTY_LINES_MAX: usize = 1;
 
-/// The largest head that any limit allows: offsets of headers are 32 bits wide.
+/// The largest head that any limit may allow: header offsets are 32 bits wide.
 pub const HEAD_BYTES_CAP: usize = 16 << 20;
 
-/// Headers for which the first attempt has room. Preparing room costs for each header, and few requests have
-/// more; those that have are parsed again with room for [`HEADERS_MAX`].
+/// Number of headers for which the first attempt reserves room. Room costs time for each header, and few
+/// requests have more headers; a head with more is parsed again with room for [`HEADERS_MAX`].
 const HEADERS_FEW: usize = 24;
 
-/// What a head may measure.
+/// Size limits of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Bytes of the first line, without its CRLF. Beyond: [`HeadRule::LineTooLong`] (414 for a request).
+    /// Greatest length of the first line, without its CRLF. A longer line gives [`HeadRule::LineTooLong`]
+    /// (414 for a request).
     pub line_bytes_max: usize,
-    /// Bytes of the whole head, with its last CRLF; [`HEAD_BYTES_CAP`] at most. Beyond:
-    /// [`HeadRule::HeadersTooLarge`] (431 for a request), or `LineTooLong` if the first line alone is beyond.
+    /// Greatest length of the whole head, with its last CRLF; at most [`HEAD_BYTES_CAP`]. A longer head gives
+    /// [`HeadRule::HeadersTooLarge`] (431 for a request), or `LineTooLong` if the first line alone exceeds
+    /// it.
     pub head_bytes_max: usize,
 }
 
 impl Default for HeadLimits {
-    /// 8 KiB for the line (RFC 9112 §3 asks for at least 8,000 bytes), 32 KiB for the head.
+    /// Returns 8 KiB for the line (RFC 9112 §3 asks for at least 8,000 bytes) and 32 KiB for the head.
     fn default() -> Self {
         Self { line_bytes_max: 8 << 10, head_bytes_max: 32 << 10 }
     }
 }
 
-/// How far a parser came.
+/// Result of an incremental parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<T> {
-    /// All of it was there.
+    /// The input was complete.
     Complete(T),
-    /// What there is keeps the rules, but does not end yet.
+    /// The input breaks no rule so far, but is incomplete.
     NeedMore,
 }
 
-/// The version of a message.
+/// HTTP version of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0
@@ -79,38 +82,38 @@ pub enum TargetForm {
 pub struct RequestHead<'b, 'h> {
     /// The method, a token; case matters (RFC 9110 §9.1).
     pub method: &'b str,
-    /// The target as it was sent: visible ASCII. [`Target::parse`] takes it apart.
+    /// The target as it was sent: visible ASCII. [`Target::parse`] parses it.
     pub target: &'b str,
     /// The form of `target`.
     pub form: TargetForm,
     /// The version.
     pub version: Version,
-    /// The scheme that the connection below stands for, where whoever has it says so: nothing in the bytes does, and what
-    /// they claim does not count then.
+    /// Scheme of the underlying connection, if the caller knows it. It takes precedence over any scheme named
+    /// in the request's bytes.
     pub scheme: Option<Scheme>,
     /// The headers. An HTTP/1.1 request has exactly one `Host`, and it is valid; an HTTP/1.0 request at most one.
     pub headers: Headers<'b, 'h>,
 }
 
 impl<'b, 'h> RequestHead<'b, 'h> {
-    /// The value of the first header of that name, in any case of letters.
+    /// Returns the value of the first header of that name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&'b [u8]> {
         self.headers.header(name)
     }
 
-    /// The values of all headers of that name, in any case of letters.
+    /// Returns the values of all headers of that name, ignoring case.
     pub fn headers<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h, 'n> {
         self.headers.headers(name)
     }
 
-    /// The value of the first header of a known kind, found without a search.
+    /// Returns the value of the first header of a known kind, found without a search.
     #[inline]
     pub fn known(&self, known: KnownHeader) -> Option<&'b [u8]> {
         self.headers.known(known)
     }
 
-    /// Which host the request is for: that of an absolute target, which `Host` names too, else that of `Host` (RFC 9112
-    /// §3.3). `None` for an HTTP/1.0 request that names none.
+    /// Returns the host that the request is for: that of an absolute target, which `Host` must name too, else
+    /// that of `Host` (RFC 9112 §3.3). `None` for an HTTP/1.0 request that names none.
     pub fn authority(&self) -> Option<Authority<'b>> {
         match self.form {
             TargetForm::Origin | TargetForm::Asterisk => Authority::parse(self.known(KnownHeader::Host)?),
@@ -126,47 +129,47 @@ impl<'b, 'h> RequestHead<'b, 'h> {
 pub struct ResponseHead<'b, 'h> {
     /// The version.
     pub version: Version,
-    /// The status, 100 to 999. Below 200 the response is interim: another head follows (RFC 9110 §15.2). Above
-    /// 599 it is to be treated as a 5xx (RFC 9110 §15).
+    /// The status, 100 to 999. Below 200 the response is interim: another head follows (RFC 9110 §15.2). A
+    /// status above 599 is to be treated as a 5xx (RFC 9110 §15).
     pub status: u16,
-    /// The reason; empty if there is none or it is not ASCII. It means nothing (RFC 9112 §4).
+    /// The reason phrase; empty if there is none or it is not ASCII. It carries no meaning (RFC 9112 §4).
     pub reason: &'b str,
     /// The headers.
     pub headers: Headers<'b, 'h>,
 }
 
 impl<'b, 'h> ResponseHead<'b, 'h> {
-    /// Whether this is an interim response (1xx), after which another head follows. 101 is not: after it the
-    /// connection speaks another protocol (RFC 9110 §15.2.2).
+    /// Returns whether this is an interim response (1xx), after which another head follows. 101 does not
+    /// count: after it the connection speaks another protocol (RFC 9110 §15.2.2).
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
 
-    /// The value of the first header of that name, in any case of letters.
+    /// Returns the value of the first header of that name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&'b [u8]> {
         self.headers.header(name)
     }
 
-    /// The values of all headers of that name, in any case of letters.
+    /// Returns the values of all headers of that name, ignoring case.
     pub fn headers<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h, 'n> {
         self.headers.headers(name)
     }
 
-    /// The value of the first header of a known kind, found without a search.
+    /// Returns the value of the first header of a known kind, found without a search.
     #[inline]
     pub fn known(&self, known: KnownHeader) -> Option<&'b [u8]> {
         self.headers.known(known)
     }
 }
 
-/// Parses the head of a request at the start of `buf`. Returns it with its length in bytes, an empty line before it
-/// included: what follows is the body.
+/// Parses the head of a request at the start of `buf`. Returns it with its length in bytes, including an
+/// empty line before it: the body follows.
 ///
-/// Call it again from the start with more bytes after `NeedMore`; see [`may_end_in`] for how not to do that for
-/// every byte. `slots` is overwritten.
+/// After `NeedMore`, call it again from the start with more bytes; [`may_end_in`] tells when that is
+/// worthwhile. `slots` is overwritten.
 ///
 /// # Errors
-/// The first rule that the head breaks (which is the same however the head arrives in pieces).
+/// Returns the first rule that the head breaks; it does not depend on how the head is split into pieces.
 #[inline]
 pub fn parse_request<'b, 'h>(
     buf: &'b [u8],
@@ -193,11 +196,11 @@ pub fn parse_request<'b, 'h>(
     }
 }
 
-/// Parses the head of a response at the start of `buf`, interim ones (1xx) too. Otherwise as [`parse_request`];
-/// no empty line may come before it.
+/// Parses the head of a response at the start of `buf`, interim responses (1xx) included. Works like
+/// [`parse_request`], except that no empty line may precede the head.
 ///
 /// # Errors
-/// The first rule that the head breaks.
+/// Returns the first rule that the head breaks.
 pub fn parse_response<'b, 'h>(
     buf: &'b [u8],
     slots: &'h mut HeaderSlots,
@@ -219,11 +222,12 @@ pub fn parse_response<'b, 'h>(
     }
 }
 
-/// Whether it is worth while to parse `buf` again, of which the first `seen` bytes were parsed before and ended in
-/// `NeedMore`: whether a head may end in it, or a limit is newly reached.
+/// Returns whether parsing `buf` again is worthwhile, after its first `seen` bytes gave `NeedMore`: whether a
+/// head may end in the new bytes, or a limit is newly reached.
 ///
-/// Without this, a peer that sends one byte at a time makes the parser read n²/2 bytes. Only the new bytes are
-/// looked at: every head ends in LF CR LF. Two LFs count as well, so that such a head is refused at once.
+/// Without this check, a peer that sends one byte at a time would make the parser read n²/2 bytes. Only the
+/// new bytes are examined: every head ends in LF CR LF. Two LFs count as well, so that a head with bare LFs
+/// is refused at once.
 pub fn may_end_in(buf: &[u8], seen: usize, limits: &HeadLimits) -> bool {
     let fresh = &buf[seen.saturating_sub(2).min(buf.len())..];
     let line_limit = seen <= limits.line_bytes_max && limits.line_bytes_max < buf.len();
@@ -233,14 +237,14 @@ pub fn may_end_in(buf: &[u8], seen: usize, limits: &HeadLimits) -> bool {
             .any(|at| matches!(fresh[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
 }
 
-/// What the fast pass found.
+/// Result of the fast pass.
 enum Outcome<T> {
     /// The parts of the first line, and the length of the head.
     Sound(T, usize),
     NeedMore,
-    /// There are more headers than there was room for.
+    /// The head has more headers than there is room for.
     TooMany,
-    /// A rule may be broken.
+    /// The head may break a rule; the slow parser decides.
     Suspect,
 }
 
@@ -267,7 +271,7 @@ fn request_parts<'b>(
     room: &mut [httparse::Header<'b>],
 ) -> Outcome<RequestLine<'b>> {
     let bytes = &window[skipped..];
-    // httparse would skip any number of empty lines.
+    // Rejects a second empty line: httparse would skip any number of them.
     if let Some(b'\r' | b'\n') = bytes.first() {
         return if skipped == 0 && bytes == b"\r" { Outcome::NeedMore } else { Outcome::Suspect };
     }
@@ -349,7 +353,7 @@ fn response_parts<'b>(
     if sound { Outcome::Sound((version, status, reason), len) } else { Outcome::Suspect }
 }
 
-/// The bytes end before the head does: more are needed, unless a limit is reached already.
+/// Handles bytes that end before the head does: more are needed, unless a limit is already reached.
 fn unfinished<T>(window: &[u8], bytes: &[u8], limits: &HeadLimits) -> Outcome<T> {
     let line_is_too_long = bytes.len() > limits.line_bytes_max
         && memchr::memchr2(b'\r', b'\n', &bytes[..=limits.line_bytes_max]).is_none();
@@ -357,8 +361,9 @@ fn unfinished<T>(window: &[u8], bytes: &[u8], limits: &HeadLimits) -> Outcome<T>
     if line_is_too_long || head_is_too_long { Outcome::Suspect } else { Outcome::NeedMore }
 }
 
-/// Whether all bytes of a target may stand in one, where `httparse` has ruled out controls and spaces: none is
-/// beyond ASCII, and none is `"`, `#`, `<` or `>`. Eight bytes at a time; `strict::is_target_byte` is the twin.
+/// Returns whether all bytes of a target are allowed, given that `httparse` has ruled out controls and
+/// spaces: none is beyond ASCII, and none is `"`, `#`, `<` or `>`. Checks eight bytes at a time;
+/// `strict::is_target_byte` is the slow twin.
 #[inline]
 fn target_bytes_are_sound(target: &[u8]) -> bool {
     const EACH: u64 = u64::MAX / 255;
@@ -370,14 +375,14 @@ fn target_bytes_are_sound(target: &[u8]) -> bool {
     };
     let (words, rest) = target.as_chunks::<8>();
     let bad = words.iter().fold(0, |bad, word| bad | bad_byte_in(u64::from_ne_bytes(*word)));
-    // The last eight bytes again, where there are as many; else the few one by one.
+    // The last eight bytes are checked again, if there are that many; otherwise each byte is checked alone.
     match target.last_chunk::<8>() {
         Some(word) => bad | bad_byte_in(u64::from_ne_bytes(*word)) == 0,
         None => rest.iter().all(|&b| is_target_byte(b)),
     }
 }
 
-/// Which rule a head breaks that the fast pass did not like.
+/// Finds the rule that is broken by a head which the fast pass rejected.
 #[cold]
 #[inline(never)]
 fn explain<T>(kind: Kind, buf: &[u8], window: &[u8], limits: &HeadLimits) -> Result<Progress<T>, HeadError> {
@@ -389,7 +394,7 @@ fn explain<T>(kind: Kind, buf: &[u8], window: &[u8], limits: &HeadLimits) -> Res
             let rule = if in_first_line { HeadRule::LineTooLong } else { HeadRule::HeadersTooLarge };
             Err(HeadError { rule, at: window.len() as u32 })
         }
-        // httparse sees some errors a byte or two before the rule is broken for certain ("HTTP/2").
+        // httparse detects some errors a byte or two before the rule is certainly broken ("HTTP/2").
         Verdict::Unfinished { .. } => Ok(Progress::NeedMore),
         Verdict::Sound => {
             debug_assert!(false, "httparse refuses what strict accepts: {}", buf.escape_ascii());
@@ -402,7 +407,7 @@ fn explain<T>(kind: Kind, buf: &[u8], window: &[u8], limits: &HeadLimits) -> Res
 mod tests {
     use super::*;
 
-    /// Every byte at every place of targets of every length up to three words.
+    /// The fast check agrees with its twin for every byte at every position in targets of up to three words.
     #[test]
     fn target_bytes_are_judged_as_by_the_twin() {
         for len in 1..=25 {

@@ -1,14 +1,14 @@
-//! What can be wrong with a head: which rule, at which byte.
+//! Errors of a head: the broken rule and the offset of the byte.
 
 use std::fmt;
 
-/// A head that was refused.
+/// Error for a head that was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} (byte {at}; {})", rule.section())]
 pub struct HeadError {
     /// The rule that the head breaks.
     pub rule: HeadRule,
-    /// Offset in the given bytes of the byte that breaks it, or where that became certain.
+    /// Offset of the byte that breaks the rule, or at which that became certain.
     pub at: u32,
 }
 
@@ -25,7 +25,7 @@ macro_rules! rules {
             /// Every rule.
             pub const ALL: &[HeadRule] = &[$(HeadRule::$variant,)*];
 
-            /// Where the rule is written.
+            /// Returns the RFC section that states the rule.
             pub const fn section(self) -> &'static str {
                 match self { $(HeadRule::$variant => $section,)* }
             }
@@ -43,12 +43,12 @@ rules! {
     LineTooLong "RFC 9112 §3" "the first line is longer than the limit",
     HeadersTooLarge "RFC 9110 §5.4" "the head is larger than the limit",
     TooManyHeaders "RFC 9110 §5.4" "there are more headers than the limit",
-    EmptyLines "RFC 9112 §2.2" "more than one empty line comes before the request",
+    EmptyLines "RFC 9112 §2.2" "more than one empty line precedes the request",
     BareLf "RFC 9112 §2.2" "a line ends in LF without CR",
     BareCr "RFC 9112 §2.2" "a CR is not followed by LF",
     Method "RFC 9112 §3.1" "the method is not a token",
     TargetByte "RFC 9112 §3.2" "the target holds a byte that no target may hold",
-    TargetForm "RFC 9112 §3.2" "the target has not the form that the method asks for",
+    TargetForm "RFC 9112 §3.2" "the target does not have the form that the method requires",
     RequestLine "RFC 9112 §3" "the request line is not: method, one space, target, one space, version",
     Version "RFC 9112 §2.3" "the version is not HTTP/digit.digit",
     UnsupportedVersion "RFC 9110 §15.6.6" "the version is neither HTTP/1.0 nor HTTP/1.1",

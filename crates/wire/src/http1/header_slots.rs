@@ -1,15 +1,15 @@
-//! Where the headers of a head lie: offsets in memory that the caller owns and reuses.
+//! Table of a head's headers: offsets, in memory that the caller owns and reuses.
 
 use super::known::{KNOWN_HEADERS, KnownHeader};
 
-/// Headers that one head may have.
+/// Greatest number of headers in one head.
 pub const HEADERS_MAX: usize = 128;
 
-/// `Slot::known` of a header that is not known.
+/// Value of `Slot::known` for a header that is not known.
 const UNKNOWN: u8 = u8::MAX;
 const _: () = assert!(KNOWN_HEADERS < UNKNOWN as usize && HEADERS_MAX <= u8::MAX as usize);
 
-/// One header: its name and value as ranges of the buffer that was parsed.
+/// A header: its name and value as ranges of the buffer that was parsed.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     name_at: u32,
@@ -24,13 +24,13 @@ struct Slot {
 /// head without clearing.
 #[derive(Debug, Clone)]
 pub struct HeaderSlots {
-    /// Only `..len` holds headers of the present head.
+    /// Slots of the headers; only `..len` belong to the current head.
     slots: [Slot; HEADERS_MAX],
     len: usize,
     kinds: Kinds,
 }
 
-/// Which known headers occur, and where.
+/// Index of the known headers that occur in a head.
 #[derive(Debug, Clone, Copy)]
 struct Kinds {
     /// The slot of the first header of each kind; meaningful only where `present` has the kind's bit.
@@ -42,7 +42,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    /// Notes what the header of that number is; that as a slot has it.
+    /// Records the kind of the header with that number, and returns it as stored in a slot.
     #[inline]
     fn note(&mut self, number: usize, known: Option<KnownHeader>) -> u8 {
         let Some(known) = known else { return UNKNOWN };
@@ -56,7 +56,7 @@ impl Kinds {
     }
 }
 
-/// The slots of one head, no more than it needs.
+/// The slots of one head, in an allocation of exactly their number.
 #[derive(Debug, Clone)]
 pub(super) struct KeptSlots {
     slots: Box<[Slot]>,
@@ -64,7 +64,7 @@ pub(super) struct KeptSlots {
 }
 
 impl KeptSlots {
-    /// The headers that lie in `buf` as they lay in the bytes that were parsed.
+    /// Returns the headers over `buf`, which must hold the same bytes as the buffer that was parsed.
     pub(super) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {
         Headers { buf, slots: &self.slots, kinds: &self.kinds }
     }
@@ -77,16 +77,16 @@ impl Default for HeaderSlots {
 }
 
 impl HeaderSlots {
-    /// Empty slots.
+    /// Creates empty slots.
     pub const fn new() -> Self {
         let empty = Slot { name_at: 0, name_len: 0, value_at: 0, value_len: 0, known: UNKNOWN };
         let kinds = Kinds { first: [0; KNOWN_HEADERS], present: 0, repeated: 0 };
         Self { slots: [empty; HEADERS_MAX], len: 0, kinds }
     }
 
-    /// Takes over the headers that were parsed from `buf`; each name and value must be a slice of it, and `buf`
-    /// no longer than `u32::MAX`. Returns whether CR stands two bytes before each name: `httparse` has seen to it
-    /// that LF stands before each, but not that the line before ends in CRLF.
+    /// Stores the headers that were parsed from `buf`; each name and value must be a slice of it, and `buf`
+    /// no longer than `u32::MAX`. Returns whether a CR is two bytes before each name: `httparse` has checked
+    /// that an LF precedes each name, but not that the line before ends in CRLF.
     #[inline]
     pub(super) fn fill(&mut self, buf: &[u8], headers: &[httparse::Header<'_>]) -> bool {
         let base = buf.as_ptr() as usize;
@@ -108,13 +108,14 @@ impl HeaderSlots {
         crlf
     }
 
-    /// Forgets them all.
+    /// Removes all headers.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         (self.kinds.present, self.kinds.repeated) = (0, 0);
     }
 
-    /// Notes one more header, for whoever writes a head and knows where things lie in it; whether there was room.
+    /// Adds one header for code that writes a head itself and knows the offsets. Returns whether there was
+    /// room.
     #[inline]
     pub(crate) fn push(&mut self, name_at: usize, name: &[u8], value_at: usize, value_len: usize) -> bool {
         let number = self.len;
@@ -131,7 +132,7 @@ impl HeaderSlots {
         true
     }
 
-    /// All have moved, because `was` bytes before them have become `is`.
+    /// Shifts all offsets, after the `was` bytes before the headers have become `is` bytes.
     pub(crate) fn shift(&mut self, was: usize, is: usize) {
         for slot in &mut self.slots[..self.len] {
             slot.name_at = slot.name_at - was as u32 + is as u32;
@@ -139,14 +140,14 @@ impl HeaderSlots {
         }
     }
 
-    /// The headers, which lie in `buf`.
+    /// Returns the headers, whose bytes are in `buf`.
     #[inline]
     pub(crate) fn headers<'b, 'h>(&'h self, buf: &'b [u8]) -> Headers<'b, 'h> {
         Headers { buf, slots: &self.slots[..self.len], kinds: &self.kinds }
     }
 }
 
-/// The headers of a head, in the order in which they came.
+/// The headers of a head, in the order received.
 #[derive(Debug, Clone, Copy)]
 pub struct Headers<'b, 'h> {
     buf: &'b [u8],
@@ -155,32 +156,32 @@ pub struct Headers<'b, 'h> {
 }
 
 impl<'b, 'h> Headers<'b, 'h> {
-    /// The bytes that the head was parsed from.
+    /// Returns the bytes from which the head was parsed.
     pub(super) fn bytes(&self) -> &'b [u8] {
         self.buf
     }
 
-    /// Where they lie, to be kept.
+    /// Copies the slots, for a head that outlives its buffer.
     pub(super) fn keep(&self) -> KeptSlots {
         KeptSlots { slots: self.slots.into(), kinds: *self.kinds }
     }
 
-    /// How many there are.
+    /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Name (as it was sent) and value (without the white space around it) of each header.
+    /// Iterates over each header's name (as it was sent) and value (without surrounding white space).
     pub fn iter(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b, 'h> {
         self.classified().map(|(_, name, value)| (name, value))
     }
 
-    /// As [`iter`](Self::iter), with what was recognised in the name.
+    /// Iterates like [`iter`](Self::iter), and also yields the known kind of each header.
     pub fn classified(&self) -> impl Iterator<Item = (Option<KnownHeader>, &'b str, &'b [u8])> + use<'b, 'h> {
         let (buf, slots) = (self.buf, self.slots);
         slots.iter().map(move |slot| {
@@ -189,19 +190,19 @@ impl<'b, 'h> Headers<'b, 'h> {
         })
     }
 
-    /// Whether a known header occurs.
+    /// Returns whether a known header occurs.
     #[inline]
     pub fn has(&self, known: KnownHeader) -> bool {
         self.kinds.present & (1 << known as u8) != 0
     }
 
-    /// Whether a known header occurs more than once.
+    /// Returns whether a known header occurs more than once.
     #[inline]
     pub fn is_repeated(&self, known: KnownHeader) -> bool {
         self.kinds.repeated & (1 << known as u8) != 0
     }
 
-    /// The value of the first header of a known kind, found without a search.
+    /// Returns the value of the first header of a known kind, found without a search.
     #[inline]
     pub fn known(&self, known: KnownHeader) -> Option<&'b [u8]> {
         if !self.has(known) {
@@ -210,7 +211,7 @@ impl<'b, 'h> Headers<'b, 'h> {
         Some(value(self.buf, &self.slots[self.kinds.first[known as usize] as usize]))
     }
 
-    /// The values of all headers of a known kind.
+    /// Returns the values of all headers of a known kind.
     pub fn known_all(&self, known: KnownHeader) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h> {
         let (buf, slots) = (self.buf, self.slots);
         let start = if self.has(known) { self.kinds.first[known as usize] as usize } else { slots.len() };
@@ -218,12 +219,12 @@ impl<'b, 'h> Headers<'b, 'h> {
         slots[start..end].iter().filter(move |slot| slot.known == known as u8).map(|slot| value(buf, slot))
     }
 
-    /// The value of the first header of that name, in any case of letters.
+    /// Returns the value of the first header of that name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&'b [u8]> {
         self.headers(name).next()
     }
 
-    /// The values of all headers of that name, in any case of letters.
+    /// Returns the values of all headers of that name, ignoring case.
     pub fn headers<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'b, 'h, 'n> {
         self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
@@ -237,6 +238,6 @@ fn value<'b>(buf: &'b [u8], slot: &Slot) -> &'b [u8] {
 #[inline]
 fn name<'b>(buf: &'b [u8], slot: &Slot) -> &'b str {
     let bytes = &buf[slot.name_at as usize..][..slot.name_len as usize];
-    // The parser admits only token bytes, which are ASCII; so the fallback is never taken.
+    // The parser admits only token bytes, which are ASCII, so the fallback is never used.
     std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! Heads that outlive the buffer in which they came: a copy of the bytes, with what the parser found in them.
+//! Heads that outlive the buffer in which they were received: a copy of the bytes, with the parser's offsets.
 //!
-//! A request that waits for an origin is looked at many times (its key, its variants, what the origin is sent). It is
-//! parsed once, when it comes; here are its bytes and where things lie in them, in three allocations, no larger than
-//! the head needs.
+//! A request that waits for an origin is read many times (for its key, its variants, the request to the
+//! origin). It is parsed once, on arrival; its bytes and offsets are kept in three allocations, no larger
+//! than the head needs.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{
     url::Scheme,
 };
 
-/// A request's head, kept.
+/// A request's head in memory of its own.
 #[derive(Debug, Clone)]
 pub struct KeptRequest {
     bytes: Box<[u8]>,
@@ -25,7 +25,7 @@ pub struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// Keeps a head that is `head_bytes` long, as its parser said.
+    /// Copies a head of `head_bytes` bytes, the length that the parser returned.
     pub fn new(head: &RequestHead<'_, '_>, head_bytes: usize) -> Self {
         let bytes = &head.headers.bytes()[..head_bytes];
         Self {
@@ -39,7 +39,7 @@ impl KeptRequest {
         }
     }
 
-    /// The head.
+    /// Returns the head.
     pub fn head(&self) -> RequestHead<'_, '_> {
         RequestHead {
             method: text(&self.bytes, &self.method),
@@ -51,13 +51,13 @@ impl KeptRequest {
         }
     }
 
-    /// How long it is.
+    /// Returns the head's length in bytes.
     pub fn head_bytes(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// A response's head, kept.
+/// A response's head in memory of its own.
 #[derive(Debug, Clone)]
 pub struct KeptResponse {
     bytes: Box<[u8]>,
@@ -68,7 +68,7 @@ pub struct KeptResponse {
 }
 
 impl KeptResponse {
-    /// Keeps a head that is `head_bytes` long, as its parser said.
+    /// Copies a head of `head_bytes` bytes, the length that the parser returned.
     pub fn new(head: &ResponseHead<'_, '_>, head_bytes: usize) -> Self {
         let bytes = &head.headers.bytes()[..head_bytes];
         Self {
@@ -80,7 +80,7 @@ impl KeptResponse {
         }
     }
 
-    /// The head.
+    /// Returns the head.
     pub fn head(&self) -> ResponseHead<'_, '_> {
         ResponseHead {
             version: self.version,
@@ -91,7 +91,7 @@ impl KeptResponse {
     }
 }
 
-/// Where a part of `bytes` lies in them; nothing for what is no part of them (an empty reason).
+/// Returns the range of `part` within `bytes`; an empty range if it is not a part of them (an empty reason).
 fn within(bytes: &[u8], part: &str) -> Range<u32> {
     let at = (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
     if at.checked_add(part.len()).is_none_or(|end| end > bytes.len()) {
@@ -101,7 +101,7 @@ fn within(bytes: &[u8], part: &str) -> Range<u32> {
 }
 
 fn text<'b>(bytes: &'b [u8], range: &Range<u32>) -> &'b str {
-    // It was text when it was parsed, so the fallback is never taken.
+    // The bytes were valid UTF-8 when parsed, so the fallback is never used.
     std::str::from_utf8(&bytes[range.start as usize..range.end as usize]).unwrap_or_default()
 }
 

@@ -1,15 +1,17 @@
-//! The headers that framing, cache policy and the log ask for, recognised once, while the head is parsed.
+//! Known headers: those that framing, cache policy and the log read, recognised once while the head is
+//! parsed.
 //!
-//! A hit asks for about ten headers. Searching the head for each would read every name ten times; here every
-//! name is looked at once: by its length and first letter, then by at most a few comparisons of fixed size.
+//! A cache hit reads about ten headers. Searching the head for each would compare every name ten times; here
+//! every name is examined once: by its length and first letter, then by at most a few comparisons of fixed
+//! size.
 
-/// How many headers are known. At most 64, because a set of them is kept in a `u64`.
+/// Number of known headers. At most 64, because a set of them is kept in a `u64`.
 pub const KNOWN_HEADERS: usize = 45;
 const _: () = assert!(KNOWN_HEADERS <= 64);
 
 macro_rules! known_headers {
     ($($variant:ident $name:literal,)*) => {
-        /// A header that framing or cache policy asks for.
+        /// A header that framing, cache policy or the log reads.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum KnownHeader {
@@ -20,7 +22,7 @@ macro_rules! known_headers {
             /// Every known header, in the order of their numbers.
             pub const ALL: [KnownHeader; KNOWN_HEADERS] = [$(KnownHeader::$variant,)*];
 
-            /// The header's name in lower case.
+            /// Returns the header's name in lower case.
             pub const fn name(self) -> &'static str {
                 match self { $(KnownHeader::$variant => $name,)* }
             }
@@ -136,7 +138,8 @@ impl KnownHeader {
     }
 }
 
-/// Equality of a token and a lower-case name of fixed size: unrolled and vectorised, no branch for a byte.
+/// Compares a token with a lower-case name of fixed size: unrolled and vectorised, without a branch for each
+/// byte.
 #[inline(always)]
 fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     let Ok(name) = <&[u8; N]>::try_from(name) else { return false };

@@ -12,20 +12,21 @@
 //!  a body of unknown length, out  <── ChunkedEncoder: chunk header · payload · CRLF … last chunk, trailers
 //! ```
 //!
-//! The data lives where the caller received it; what is kept here is offsets ([`head::HeaderSlots`], 2.5 KiB,
-//! one per loop, reused) and the decoder's state (a few words, one per body). Nothing allocates, but for the
-//! trailers of a chunked body that has any.
+//! The data stays in the caller's receive buffer; this module keeps offsets ([`head::HeaderSlots`], 2.5 KiB,
+//! one per loop, reused) and the decoder's state (a few words, one per body). Nothing allocates, except for
+//! the trailers of a chunked body that has any.
 //!
-//! **Why strict.** A message that two parties could delimit differently lets one client speak in another's name
-//! (request smuggling, RFC 9112 §11.2). So whatever the grammar does not allow is refused, even where the RFC
-//! would let a recipient repair it: bare LF, folded lines, several lengths, a transfer coding beside `chunked`.
+//! **Strictness.** A message that two parties could delimit differently lets one client speak in another's
+//! name (request smuggling, RFC 9112 §11.2). Everything that the grammar does not allow is therefore refused,
+//! even where the RFC would let a recipient repair it: bare LF, folded lines, several lengths, a transfer
+//! coding beside `chunked`.
 //!
-//! - [`head`]: the first line and the headers. [`known`]: the headers that policy asks for, found in the same pass.
-//! - [`framing`]: where a body ends, and the bytes of it.
+//! - [`head`]: the first line and the headers. [`known`]: the headers that policy reads, found in the same pass.
+//! - [`framing`]: where a body ends, and the decoding of its bytes.
 //! - [`fields`]: the values of headers: lists, directives, entity tags, ranges.
-//! - [`forwarded`]: who asks, where proxies stand between.
-//! - [`trailers`]: which of them go on to the next recipient.
-//! - [`url`]: what a request's target and `Host` name.
+//! - [`forwarded`]: the client's address and scheme behind proxies.
+//! - [`trailers`]: which trailers are forwarded to the next recipient.
+//! - [`url`]: the host and path that a request's target and `Host` name.
 pub mod fields;
 pub mod forwarded;
 pub mod framing;

@@ -1,9 +1,9 @@
-//! The grammar of a head, byte by byte: what says *which* byte breaks *which* rule.
+//! The grammar of a head, read byte by byte to find *which* byte breaks *which* rule.
 //!
-//! `httparse` finds the parts of a good head fast, but it accepts some heads that we refuse (bare LF) and does not
-//! say where a bad one goes wrong. So a head that it, or one of the checks after it, does not like is read again
-//! here, slowly; a good head never is. The verdict depends only on the bytes up to the one that it names, so a
-//! head that arrives in pieces is refused for the same reason as one that arrives whole.
+//! `httparse` finds the parts of a valid head fast, but it accepts some heads that we refuse (bare LF) and
+//! does not say where an invalid one goes wrong. A head that it or a later check rejects is therefore read
+//! again here, slowly; a valid head never is. The verdict depends only on the bytes up to the offset that it
+//! names, so a head that arrives in pieces is refused for the same reason as one that arrives whole.
 
 use super::{
     fields::{is_field_value_byte, is_tchar, trim_ows},
@@ -13,21 +13,21 @@ use super::{
     url::{Authority, Target},
 };
 
-/// Where the reading of a head ended.
+/// Result of reading a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The head is complete and keeps all rules.
+    /// The head is complete and follows all rules.
     Sound,
     /// The bytes end before the head does; so far no rule is broken.
     Unfinished {
-        /// Whether the first line has not ended yet.
+        /// True if the first line has not ended yet.
         in_first_line: bool,
     },
     /// The first rule that is broken.
     Broken(HeadError),
 }
 
-/// Which kind of head.
+/// Kind of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Request,
@@ -44,9 +44,9 @@ pub(super) fn read(kind: Kind, buf: &[u8], limits: &HeadLimits) -> Verdict {
     }
 }
 
-/// Whether a byte may stand in a request's target: visible ASCII, without those that no URI holds and that
-/// browsers always encode. RFC 3986 would refuse ``\^`{|}`` too, but browsers send them (WHATWG URL §1.3), and
-/// no two readers split a request differently for them.
+/// Returns whether a byte is allowed in a request's target: visible ASCII, except the characters that no URI
+/// contains and that browsers always encode. RFC 3986 would refuse ``\^`{|}`` too, but browsers send them
+/// (WHATWG URL §1.3), and no two parsers split a request differently because of them.
 #[inline]
 pub(crate) const fn is_target_byte(b: u8) -> bool {
     matches!(b, b'!'..=b'~') && !matches!(b, b'"' | b'#' | b'<' | b'>')
@@ -61,7 +61,7 @@ struct Reader<'b> {
     buf: &'b [u8],
     at: usize,
     in_first_line: bool,
-    /// Where the first line must have ended; `usize::MAX` outside it.
+    /// Offset by which the first line must have ended; `usize::MAX` outside it.
     line_end_max: usize,
     /// The request's target, once its line is read.
     target: Option<Target<'b>>,
@@ -117,12 +117,13 @@ impl<'b> Reader<'b> {
         Ok(())
     }
 
-    /// Returns whether the version makes `Host` mandatory.
+    /// Reads the request line. Returns whether the version makes `Host` mandatory.
     fn request_line(&mut self) -> Result<bool, Stop> {
         let method = self.word(is_tchar, HeadRule::Method)?;
         let target = self.word(is_target_byte, HeadRule::TargetByte)?;
         let target_end = self.at - 1;
-        // Before the form, so that HTTP/2's `PRI * HTTP/2.0` is told what it is.
+        // The version is checked before the target's form, so that HTTP/2's `PRI * HTTP/2.0` is reported as
+        // an unsupported version.
         let is_11 = self.version()?;
         self.target = match (std::str::from_utf8(method), std::str::from_utf8(target)) {
             (Ok(method), Ok(target)) => Target::parse(method, target).map(|(_, target)| target),
@@ -138,7 +139,7 @@ impl<'b> Reader<'b> {
         Ok(is_11)
     }
 
-    /// A run of at least one byte of a kind, and the one space after it.
+    /// Reads a run of at least one admitted byte, and the one space after it.
     fn word(&mut self, admits: impl Fn(u8) -> bool, rule: HeadRule) -> Result<&'b [u8], Stop> {
         let start = self.at;
         loop {
@@ -151,7 +152,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// Returns whether it is HTTP/1.1.
+    /// Reads the version. Returns whether it is HTTP/1.1.
     fn version(&mut self) -> Result<bool, Stop> {
         let start = self.at;
         for want in b"HTTP/d.d" {
@@ -167,7 +168,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// Never needs `Host`.
+    /// Reads the status line. Returns false: a response never needs `Host`.
     fn status_line(&mut self) -> Result<bool, Stop> {
         self.version()?;
         if self.next()? != b' ' {
@@ -194,7 +195,8 @@ impl<'b> Reader<'b> {
         Ok(false)
     }
 
-    /// Name, offset of the value, and value of the next header; `None` for the empty line that ends the head.
+    /// Reads the next header: its name, the value's offset, and the value; `None` for the empty line that
+    /// ends the head.
     #[expect(clippy::type_complexity, reason = "one caller, which takes it apart at once")]
     fn header(&mut self) -> Result<Option<(&'b [u8], usize, &'b [u8])>, Stop> {
         match self.peek()? {
@@ -225,7 +227,7 @@ impl<'b> Reader<'b> {
         Ok(Some((name, value_at, value)))
     }
 
-    /// CRLF, where a CR or LF is next.
+    /// Reads a CRLF, where a CR or LF is next.
     fn line_end(&mut self) -> Result<(), Stop> {
         if self.peek()? == b'\n' {
             return Err(broken(HeadRule::BareLf, self.at));
@@ -252,7 +254,7 @@ impl<'b> Reader<'b> {
         Ok(b)
     }
 
-    /// Broken at the byte that was taken last.
+    /// Reports a rule broken at the byte read last.
     fn broken_before(&self, rule: HeadRule) -> Stop {
         broken(rule, self.at - 1)
     }

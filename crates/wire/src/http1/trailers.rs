@@ -1,23 +1,24 @@
-//! Which trailers of a message go on to the next recipient (RFC 9110 §6.5).
+//! Filter for trailers: which of them are forwarded to the next recipient (RFC 9110 §6.5).
 //!
-//! A field that changes what the message means must be known before its content. In a trailer it reaches recipients
-//! that have acted already, and some that merge trailers into the headers: a `Content-Length`, `Host` or `Set-Cookie`
-//! would be smuggled past whoever looked at the head. So such lines end here, in requests as in responses.
+//! A field that changes the message's meaning must be known before its content. In a trailer it reaches
+//! recipients that have acted already, and some that merge trailers into the headers: a `Content-Length`,
+//! `Host` or `Set-Cookie` would be smuggled past a recipient that checked the head. Such trailers are
+//! therefore dropped, in requests and in responses.
 
 use super::{fields::is_hop_by_hop, head::Headers, known::KnownHeader};
 
-/// The trailers that go on.
+/// The trailers that are forwarded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PermittedTrailers {
-    /// Whole lines, each with its CRLF; empty where there are none. No memory is taken then.
+    /// Whole lines, each with its CRLF; empty, and without an allocation, if there are none.
     pub lines: Vec<u8>,
-    /// How many were dropped.
+    /// Number of trailers that were dropped.
     pub dropped: u64,
 }
 
-/// Of a message's trailers (whole lines, as [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns
-/// them) those that go on: not [`is_forbidden`], and not for this hop alone by the message's `headers` (RFC 9110
-/// §7.6.1).
+/// Selects the trailers to forward from a message's trailers (whole lines, as
+/// [`BodyDecoder::trailers`](super::framing::BodyDecoder::trailers) returns them): those that are not
+/// [`is_forbidden`] and not hop-by-hop by the message's `headers` (RFC 9110 §7.6.1).
 pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> PermittedTrailers {
     let mut permitted = PermittedTrailers::default();
     for line in trailers.split_inclusive(|&b| b == b'\n') {
@@ -31,13 +32,13 @@ pub fn permitted(trailers: &[u8], headers: &Headers<'_, '_>) -> PermittedTrailer
     permitted
 }
 
-/// Whether a field may not come in trailers (RFC 9110 §6.5.1): whoever acts on it must know it before the content
-/// comes. These are the fields of framing and routing, of authentication and cookies, those that modify a request or
-/// control an answer (RFC 7231 §5 and §7.1 list them), and those that say what the content is. Such a field is dropped,
-/// never merged into the headers.
+/// Returns whether a field is forbidden in trailers (RFC 9110 §6.5.1): a recipient that acts on it must know
+/// it before the content. These are the fields of framing and routing, of authentication and cookies, those
+/// that modify a request or control a response (RFC 7231 §5 and §7.1 list them), and those that describe the
+/// content. Such a field is dropped, never merged into the headers.
 ///
-/// A list of what is refused and not of what is let through: trailers are made for sums, timings and statuses
-/// (`Content-Digest`, `Server-Timing`, `grpc-status`), and everyone may name their own.
+/// The list names the forbidden fields, not the allowed ones: trailers are made for checksums, timings and
+/// statuses (`Content-Digest`, `Server-Timing`, `grpc-status`), and any application may define its own.
 pub fn is_forbidden(name: &str) -> bool {
     use KnownHeader as K;
     match KnownHeader::of(name.as_bytes()) {
@@ -54,9 +55,9 @@ pub fn is_forbidden(name: &str) -> bool {
     }
 }
 
-/// Fields beside those of [`KnownHeader`] that no trailer may be.
+/// Forbidden trailer fields beside those of [`KnownHeader`].
 const FORBIDDEN: [&str; 34] = [
-    // Routing, and who asks.
+    // Routing and client identity.
     "alt-svc",
     "cf-connecting-ip",
     "client-ip",
@@ -73,14 +74,14 @@ const FORBIDDEN: [&str; 34] = [
     "cookie2",
     "set-cookie2",
     "www-authenticate",
-    // What modifies a request.
+    // Request modifiers.
     "accept-charset",
     "early-data",
     "prefer",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-    // What controls an answer, or the client that reads it.
+    // Control of the response, or of the client that reads it.
     "clear-site-data",
     "link",
     "refresh",
@@ -88,7 +89,7 @@ const FORBIDDEN: [&str; 34] = [
     "strict-transport-security",
     "surrogate-control",
     "warning",
-    // What the content is.
+    // Description of the content.
     "content-disposition",
     "content-language",
     "content-location",
@@ -97,7 +98,7 @@ const FORBIDDEN: [&str; 34] = [
     "content-transfer-encoding",
 ];
 
-/// How families of such fields begin.
+/// Prefixes of forbidden trailer fields.
 const FORBIDDEN_BEGINNINGS: [&str; 6] =
     ["access-control-", "cross-origin-", "proxy-", "sec-", "x-accel-", "x-forwarded-"];
 
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
     use crate::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
 
-    /// RFC 9110 §6.5.1.
+    /// RFC 9110 §6.5.1: fields of framing, routing and authentication are dropped from trailers.
     #[test]
     fn trailers_cannot_change_framing_routing_or_authentication() {
         for name in [

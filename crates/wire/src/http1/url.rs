@@ -1,36 +1,36 @@
-//! What a request's target and `Host` name: the site, and the path within it (RFC 9112 §3.2, RFC 3986 §3).
+//! Parser for a request's target and `Host`: the site, and the path within it (RFC 9112 §3.2, RFC 3986 §3).
 //!
-//! Only what an HTTP cache needs. A host is letters, digits and `-._~`, or an IPv6 address in brackets: the
-//! percent-encodings and sub-delimiters that RFC 3986 §3.2.2 would allow name no host on the network, and let
-//! one `Host` be read as two.
+//! Only what an HTTP cache needs is supported. A host is letters, digits and `-._~`, or an IPv6 address in
+//! brackets: the percent-encodings and sub-delimiters that RFC 3986 §3.2.2 would allow name no host on the
+//! network, and let one `Host` be read as two.
 
 use super::head::TargetForm;
 
-/// A host and an optional port, as they were sent.
+/// A host and an optional port, as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Authority<'a> {
     /// Name, IPv4 address or bracketed IPv6 address, in the case in which it was sent. May be empty
     /// (`Host:` without a value, RFC 9112 §3.2), but not with a port.
     pub host: &'a str,
-    /// The port, where one was given; `host:` with nothing after the colon gives none (RFC 3986 §3.2.3).
+    /// The port, if given; `host:` with nothing after the colon gives none (RFC 3986 §3.2.3).
     pub port: Option<u16>,
 }
 
 impl<'a> Authority<'a> {
-    /// Reads `host[:port]`. User names (`user@host`) are refused (RFC 9110 §4.2.4).
+    /// Parses `host[:port]`. User names (`user@host`) are refused (RFC 9110 §4.2.4).
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (host, port) = split(bytes)?;
         Some(Self { host: std::str::from_utf8(host).ok()?, port })
     }
 
-    /// Whether [`parse`](Self::parse) would read it.
+    /// Returns whether [`parse`](Self::parse) would accept the bytes.
     #[inline]
     pub fn is_valid(bytes: &[u8]) -> bool {
         bytes.iter().all(|&b| NAME_BYTE[b as usize]) || split(bytes).is_some()
     }
 
-    /// Appends the normal form: lower case, without the port if it is `default_port` (80 for http). A `:` before
-    /// any other port.
+    /// Appends the normal form: the host in lower case, and `:port` unless the port is `default_port` (80 for
+    /// http).
     pub fn normalise_into(&self, default_port: u16, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(self.host.as_bytes());
@@ -41,7 +41,7 @@ impl<'a> Authority<'a> {
         }
     }
 
-    /// Returns whether both have one normal form ([`normalise_into`](Self::normalise_into)).
+    /// Returns whether both have the same normal form ([`normalise_into`](Self::normalise_into)).
     fn is_same(&self, other: &Authority<'_>, default_port: u16) -> bool {
         self.host.eq_ignore_ascii_case(other.host)
             && self.port.unwrap_or(default_port) == other.port.unwrap_or(default_port)
@@ -53,11 +53,13 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// Returns whether a request names one host: at most one `Host` field, and none that names another host or port than an
-/// absolute-form target does (RFC 9112 §3.2, §3.2.2). `absolute` is the scheme and the authority of such a target. A
-/// server answers any other request 400: what stands before or behind it may have read the other host.
+/// Returns whether a request names one host: at most one `Host` field, and none that names another host or
+/// port than an absolute-form target does (RFC 9112 §3.2, §3.2.2). `absolute` is the scheme and the authority
+/// of such a target. A server answers any other request with 400: a proxy before or behind it may have used
+/// the other host.
 ///
-/// For ports whose requests another parser reads; [`parse_request`](super::head::parse_request) checks the same.
+/// Meant for ports whose requests another parser reads; [`parse_request`](super::head::parse_request) checks
+/// the same.
 pub fn names_one_host<'h>(
     absolute: Option<(Scheme, &[u8])>,
     mut hosts: impl Iterator<Item = &'h [u8]>,
@@ -72,7 +74,7 @@ pub fn names_one_host<'h>(
     agrees && hosts.next().is_none()
 }
 
-/// Bytes of a host name or IPv4 address.
+/// Bytes allowed in a host name or IPv4 address.
 static NAME_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -83,7 +85,7 @@ static NAME_BYTE: [bool; 256] = {
     table
 };
 
-/// Host (ASCII) and port.
+/// Splits an authority into host (ASCII) and port.
 fn split(bytes: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let host_len = if bytes.first() == Some(&b'[') {
         let len = bytes.iter().position(|&b| b == b']')? + 1;
@@ -124,7 +126,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The port that an authority of this scheme leaves out (RFC 9110 §4.2.1, §4.2.2).
+    /// Returns the port that an authority of this scheme may omit (RFC 9110 §4.2.1, §4.2.2).
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -133,23 +135,23 @@ impl Scheme {
     }
 }
 
-/// A request's target, taken apart.
+/// A request's target, parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The scheme of an absolute-form target.
     pub scheme: Option<Scheme>,
-    /// The host that the target itself names (absolute-form, authority-form). In absolute-form `Host` names the same
-    /// host, or the head is refused.
+    /// The host that the target itself names (absolute-form, authority-form). In absolute-form `Host` must
+    /// name the same host, or the head is refused.
     pub authority: Option<Authority<'a>>,
-    /// Path and query as they were sent: `/a?b`; `*` in asterisk-form; empty in authority-form. In absolute-form
-    /// the path may be missing (`http://a`, `http://a?b`): then this is empty or begins with `?`, and means the
-    /// same with a `/` before it (RFC 9110 §4.2.3).
+    /// Path and query as sent: `/a?b`; `*` in asterisk-form; empty in authority-form. In absolute-form the
+    /// path may be missing (`http://a`, `http://a?b`): this is then empty or begins with `?`, and is
+    /// equivalent to the same text with a `/` before it (RFC 9110 §4.2.3).
     pub path_and_query: &'a str,
 }
 
 impl<'a> Target<'a> {
-    /// Returns whether `Host` with this value names the host and port that the target names; also if the target names none, and
-    /// in authority-form, where a proxy's client may name the proxy.
+    /// Returns whether a `Host` of this value names the host and port that the target names. Also true if the
+    /// target names none, and in authority-form, where a proxy's client may name the proxy.
     pub fn agrees_with(&self, host: &[u8]) -> bool {
         match (self.scheme, self.authority) {
             (Some(scheme), Some(authority)) => authority.agrees_with(host, scheme),
@@ -157,8 +159,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Takes a target apart, and decides its form; `None` if it has none that the method allows: authority-form
-    /// is for CONNECT and only it, asterisk-form for OPTIONS (RFC 9112 §3.2.1 to §3.2.4).
+    /// Parses a target and determines its form; `None` if it has no form that the method allows:
+    /// authority-form is for CONNECT alone, asterisk-form for OPTIONS (RFC 9112 §3.2.1 to §3.2.4).
     pub fn parse(method: &str, target: &'a str) -> Option<(TargetForm, Self)> {
         let plain = Target { scheme: None, authority: None, path_and_query: target };
         if method == "CONNECT" {
@@ -201,7 +203,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str
 mod tests {
     use super::*;
 
-    /// RFC 3986 §3.2.2, §3.2.3, less what no host on the network has.
+    /// RFC 3986 §3.2.2, §3.2.3, without the forms that no host on the network has.
     #[test]
     fn authorities_are_read() {
         for (text, expected) in [
@@ -250,7 +252,7 @@ mod tests {
         }
     }
 
-    /// RFC 9112 §3.2, §3.2.2.
+    /// RFC 9112 §3.2, §3.2.2: `Host` occurs at most once and agrees with an absolute target.
     #[test]
     fn a_request_names_one_host() {
         for (absolute, hosts, expected) in [
@@ -274,7 +276,7 @@ mod tests {
         }
     }
 
-    /// RFC 9112 §3.2.1 to §3.2.4.
+    /// RFC 9112 §3.2.1 to §3.2.4: the four forms of a target.
     #[test]
     fn targets_are_taken_apart() {
         let parse = |method: &'static str, target: &'static str| {

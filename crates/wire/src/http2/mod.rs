@@ -1,4 +1,4 @@
-//! HTTP/2 as a server speaks it (RFC 9113), with HPACK (RFC 7541), as functions from bytes to values.
+//! HTTP/2 for servers (RFC 9113), with HPACK (RFC 7541), as functions from bytes to values.
 //!
 //! ```text
 //!   a client's bytes ──> Connection::receive ──> Event ──> the caller: requests, content, resets
@@ -9,14 +9,14 @@
 //!   to the client    <── Connection::reply, send_headers, data_header, release, reset, drain
 //! ```
 //!
-//! - [`connection`]: the server's side of a connection: streams, windows, and what a client may make us do.
-//! - [`error`]: error codes, and what was broken where.
+//! - [`connection`]: server side of a connection: streams, windows, and limits on the cost that a client may cause.
+//! - [`error`]: error codes, and the faults of a peer.
 //! - [`frame`]: frames in both directions.
 //! - [`hpack`]: field blocks to fields, and back.
-//! - [`request`]: fields to a request that is sound, and to the same request in HTTP/1.
-//! - [`priority`]: how urgent a request is.
+//! - [`request`]: fields to a valid request, and to the same request in HTTP/1.
+//! - [`priority`]: the priority of a request.
 //!
-//! Why a framer of our own: `docs/decisions/036-http2.md`.
+//! The reason for an implementation of our own: `docs/decisions/036-http2.md`.
 #[macro_use]
 mod rules;
 
@@ -27,11 +27,11 @@ pub mod hpack;
 pub mod priority;
 pub mod request;
 
-/// What a parser came to.
+/// Result of an incremental parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<T> {
-    /// A value, and how many bytes it took.
+    /// A value, and the number of bytes consumed.
     Complete(T, usize),
-    /// The bytes so far begin something that is at least so long in all; always more than there are.
+    /// The input is incomplete; the number is the total length needed at least, always more than was passed.
     NeedMore(usize),
 }

@@ -1,19 +1,21 @@
-//! How urgent a request is, and whether its answer is of use in parts (RFC 9218 §4): a hint, never more.
+//! Priority of a request: its urgency, and whether its response is useful in parts (RFC 9218 §4). It is only
+//! a hint.
 
 use crate::http1::fields::list;
 
-/// The urgency of a request that says nothing (RFC 9218 §4.1).
+/// Urgency of a request without a priority (RFC 9218 §4.1).
 pub const URGENCY_DEFAULT: u8 = 3;
 
-/// The least urgent (RFC 9218 §4.1).
+/// The lowest urgency (RFC 9218 §4.1).
 pub const URGENCY_MAX: u8 = 7;
 
 /// A request's priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// 0, the most urgent, to 7.
+    /// 0, the most urgent, to 7, the least.
     pub urgency: u8,
-    /// Whether the answer is of use before all of it is there: then answers of one urgency share the connection.
+    /// True if the response is useful before it is complete: such responses of one urgency share the
+    /// connection.
     pub incremental: bool,
 }
 
@@ -24,12 +26,12 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads a Priority field's value, or that of a PRIORITY_UPDATE. What cannot be read, or is out of range, is as if it
-    /// were not there (RFC 9218 §4): nothing is worth refusing a hint for.
+    /// Parses the value of a Priority field or of a PRIORITY_UPDATE. Members that are unreadable or out of
+    /// range are ignored (RFC 9218 §4): a hint is never a reason to refuse a request.
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
         for member in list(value) {
-            // Parameters mean nothing here.
+            // Parameters are ignored.
             let member = member.split(|&b| b == b';').next().unwrap_or_default();
             match member {
                 [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
@@ -46,7 +48,7 @@ impl Priority {
 mod tests {
     use super::*;
 
-    /// RFC 9218 §4, RFC 9651 §3.2: the last member of a name counts.
+    /// RFC 9218 §4, RFC 9651 §3.2: the last member of a name counts, and unreadable members are ignored.
     #[test]
     fn what_can_be_read_counts() {
         for (value, urgency, incremental) in [

@@ -1,4 +1,4 @@
-//! How sets of rules are written down: a name, where the rule stands, and what is wrong.
+//! Macro that defines a set of rules: for each a name, the section that states it, and an error text.
 
 macro_rules! rules {
     ($(#[$about:meta])* $name:ident $($variant:ident $section:literal $text:literal,)*) => {
@@ -13,7 +13,7 @@ macro_rules! rules {
             /// Every rule.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
-            /// Where the rule is written.
+            /// Returns the section that states the rule.
             pub const fn section(self) -> &'static str {
                 match self { $($name::$variant => $section,)* }
             }

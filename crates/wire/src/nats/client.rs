@@ -1,8 +1,8 @@
-//! What clients send.
+//! Parser for the operations that NATS clients send.
 //!
-//! [`parse`] takes one operation off the front of what was received. For a stream of publishes of one producer it has
-//! a short cut: most of them have the same control line (same subject, same size), and then [`repeats`] needs one
-//! comparison where `parse` takes the line apart.
+//! [`parse`] takes one operation off the front of the received bytes. [`repeats`] is a fast path for a
+//! producer's run of publishes: most of them have the same control line (same subject, same size), so one
+//! comparison replaces the parsing of the line.
 
 use super::{
     Progress,
@@ -10,14 +10,14 @@ use super::{
     rejection::Rejection,
 };
 
-/// What a server allows on one connection.
+/// Limits of a server for one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of an operation's arguments.
+    /// Greatest length of an operation's arguments, in bytes.
     pub control_line_bytes_max: usize,
-    /// Most bytes of a payload, headers included.
+    /// Greatest length of a payload, headers included, in bytes.
     pub payload_bytes_max: usize,
-    /// Whether the connection has headers (both sides said so).
+    /// True if the connection uses headers (both sides announced support).
     pub headers: bool,
 }
 
@@ -27,66 +27,67 @@ impl Default for Limits {
     }
 }
 
-/// One operation of a client.
+/// An operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientOp<'a> {
-    /// Who the client is and what it wants, as JSON.
+    /// CONNECT: the client's identity and options, as JSON.
     Connect {
-        /// The JSON, not looked at.
+        /// The JSON, not parsed.
         options: &'a [u8],
     },
-    /// "Are you there?"
+    /// PING.
     Ping,
-    /// "I am here."
+    /// PONG.
     Pong,
-    /// A message.
+    /// PUB or HPUB: a message.
     Publish(Publish<'a>),
-    /// From now on, messages to this subject.
+    /// SUB: subscribes to a subject.
     Subscribe {
-        /// The pattern; not looked at.
+        /// The pattern, not checked.
         subject: &'a [u8],
         /// The queue group that the subscriber joins.
         queue: Option<&'a [u8]>,
         /// The client's name for this subscription.
         sid: &'a [u8],
     },
-    /// No more of these, or no more after so many.
+    /// UNSUB: ends a subscription, now or after a number of messages.
     Unsubscribe {
         /// The client's name for the subscription.
         sid: &'a [u8],
-        /// How many messages in all, counted from the subscription; `None` and 0: it ends now. What cannot be read
-        /// counts as 0, as with nats-server.
+        /// Total number of messages, counted from the subscription; `None` and 0 end it now. An unreadable
+        /// number counts as 0, as in nats-server.
         max: Option<u64>,
     },
-    /// INFO or +OK, which servers among themselves send: nothing to do.
+    /// INFO or +OK, which servers send among themselves; the operation is ignored.
     Ignored,
 }
 
-/// A message from a client, whole.
+/// A complete message from a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Publish<'a> {
-    /// Where to; not looked at.
+    /// Destination subject, not checked.
     pub subject: &'a [u8],
-    /// Where an answer should go; empty: none is wanted.
+    /// Subject for the reply; empty if no reply is wanted.
     pub reply: &'a [u8],
-    /// The sizes as the client wrote them (leading zeros stay, as with nats-server): `100`, or for HPUB the header's
-    /// and the total's, `12 100` (one blank if `is_canonical`).
+    /// The sizes as written by the client (leading zeros stay, as in nats-server): `100`, or for HPUB the
+    /// header's and the total's, `12 100` (one blank if `is_canonical`).
     pub sizes: &'a [u8],
-    /// HPUB: bytes of the header, at the beginning of `body`.
+    /// For HPUB, length of the header at the beginning of `body`.
     pub header_bytes: Option<usize>,
     /// Header and payload, without the line end.
     pub body: &'a [u8],
     /// The control line with its end.
     pub line: &'a [u8],
-    /// The words are parted by single spaces and the line ends in CR LF: then what follows the subject is, to the
-    /// last byte, what follows the sid in the MSG to a subscriber: see [`Self::tail`].
+    /// True if single spaces separate the words and the line ends in CR LF: the bytes after the subject then
+    /// equal, to the last one, the bytes after the sid in the MSG to a subscriber; see [`Self::tail`].
     pub is_canonical: bool,
-    /// All of it: control line, body, line end.
+    /// The whole operation: control line, body, line end.
     pub whole: &'a [u8],
 }
 
 impl<'a> Publish<'a> {
-    /// ` [reply ]sizes CRLF body CRLF`: everything behind the subject, if it can be passed on as it is.
+    /// Returns ` [reply ]sizes CRLF body CRLF`, everything after the subject, if it can be forwarded
+    /// unchanged.
     #[must_use]
     pub fn tail(&self) -> Option<&'a [u8]> {
         self.is_canonical.then(|| {
@@ -96,7 +97,7 @@ impl<'a> Publish<'a> {
     }
 }
 
-/// The longest verb and the blank behind it: what may stand before the arguments.
+/// Length of the longest verb and its blank: the most that can precede the arguments.
 const VERB_BYTES_MAX: usize = "CONNECT ".len();
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +114,7 @@ enum Verb {
     Err,
 }
 
-/// The verbs, and whether a blank must follow.
+/// The verbs; the flag is true if a blank must follow.
 const VERBS: [(&[u8], Verb, bool); 10] = [
     (b"PUB", Verb::Pub, true),
     (b"HPUB", Verb::HPub, true),
@@ -127,16 +128,16 @@ const VERBS: [(&[u8], Verb, bool); 10] = [
     (b"-ERR", Verb::Err, false),
 ];
 
-/// Takes one operation off the front of `bytes`.
+/// Parses one operation at the front of `bytes`.
 ///
 /// # Errors
-/// The rule that the client broke. It is found with the first byte that breaks it, whatever follows: a line that is
-/// too long before its end has come, a payload that is too long before its first byte has.
+/// Returns the [`Rejection`] for the rule that the client broke, as soon as the first byte that breaks it has
+/// arrived: an overlong line before its end, an overlong payload before its first byte.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<ClientOp<'a>>, Rejection<'static>> {
     let Some((verb, verb_bytes)) = verb(bytes)? else {
         return Ok(Progress::NeedMore(bytes.len() + 1));
     };
-    // One byte more for a CR that is not counted, and one for the LF.
+    // Two more bytes for the CR, which does not count, and the LF.
     let window = bytes.len().min(VERB_BYTES_MAX + limits.control_line_bytes_max + 2);
     let Some(lf) = memchr::memchr(b'\n', &bytes[..window]) else {
         let too_long = bytes.len() - verb_bytes > limits.control_line_bytes_max + 2;
@@ -174,8 +175,8 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<ClientOp<'
     Ok(Progress::Complete(op, lf + 1))
 }
 
-/// Whether `bytes` begin with another publish whose control line is `line`, its payload `body_bytes` long: then how
-/// many bytes it takes in all. `None`: ask [`parse`].
+/// Returns the total length of the next publish if `bytes` begin with one whose control line is `line` and
+/// whose payload is `body_bytes` long. `None` means that [`parse`] must be called.
 #[inline]
 #[must_use]
 pub fn repeats(bytes: &[u8], line: &[u8], body_bytes: usize) -> Option<usize> {
@@ -184,7 +185,8 @@ pub fn repeats(bytes: &[u8], line: &[u8], body_bytes: usize) -> Option<usize> {
         .then_some(total)
 }
 
-/// Which verb the bytes begin with, and how long it is with its blank; `None`: it may become one.
+/// Returns the verb with which the bytes begin and its length with its blank; `None` if it is still
+/// incomplete.
 #[inline]
 fn verb(bytes: &[u8]) -> Result<Option<(Verb, usize)>, Rejection<'static>> {
     if bytes.len() > 3 && bytes.starts_with(b"PUB ") {
@@ -238,7 +240,7 @@ fn publish<'a>(
         return Err(Rejection::PayloadTooLarge);
     }
     let whole = line.len() + body_bytes + 2;
-    // A wrong end is told as soon as it is there.
+    // A wrong end is reported as soon as its byte has arrived.
     if bytes.get(whole - 2).is_some_and(|&byte| byte != b'\r')
         || bytes.get(whole - 1).is_some_and(|&byte| byte != b'\n')
     {

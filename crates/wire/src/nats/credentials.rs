@@ -1,11 +1,11 @@
-//! Files of credentials (`.creds`): a user's JWT and the seed of its key, each between lines of dashes.
+//! Credentials files (`.creds`): a user's JWT and the seed of its key, each between lines of dashes.
 
 use std::time::{Duration, SystemTime};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
-/// What stands between lines of dashes, in its order: the JWT, then the seed.
+/// Iterates over the lines between BEGIN and END markers, in order: the JWT, then the seed.
 pub fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut is_inside = false;
     text.lines().map(str::trim).filter(move |line| {
@@ -17,8 +17,8 @@ pub fn parts(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// When a JWT is no longer good (RFC 7519 §4.1.4), if it says so; what cannot be read is the server's to refuse, which does
-/// not say why.
+/// Returns a JWT's expiry time (RFC 7519 §4.1.4), if it has one. An unreadable JWT gives `None`: the server
+/// refuses it, and its error does not say why.
 #[must_use]
 pub fn expires(jwt: &str) -> Option<SystemTime> {
     #[derive(Deserialize)]

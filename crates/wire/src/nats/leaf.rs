@@ -1,18 +1,18 @@
-//! What a leaf node and its hub send each other, in both directions.
+//! Protocol between a leaf node and its hub, in both directions.
 //!
 //! ```text
 //!   leaf ── CONNECT, LS+ s, LS+ s queue weight, LS- s, LMSG, HMSG, PING, PONG ──▶ hub
 //!        ◀─ INFO, LS+, LS-, LMSG, HMSG, PING, PONG, -ERR ──────────────────────
 //! ```
-//! There is no document of it; nats-server 2.15 decides, and its words have been the same since 2.2. A message names no
-//! subscription: whoever receives it looks for its own. It is for all of the other side's subscribers that are in no
-//! group, and for one member of each queue group that it names:
+//! The protocol is undocumented; nats-server 2.15 is the reference, and the operations have been the same
+//! since 2.2. A message names no subscription: the receiver looks up its own. It is for all of the receiver's
+//! subscribers that are in no group, and for one member of each queue group that it names:
 //!
 //! ```text
 //!   LMSG s n        LMSG s reply n        LMSG s | q1 q2 n        LMSG s + reply q1 n      HMSG: h n instead of n
 //! ```
-//! Where it names no group, what follows the subject is byte for byte what follows it in a client's `PUB`, so that a
-//! message passes from one protocol into the other by its verb alone ([`Message::is_plain`]).
+//! If it names no group, the bytes after the subject equal those in a client's `PUB`, so that only the verb
+//! changes when a message passes from one protocol to the other ([`Message::is_plain`]).
 
 use super::{
     Progress,
@@ -20,12 +20,12 @@ use super::{
     write,
 };
 
-/// What one side takes from the other.
+/// Limits on what one side accepts from the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of a line, its end included. INFO with many addresses is the longest.
+    /// Greatest length of a line with its end, in bytes. INFO with many addresses is the longest.
     pub line_bytes_max: usize,
-    /// Most bytes of a message, headers included.
+    /// Greatest length of a message, headers included, in bytes.
     pub payload_bytes_max: usize,
 }
 
@@ -35,91 +35,93 @@ impl Default for Limits {
     }
 }
 
-/// One operation.
+/// An operation of the leaf node protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeafOp<'a> {
-    /// Who the hub is, and later what the leaf may do.
+    /// INFO: the hub's identity, and later the leaf's permissions.
     Info {
-        /// The JSON, not looked at.
+        /// The JSON, not parsed.
         json: &'a [u8],
     },
-    /// Who the leaf is.
+    /// CONNECT: the leaf's identity.
     Connect {
-        /// The JSON, not looked at.
+        /// The JSON, not parsed.
         json: &'a [u8],
     },
-    /// The sender has subscribers of a pattern.
+    /// LS+: the sender has subscribers of a pattern.
     Interest {
-        /// The pattern, not looked at.
+        /// The pattern, not checked.
         subject: &'a [u8],
-        /// Its queue group, and how many members that has there; none: those that are in no group.
+        /// The queue group and its number of members on the sender's side; `None` for subscribers in no
+        /// group.
         queue: Option<(&'a [u8], u32)>,
     },
-    /// It has none of them any more.
+    /// LS-: the sender has no more subscribers of a pattern.
     NoInterest {
-        /// The pattern, not looked at.
+        /// The pattern, not checked.
         subject: &'a [u8],
-        /// Its queue group.
+        /// The queue group, if any.
         queue: Option<&'a [u8]>,
     },
-    /// A message.
+    /// LMSG or HMSG: a message.
     Message(Message<'a>),
-    /// "Are you there?"
+    /// PING.
     Ping,
-    /// "I am here."
+    /// PONG.
     Pong,
-    /// Nothing to do.
+    /// +OK; it is ignored.
     Ok,
-    /// A rule was broken.
+    /// -ERR: a rule was broken.
     Error {
-        /// The words, without the quotes.
+        /// The error text, without the quotes.
         text: &'a [u8],
     },
 }
 
-/// A message, whole.
+/// A complete message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Where to; not looked at.
+    /// Destination subject, not checked.
     pub subject: &'a [u8],
-    /// Where an answer should go; empty: none is wanted.
+    /// Subject for the reply; empty if no reply is wanted.
     pub reply: &'a [u8],
-    /// The queue groups that get it besides those who are in none, between blanks as they were written; empty: none.
+    /// The queue groups that get the message besides subscribers in no group, with the blanks as received;
+    /// empty for none.
     pub queues: &'a [u8],
-    /// HMSG: bytes of the header, at the beginning of `body`.
+    /// For HMSG, length of the header at the beginning of `body`.
     pub header_bytes: Option<usize>,
     /// Header and payload, without the line end.
     pub body: &'a [u8],
     /// The control line with its end.
     pub line: &'a [u8],
-    /// It names no group, its words are parted by single spaces and the line ends in CR LF: then what follows the
-    /// subject is to the last byte what follows it in a client's `PUB` or `HPUB`.
+    /// True if the message names no group, single spaces separate its words and the line ends in CR LF: the
+    /// bytes after the subject then equal, to the last one, those in a client's `PUB` or `HPUB`.
     pub is_plain: bool,
-    /// All of it: control line, body, line end.
+    /// The whole operation: control line, body, line end.
     pub whole: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// The queue groups that get it.
+    /// Iterates over the queue groups that get the message.
     pub fn queue_names(&self) -> impl Iterator<Item = &'a [u8]> {
         words(self.queues)
     }
 }
 
-/// What the other side must not send.
+/// Error for bytes that the other side must not send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeafFault {
-    /// None of the operations: this is no port for leaf nodes.
-    #[error("no such operation")]
+    /// The operation is unknown: the port is not one for leaf nodes.
+    #[error("unknown operation")]
     UnknownOperation,
     /// The arguments cannot be read.
-    #[error("the arguments of {0} cannot be read")]
+    #[error("invalid arguments of {0}")]
     Malformed(&'static str),
     /// The line does not end within [`Limits::line_bytes_max`].
-    #[error("a line that is too long")]
+    #[error("protocol line too long")]
     LineTooLong,
-    /// A message of more than [`Limits::payload_bytes_max`].
-    #[error("a message that is too long")]
+    /// The message exceeds [`Limits::payload_bytes_max`].
+    #[error("message too long")]
     PayloadTooLarge,
 }
 
@@ -137,7 +139,7 @@ enum Verb {
     Err,
 }
 
-/// The verbs, and whether a blank must follow.
+/// The verbs; the flag is true if a blank must follow.
 const VERBS: [(&[u8], Verb, bool); 10] = [
     (b"LMSG", Verb::Msg, true),
     (b"HMSG", Verb::HMsg, true),
@@ -151,11 +153,11 @@ const VERBS: [(&[u8], Verb, bool); 10] = [
     (b"-ERR", Verb::Err, false),
 ];
 
-/// Takes one operation off the front of `bytes`.
+/// Parses one operation at the front of `bytes`.
 ///
 /// # Errors
-/// [`LeafFault`], with the first byte that breaks a rule: a wrong verb, a line or a message that is too long before its
-/// end has come.
+/// Returns a [`LeafFault`] as soon as the first byte that breaks a rule has arrived: an unknown verb, an
+/// overlong line or message before its end.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<LeafOp<'a>>, LeafFault> {
     let Some((verb, verb_bytes)) = verb(bytes)? else {
         return Ok(Progress::NeedMore(bytes.len() + 1));
@@ -191,7 +193,8 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Progress<LeafOp<'a>
     Ok(Progress::Complete(op, lf + 1))
 }
 
-/// Which verb the bytes begin with, and how long it is with its blank; `None`: it may become one.
+/// Returns the verb with which the bytes begin and its length with its blank; `None` if it is still
+/// incomplete.
 #[inline]
 fn verb(bytes: &[u8]) -> Result<Option<(Verb, usize)>, LeafFault> {
     let mut may_become = false;
@@ -215,7 +218,8 @@ fn interest(arguments: &[u8]) -> Result<LeafOp<'_>, LeafFault> {
         Ok(([subject, ..], 1)) => (subject, None),
         Ok(([subject, queue, weight], 3)) => {
             let weight = size(weight).ok_or(LeafFault::Malformed("LS+"))?;
-            // At most nine digits. A group that is there has a member, whatever is said of it.
+            // The weight has at most nine digits. A group that exists has at least one member, even if the
+            // sender says 0.
             (subject, Some((queue, u32::try_from(weight).unwrap_or(u32::MAX).max(1))))
         }
         _ => return Err(LeafFault::Malformed("LS+")),
@@ -232,7 +236,7 @@ fn message<'a>(
 ) -> Result<Progress<LeafOp<'a>>, LeafFault> {
     let malformed = LeafFault::Malformed(if has_header { "HMSG" } else { "LMSG" });
     let count = words(arguments).count();
-    // What stands between the subject and the sizes.
+    // Number of words between the subject and the sizes.
     let Some(between) = count.checked_sub(if has_header { 3 } else { 2 }) else { return Err(malformed) };
     let mut from_front = words(arguments);
     let mut from_back = arguments.rsplit(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
@@ -264,7 +268,7 @@ fn message<'a>(
         return Err(LeafFault::PayloadTooLarge);
     }
     let whole = line.len() + body_bytes + 2;
-    // A wrong end is told as soon as it is there.
+    // A wrong end is reported as soon as its byte has arrived.
     if bytes.get(whole - 2).is_some_and(|&byte| byte != b'\r')
         || bytes.get(whole - 1).is_some_and(|&byte| byte != b'\n')
     {
@@ -310,8 +314,8 @@ pub fn no_interest_line(out: &mut Vec<u8>, subject: &[u8], queue: Option<&[u8]>)
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a message's line up to its sizes, which a blank parts from it: `LMSG subject`, then `reply`, or which queue
-/// groups get it. `queues` are their names with a blank between each two; empty: none.
+/// Appends a message's line up to, but not including, the blank before its sizes: `LMSG subject`, then the
+/// reply and the queue groups that get it. `queues` are their names, separated by blanks; empty for none.
 pub fn begin_message(out: &mut Vec<u8>, has_header: bool, subject: &[u8], reply: &[u8], queues: &[u8]) {
     out.extend_from_slice(if has_header { b"HMSG " } else { b"LMSG " });
     out.extend_from_slice(subject);

@@ -1,9 +1,9 @@
-//! Control lines: words between blanks, and sizes in digits.
+//! Parser for control lines: words between blanks, and sizes in digits.
 
-/// Most digits of a size; nats-server refuses longer ones, leading zeros counted.
+/// Greatest number of digits of a size; nats-server refuses longer ones, leading zeros included.
 pub(crate) const SIZE_DIGITS_MAX: usize = 9;
 
-/// The words of a control line. Blanks are space and tab; a CR within the line is part of a word.
+/// Splits a control line into words. Blanks are space and tab; a CR within the line is part of a word.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| is_blank(byte)).filter(|word| !word.is_empty())
 }
@@ -13,7 +13,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// A size as the protocol writes it: one to nine digits and nothing else.
+/// Parses a size: one to nine digits and nothing else.
 #[inline]
 pub(crate) fn size(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > SIZE_DIGITS_MAX {
@@ -22,7 +22,8 @@ pub(crate) fn size(digits: &[u8]) -> Option<usize> {
     digits.iter().try_fold(0, |sum, &byte| byte.is_ascii_digit().then(|| sum * 10 + usize::from(byte - b'0')))
 }
 
-/// Takes up to `N` words; `Err` if there are more. The rest of the array is empty words.
+/// Splits a line into up to `N` words and returns their number; `Err` if there are more. The rest of the
+/// array is empty words.
 #[inline]
 pub(crate) fn split<const N: usize>(line: &[u8]) -> Result<([&[u8]; N], usize), ()> {
     let mut found: [&[u8]; N] = [&[]; N];
@@ -37,7 +38,7 @@ pub(crate) fn split<const N: usize>(line: &[u8]) -> Result<([&[u8]; N], usize), 
     Ok((found, count))
 }
 
-/// The line without its end: up to the LF, less one CR before it.
+/// Removes the line end: the LF and one CR before it.
 #[inline]
 pub(crate) fn without_end(line_with_lf: &[u8]) -> &[u8] {
     let line = &line_with_lf[..line_with_lf.len() - 1];

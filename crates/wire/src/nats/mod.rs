@@ -1,26 +1,28 @@
-//! The NATS client protocol, and that of leaf nodes, both directions, as functions from bytes to values.
+//! The NATS client protocol and the leaf node protocol, in both directions, as functions from bytes to
+//! values.
 //!
 //! ```text
 //!   a client's bytes ──▶ client::parse ──▶ ClientOp<'bytes>            server::parse ◀── a server's bytes
 //!                        client::repeats (a run of publishes,            │
 //!                        one comparison each)                            ▼
-//!   write::… ◀── what the other side is sent                          ServerOp<'bytes>
+//!   write::… ◀── lines for the other side                             ServerOp<'bytes>
 //! ```
 //!
-//! - [`client`]: what clients send (CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG).
-//! - [`server`]: what servers send (INFO, MSG, HMSG, PING, PONG, +OK, -ERR).
-//! - [`leaf`]: what a leaf node and its hub send each other (LS+, LS-, LMSG, HMSG, INFO, CONNECT, PING, PONG, -ERR).
-//! - [`credentials`]: what a file of credentials holds, and until when it is good.
+//! - [`client`]: operations of clients (CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG).
+//! - [`server`]: operations of servers (INFO, MSG, HMSG, PING, PONG, +OK, -ERR).
+//! - [`leaf`]: operations between a leaf node and its hub (LS+, LS-, LMSG, HMSG, INFO, CONNECT, PING, PONG, -ERR).
+//! - [`credentials`]: contents of a credentials file, and its expiry.
 //! - [`subject`]: subjects and patterns: which are valid, which match.
-//! - [`rejection`]: what a server says when a client breaks a rule, and whether it then closes.
-//! - [`stamp`](mod@stamp): a payload that whoever receives it can verify, for tools and tests.
-//! - [`write`](mod@write): both sides' lines as bytes.
+//! - [`rejection`]: a server's errors for broken rules, and whether it then closes.
+//! - [`stamp`](mod@stamp): a payload that its receiver can verify, for tools and tests.
+//! - [`write`](mod@write): encoder for both sides' lines.
 //!
-//! Where the published documentation and nats-server differ, nats-server 2.15 decides: clients were written against it.
-//! What it answers to each of the inputs in `tests/nats_rules.rs` was taken from the wire.
+//! Where the published documentation and nats-server differ, nats-server 2.15 decides: clients were written
+//! against it. Its answers to the inputs in `tests/nats_rules.rs` were recorded from the network.
 //!
-//! An operation is handed out only when its last byte is there, payload and line end included: nothing of a message
-//! can be passed on before all of it has come. Values borrow from the caller's buffer; nothing is copied or allocated.
+//! An operation is returned only when its last byte has arrived, payload and line end included: no part of a
+//! message can be forwarded before it is complete. Values borrow from the caller's buffer; nothing is copied
+//! or allocated.
 
 pub mod client;
 pub mod credentials;
@@ -32,11 +34,11 @@ pub mod stamp;
 pub mod subject;
 pub mod write;
 
-/// What a parser came to.
+/// Result of an incremental parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<T> {
-    /// An operation, and how many bytes it took.
+    /// An operation, and the number of bytes consumed.
     Complete(T, usize),
-    /// The bytes so far begin an operation that is at least so long in all; always more than there are.
+    /// The input is incomplete; the number is the total length needed at least, always more than was passed.
     NeedMore(usize),
 }

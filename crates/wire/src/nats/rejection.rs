@@ -1,72 +1,72 @@
-//! What a server says to a client that broke a rule, and whether it then closes the connection.
+//! A server's errors for clients that break a rule, and whether it then closes the connection.
 
-/// A rule broken, in nats-server's words.
+/// Error for a broken rule, with nats-server's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection<'a> {
-    /// No such operation, or a payload that does not end where it should.
+    /// The operation is unknown, or a payload does not end where it should.
     UnknownOperation,
-    /// Arguments that cannot be read: closed without a word, as nats-server does.
+    /// Arguments that cannot be read; the connection is closed without an error line, as nats-server does.
     Malformed(&'static str),
-    /// A header where the connection has none: closed without a word.
+    /// A header on a connection without headers; the connection is closed without an error line.
     HeadersUnsupported,
-    /// The server's own word for an error (`-ERR`) from a client: closed without a word.
+    /// An `-ERR`, which only servers send, from a client; the connection is closed without an error line.
     ErrorFromClient,
     /// More than `max_control_line` bytes before the line's end.
     ControlLineTooLong,
     /// A payload of more than `max_payload` bytes.
     PayloadTooLarge,
-    /// CONNECT asks for a protocol that is not 0 or 1.
+    /// CONNECT names a protocol other than 0 or 1.
     ProtocolVersion,
-    /// CONNECT asks for `no_responders` without `headers`.
+    /// CONNECT requests `no_responders` without `headers`.
     NoRespondersNeedHeaders,
     /// Wrong or missing credentials, or another operation before CONNECT where they are needed.
     AuthorizationViolation,
-    /// No CONNECT within the time for it.
+    /// No CONNECT arrived in time.
     AuthenticationTimeout,
-    /// More connections than `max_connections`.
+    /// The server has more connections than `max_connections`.
     ConnectionsExceeded,
-    /// More connections than the client's account may have.
+    /// The client's account has more connections than it may have.
     AccountConnectionsExceeded,
-    /// Two pings in a row were not answered.
+    /// Two PINGs in a row were not answered.
     StaleConnection,
     /// The connection must begin with TLS.
     TlsRequired,
-    /// The server is stopping, and the time for leaving is up.
+    /// The server is shutting down, and the grace period has ended.
     ServerShutdown,
-    /// A subject to subscribe to that is not valid.
+    /// The subject of a subscription is not valid.
     InvalidSubject,
-    /// A subject to publish to that is not valid; said to pedantic clients only.
+    /// The subject of a message is not valid; reported to pedantic clients only.
     InvalidPublishSubject,
-    /// More subscriptions than the connection may have.
+    /// The connection has more subscriptions than it may have.
     SubscriptionsExceeded,
-    /// This user may not publish there.
+    /// The user may not publish to the subject.
     PublishDenied {
-        /// Where.
+        /// Subject of the message.
         subject: &'a [u8],
     },
-    /// This user may not have answers sent there.
+    /// The user may not use the subject for replies.
     ReplyDenied {
-        /// Where.
+        /// Reply subject of the message.
         reply: &'a [u8],
     },
-    /// This user may not be subscribed to that any more: the subscription has ended.
+    /// The user has lost the permission for a subscription: it has ended.
     SubscriptionRevoked {
-        /// To what.
+        /// Subject of the subscription.
         subject: &'a [u8],
-        /// The client's name for it.
+        /// The client's name for the subscription.
         sid: &'a [u8],
     },
-    /// This user may not subscribe to that.
+    /// The user may not subscribe to the subject.
     SubscriptionDenied {
-        /// To what.
+        /// Subject of the subscription.
         subject: &'a [u8],
-        /// In which queue group.
+        /// Queue group of the subscription, if any.
         queue: Option<&'a [u8]>,
     },
 }
 
 impl Rejection<'_> {
-    /// Whether the connection is closed after it.
+    /// Returns whether the connection is closed after the error.
     #[must_use]
     pub fn closes(&self) -> bool {
         !matches!(
@@ -81,8 +81,8 @@ impl Rejection<'_> {
         )
     }
 
-    /// The words between the quotes, where they do not depend on what the client sent. `None`: nothing is said, or
-    /// the words name a subject.
+    /// Returns the text between the quotes if it does not depend on the client's input. `None` if there is no
+    /// error line, or if its text names a subject.
     #[must_use]
     pub fn fixed_text(&self) -> Option<&'static str> {
         Some(match self {
@@ -111,7 +111,7 @@ impl Rejection<'_> {
         })
     }
 
-    /// Appends `-ERR '…'` with its line end; nothing where nothing is said.
+    /// Appends `-ERR '…'` with its line end; nothing for an error without a line.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut quoted = |parts: &[&[u8]]| {
             out.extend_from_slice(b"-ERR '");

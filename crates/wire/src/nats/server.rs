@@ -1,65 +1,66 @@
-//! What servers send, for the client's side of the protocol.
+//! Parser for the operations that NATS servers send, for clients.
 
 use super::{
     Progress,
     line::{size, split, without_end},
 };
 
-/// Most bytes of a server's control line that a client of ours reads. INFO with many `connect_urls` is the longest.
+/// Greatest length of a server's control line that a client of ours reads, in bytes. INFO with many
+/// `connect_urls` is the longest.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// One operation of a server.
+/// An operation of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerOp<'a> {
-    /// Who the server is, as JSON.
+    /// INFO: the server's identity, as JSON.
     Info {
-        /// The JSON, not looked at.
+        /// The JSON, not parsed.
         json: &'a [u8],
     },
-    /// A message.
+    /// MSG or HMSG: a message.
     Message {
-        /// Where it was published to.
+        /// Subject to which the message was published.
         subject: &'a [u8],
-        /// Which subscription it is for.
+        /// The client's name for the subscription.
         sid: &'a [u8],
-        /// Where an answer should go; empty: none is wanted.
+        /// Subject for the reply; empty if no reply is wanted.
         reply: &'a [u8],
         /// The header with its status line and empty line; empty for MSG.
         header: &'a [u8],
         /// The payload.
         payload: &'a [u8],
     },
-    /// "Are you there?"
+    /// PING.
     Ping,
-    /// "I am here."
+    /// PONG.
     Pong,
-    /// Said after each operation to a verbose client.
+    /// +OK, sent after each operation to a verbose client.
     Ok,
-    /// A rule was broken.
+    /// -ERR: a rule was broken.
     Error {
-        /// The words, without the quotes.
+        /// The error text, without the quotes.
         text: &'a [u8],
     },
 }
 
-/// What a server must not send.
+/// Error for bytes that a server must not send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFault {
-    /// None of INFO, MSG, HMSG, PING, PONG, +OK, -ERR.
-    #[error("no such operation")]
+    /// The operation is not INFO, MSG, HMSG, PING, PONG, +OK or -ERR.
+    #[error("unknown operation")]
     UnknownOperation,
     /// The arguments cannot be read.
-    #[error("the arguments of {0} cannot be read")]
+    #[error("invalid arguments of {0}")]
     Malformed(&'static str),
     /// The line does not end within [`LINE_BYTES_MAX`].
-    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
+    #[error("protocol line longer than {LINE_BYTES_MAX} bytes")]
     LineTooLong,
 }
 
-/// Takes one operation off the front of `bytes`.
+/// Parses one operation at the front of `bytes`.
 ///
 /// # Errors
-/// [`ServerFault`]: this is no NATS server, or the stream is broken.
+/// Returns a [`ServerFault`] if the peer is not a NATS server or the stream is broken.
 pub fn parse(bytes: &[u8]) -> Result<Progress<ServerOp<'_>>, ServerFault> {
     let Some(lf) = memchr::memchr(b'\n', &bytes[..bytes.len().min(LINE_BYTES_MAX)]) else {
         return if bytes.len() >= LINE_BYTES_MAX {

@@ -1,46 +1,46 @@
-//! A payload that proves itself: who sent it, as which of its messages, when it should have left, and a checksum
-//! over all of it.
+//! A self-verifying payload: its producer, its sequence number, its intended send time, and a checksum over
+//! all of it.
 //!
 //! ```text
 //!  0        8          12     16         24             32 …
 //!  │checksum│ producer │ size │ sequence │ intended, ns │ filler │      numbers little-endian; XXH3 over 8…size
 //! ```
-//! Pure: the clock is the caller's. Nothing allocates.
+//! The functions are pure: the caller supplies the time. Nothing allocates.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The smallest payload that has room for the stamp.
+/// Size of the smallest payload that has room for the stamp.
 pub const SIZE_MIN: usize = 32;
 
-/// What a producer says about a message.
+/// Metadata that a producer writes into a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Which producer, from 0.
+    /// Number of the producer, from 0.
     pub producer: u32,
-    /// The message's number among those of its producer, from 0.
+    /// Number of the message among those of its producer, from 0.
     pub sequence: u64,
-    /// When it should have been sent, in nanoseconds on the clock of the run.
+    /// Intended send time, in nanoseconds on the clock of the run.
     pub intended_ns: u64,
 }
 
-/// Why a payload is not what a producer sent.
+/// Error for a payload that differs from what a producer sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// It is shorter than its own head, or says another size than it has.
-    #[error("the payload has {found} bytes and not what it says")]
+    /// The payload is shorter than its stamp, or its length differs from the recorded one.
+    #[error("the payload has {found} bytes, not the stated number")]
     Size {
-        /// Bytes that arrived.
+        /// Number of bytes that arrived.
         found: usize,
     },
-    /// Its bytes are not those that were sent.
-    #[error("the checksum does not fit")]
+    /// The bytes do not match the checksum.
+    #[error("the checksum does not match")]
     Checksum,
 }
 
-/// Stamps a payload, whose filler stays as it is.
+/// Writes the stamp into a payload; its filler stays as it is.
 ///
 /// # Panics
-/// If it is shorter than [`SIZE_MIN`] or longer than 4 GiB, which is a mistake of the caller's.
+/// Panics if the payload is shorter than [`SIZE_MIN`] or longer than 4 GiB.
 pub fn stamp(payload: &mut [u8], stamp: Stamp) {
     let size = u32::try_from(payload.len()).unwrap_or(0);
     assert!(payload.len() >= SIZE_MIN && size > 0, "a payload has 32 bytes to 4 GiB");
@@ -52,10 +52,11 @@ pub fn stamp(payload: &mut [u8], stamp: Stamp) {
     payload[..8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Reads and verifies one.
+/// Reads and verifies a stamp.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns [`Damage::Size`] if the length is wrong, [`Damage::Checksum`] if the bytes do not match the
+/// checksum.
 pub fn verify(payload: &[u8]) -> Result<Stamp, Damage> {
     let wrong_size = Damage::Size { found: payload.len() };
     let four = |at: usize| {

@@ -1,12 +1,13 @@
-//! Subjects: tokens between dots. A pattern may hold `*` for one token and, as its last, `>` for one or more.
+//! Subjects: tokens separated by dots. A pattern may contain `*` for one token and, as its last, `>` for one
+//! or more.
 
-/// The tokens of a subject. An empty token (`a..b`) comes out as an empty slice.
+/// Splits a subject into tokens. An empty token (`a..b`) becomes an empty slice.
 pub fn tokens(subject: &[u8]) -> impl Iterator<Item = &[u8]> {
     subject.split(|&byte| byte == b'.')
 }
 
-/// Whether a client may subscribe to this: no token empty, `>` as a whole token only at the end, no blanks.
-/// `foo*` and `>x` are tokens like any other.
+/// Returns whether a client may subscribe to the pattern: no token is empty, `>` is a whole token only at the
+/// end, and there are no blanks. `foo*` and `>x` are ordinary tokens.
 #[must_use]
 pub fn is_valid_pattern(pattern: &[u8]) -> bool {
     let mut ended = false;
@@ -22,27 +23,29 @@ pub fn is_valid_pattern(pattern: &[u8]) -> bool {
     true
 }
 
-/// Whether this is valid, and names one subject only.
+/// Returns whether the subject is valid and has no wildcards.
 #[must_use]
 pub fn is_valid_literal(subject: &[u8]) -> bool {
     is_valid_pattern(subject) && !has_wildcard(subject)
 }
 
-/// Whether a token is `*` or `>`.
+/// Returns whether a token is `*` or `>`.
 #[must_use]
 pub fn has_wildcard(pattern: &[u8]) -> bool {
     memchr::memchr2(b'*', b'>', pattern).is_some()
         && tokens(pattern).any(|token| token == b"*" || token == b">")
 }
 
-/// Whether a message to `subject` goes to a subscriber of `pattern`. Both are taken as they come: a subject with an
-/// empty token matches nothing, and `*` in it is a token like any other. The first token that differs ends the comparison.
+/// Returns whether a message to `subject` goes to a subscriber of `pattern`. Neither is validated: a subject
+/// with an empty token matches nothing, and `*` in it is an ordinary token. The comparison stops at the first
+/// token that differs.
 #[must_use]
 pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     compare(pattern, subject, false)
 }
 
-/// [`matches()`] for a subject that [`is_valid_literal`] has accepted: the tokens that `>` stands for are not checked again.
+/// Does the same as [`matches()`] for a subject that [`is_valid_literal`] has accepted: the tokens that `>`
+/// covers are not checked again.
 #[must_use]
 pub fn matches_valid(pattern: &[u8], subject: &[u8]) -> bool {
     compare(pattern, subject, true)

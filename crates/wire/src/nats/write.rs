@@ -1,19 +1,20 @@
-//! The lines of both sides as bytes, appended to a buffer.
+//! Encoder for the lines of both sides, which are appended to a buffer.
 
-/// Appends a number in digits.
+/// Appends a number in decimal digits.
 pub fn number(out: &mut Vec<u8>, number: usize) {
     let mut digits = itoa::Buffer::new();
     out.extend_from_slice(digits.format(number).as_bytes());
 }
 
-/// `MSG subject sid [reply ]size CRLF payload CRLF`
+/// Appends `MSG subject sid [reply ]size CRLF payload CRLF`.
 pub fn msg(out: &mut Vec<u8>, subject: &[u8], sid: &[u8], reply: &[u8], payload: &[u8]) {
     words(out, b"MSG ", &[subject, sid], reply);
     number(out, payload.len());
     body(out, payload);
 }
 
-/// `HMSG subject sid [reply ]header total CRLF header payload CRLF`; `header` with its empty line.
+/// Appends `HMSG subject sid [reply ]header total CRLF header payload CRLF`; `header` includes its empty
+/// line.
 pub fn hmsg(out: &mut Vec<u8>, subject: &[u8], sid: &[u8], reply: &[u8], header: &[u8], payload: &[u8]) {
     words(out, b"HMSG ", &[subject, sid], reply);
     sizes(out, header, payload);
@@ -22,7 +23,8 @@ pub fn hmsg(out: &mut Vec<u8>, subject: &[u8], sid: &[u8], reply: &[u8], header:
     out.extend_from_slice(b"\r\n");
 }
 
-/// What a requester gets when nobody is there to answer: a 503 that names the subject it asked.
+/// Appends the message that a requester gets when its subject has no responders: a 503 that names the
+/// subject.
 pub fn no_responders(out: &mut Vec<u8>, reply: &[u8], sid: &[u8], subject: &[u8]) {
     words(out, b"HMSG ", &[reply, sid], b"");
     let bytes = NO_RESPONDERS.len() + subject.len() + 4;
@@ -37,14 +39,14 @@ pub fn no_responders(out: &mut Vec<u8>, reply: &[u8], sid: &[u8], subject: &[u8]
 
 const NO_RESPONDERS: &[u8] = b"NATS/1.0 503\r\nNats-Subject: ";
 
-/// `PUB subject [reply ]size CRLF payload CRLF`
+/// Appends `PUB subject [reply ]size CRLF payload CRLF`.
 pub fn publish(out: &mut Vec<u8>, subject: &[u8], reply: &[u8], payload: &[u8]) {
     words(out, b"PUB ", &[subject], reply);
     number(out, payload.len());
     body(out, payload);
 }
 
-/// `HPUB subject [reply ]header total CRLF header payload CRLF`; `header` with its empty line.
+/// Appends `HPUB subject [reply ]header total CRLF header payload CRLF`; `header` includes its empty line.
 pub fn hpublish(out: &mut Vec<u8>, subject: &[u8], reply: &[u8], header: &[u8], payload: &[u8]) {
     words(out, b"HPUB ", &[subject], reply);
     sizes(out, header, payload);
@@ -53,14 +55,14 @@ pub fn hpublish(out: &mut Vec<u8>, subject: &[u8], reply: &[u8], header: &[u8], 
     out.extend_from_slice(b"\r\n");
 }
 
-/// `SUB subject [queue ]sid CRLF`
+/// Appends `SUB subject [queue ]sid CRLF`.
 pub fn subscribe(out: &mut Vec<u8>, subject: &[u8], queue: &[u8], sid: &[u8]) {
     words(out, b"SUB ", &[subject], queue);
     out.extend_from_slice(sid);
     out.extend_from_slice(b"\r\n");
 }
 
-/// `UNSUB sid[ max] CRLF`
+/// Appends `UNSUB sid[ max] CRLF`.
 pub fn unsubscribe(out: &mut Vec<u8>, sid: &[u8], max: Option<usize>) {
     out.extend_from_slice(b"UNSUB ");
     out.extend_from_slice(sid);
@@ -71,14 +73,14 @@ pub fn unsubscribe(out: &mut Vec<u8>, sid: &[u8], max: Option<usize>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `CONNECT json CRLF`
+/// Appends `CONNECT json CRLF`.
 pub fn connect(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"CONNECT ");
     out.extend_from_slice(json);
     out.extend_from_slice(b"\r\n");
 }
 
-/// `INFO json CRLF`, with the blank before the line end that nats-server has.
+/// Appends `INFO json CRLF`, with a blank before the line end as nats-server has it.
 pub fn info(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"INFO ");
     out.extend_from_slice(json);

@@ -1,19 +1,20 @@
-//! One command from one whole line, and what is wrong with it as a reply.
+//! SMTP command parser: one command from one whole line, or the reply that describes the error.
 //!
-//! The grammar is that of RFC 5321, 4.1.2, read once and from left to right; what is borrowed from the line is as it
-//! was said. Addresses are in `path`, parameters of MAIL and RCPT here. Taken although the standard does not: more than
-//! one space between words, spaces before and behind the colon of `FROM:` and `TO:`, spaces at the end, and parameters
-//! for delivery reports (RFC 3461), which are read and forgotten: no report is ever sent.
+//! The grammar is that of RFC 5321, 4.1.2, read once from left to right; values borrowed from the line are
+//! unchanged. Addresses are parsed in `path`, parameters of MAIL and RCPT here. The parser accepts some input
+//! beyond the standard: more than one space between words, spaces before and after the colon of `FROM:` and
+//! `TO:`, and spaces at the end. Parameters for delivery reports (RFC 3461) are accepted and ignored: no
+//! report is ever sent.
 
 use super::{
     path,
     reply::{self, Reply},
 };
 
-/// The longest name of a peer (RFC 5321, 4.5.3.1.2).
+/// Length of the longest client name (RFC 5321, 4.5.3.1.2).
 const NAME_BYTES_MAX: usize = 255;
 
-/// What a peer wants.
+/// Command of an SMTP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command<'a> {
     /// EHLO, HELO or LHLO.
@@ -26,16 +27,16 @@ pub enum Command<'a> {
     Data,
     /// BDAT.
     Bdat {
-        /// Bytes of the chunk.
+        /// Length of the chunk in bytes.
         bytes: u64,
-        /// Whether it ends the mail.
+        /// True if the chunk ends the mail.
         last: bool,
     },
     /// AUTH.
     Auth {
-        /// PLAIN or LOGIN; none: another one.
+        /// PLAIN or LOGIN; `None` for any other mechanism.
         mechanism: Option<Mechanism>,
-        /// The initial response, "" for none.
+        /// The initial response, "" if there is none.
         initial: &'a str,
     },
     /// STARTTLS.
@@ -54,16 +55,16 @@ pub enum Command<'a> {
     Quit,
 }
 
-/// How a peer introduces itself.
+/// Greeting of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// Which of the three.
+    /// Kind of the greeting.
     pub kind: HelloKind,
-    /// The name that it gave, unverified, at most 255 bytes.
+    /// The name in the greeting, unverified, at most 255 bytes.
     pub name: &'a str,
 }
 
-/// Which greeting.
+/// Kind of a greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelloKind {
     /// EHLO: extended SMTP.
@@ -74,32 +75,32 @@ pub enum HelloKind {
     Lhlo,
 }
 
-/// MAIL FROM.
+/// Arguments of MAIL FROM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailFrom<'a> {
-    /// The address; "" for a bounce.
+    /// The sender's address; "" for a bounce.
     pub address: &'a str,
-    /// SIZE, 0 where it was not said.
+    /// Value of SIZE, 0 if it is missing.
     pub size_bytes: u64,
-    /// BODY=8BITMIME.
+    /// True for BODY=8BITMIME.
     pub eight_bit: bool,
-    /// SMTPUTF8.
+    /// True if SMTPUTF8 is given.
     pub smtputf8: bool,
 }
 
-/// A way to authenticate.
+/// Authentication mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
-    /// RFC 4616.
+    /// PLAIN (RFC 4616).
     Plain,
-    /// Two challenges.
+    /// LOGIN, which sends two challenges.
     Login,
 }
 
-/// Reads a line with its CRLF, as [`super::line`] gives it.
+/// Parses a line with its CRLF, as [`super::line`] returns it.
 ///
 /// # Errors
-/// The reply that says what is wrong.
+/// Returns the [`Reply`] that describes the error.
 pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
     let line = line.trim_end_matches(BLANKS);
     let (verb, rest) = word(line);
@@ -136,20 +137,20 @@ pub fn parse(line: &str) -> Result<Command<'_>, Reply> {
     }
 }
 
-/// STARTTLS.
+/// Length of the longest verb, STARTTLS.
 const VERB_BYTES_MAX: usize = 8;
 
-/// What may stand between words; CR and LF only at a line's end.
+/// Blanks between words; CR and LF occur only at a line's end.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// The first word and what follows the blanks behind it.
+/// Splits off the first word, and returns it with the rest after the blanks.
 fn word(text: &str) -> (&str, &str) {
     let end = text.find(BLANKS).unwrap_or(text.len());
     (&text[..end], text[end..].trim_start_matches(BLANKS))
 }
 
-/// Whether a line is the first, or a later one, of an HTTP request's head. A browser can be made by any page to send
-/// one to any port, with lines of the page's choice behind it; no command of SMTP looks so.
+/// Returns whether a line is a first or later line of an HTTP request's head. Any web page can make a browser
+/// send such a request to any port, followed by lines of the page's choice; no SMTP command has this form.
 #[cold]
 fn is_http(verb: &str, rest: &str) -> bool {
     const METHODS: [&str; 10] =
@@ -160,14 +161,14 @@ fn is_http(verb: &str, rest: &str) -> bool {
 }
 
 fn hello(kind: HelloKind, name: &str) -> Result<Command<'_>, Reply> {
-    // A name is a domain or an address literal; what is written into Received must not be more than that.
+    // A name is a domain or an address literal; nothing else may be written into Received.
     let plain =
         name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'(' | b')' | b'<' | b'>'));
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
     if plain && fits { Ok(Command::Hello(Hello { kind, name })) } else { Err(reply::HELLO_SYNTAX) }
 }
 
-/// `FROM:<path> parameters` or `TO:<path> parameters`: what stands behind `<`.
+/// Returns the rest after `<` of `FROM:<path> parameters` or `TO:<path> parameters`.
 fn behind_bracket<'l>(rest: &'l str, keyword: &str) -> Option<&'l str> {
     let (said, rest) = rest.split_at_checked(keyword.len())?;
     if !said.eq_ignore_ascii_case(keyword) {
@@ -194,7 +195,8 @@ fn mail(rest: &str) -> Result<Command<'_>, Reply> {
                 _ if value.eq_ignore_ascii_case("BINARYMIME") => return Err(reply::PARAMETER),
                 _ => return Err(reply::PARAMETER_VALUE),
             },
-            // Who the peer says the sender is: it may be said (RFC 4954, 5), and is believed as little as the rest.
+            // The sender's identity as the client claims it: the parameter is allowed (RFC 4954, 5), and not
+            // trusted.
             Some(_) if is("AUTH") || is("RET") || is("ENVID") => {}
             None if is("SMTPUTF8") => from.smtputf8 = true,
             None if is("SIZE") || is("BODY") => return Err(reply::PARAMETER_VALUE),
@@ -222,10 +224,10 @@ fn recipient(rest: &str) -> Result<Command<'_>, Reply> {
     Ok(Command::Rcpt(address))
 }
 
-/// A parameter and its value, if one is said.
+/// A parameter and its value, if it has one.
 type Parameter<'l> = (&'l str, Option<&'l str>);
 
-/// The parameters behind a path (RFC 5321, 4.1.2: `esmtp-param`); each that is none is told as `fault`.
+/// Iterates over the parameters after a path (RFC 5321, 4.1.2: `esmtp-param`); a malformed one gives `fault`.
 fn parameters(rest: &str, fault: Reply) -> Result<impl Iterator<Item = Result<Parameter<'_>, Reply>>, Reply> {
     if !rest.is_empty() && !rest.starts_with(BLANKS) {
         return Err(fault);

@@ -1,4 +1,4 @@
-//! The bytes of a mail after DATA (RFC 5321, 4.5.2) and BDAT (RFC 3030).
+//! Decoder for the bytes of a mail after DATA (RFC 5321, 4.5.2) and BDAT (RFC 3030).
 //!
 //! ```text
 //!            '.'           CR            LF
@@ -7,58 +7,60 @@
 //!  LF │ └───────────┼───────────────────────────┐
 //!    Cr ◀── CR ── Text ◀────────────────────────┘
 //! ```
-//! `Start` is the begin of a line: after CRLF, or of the data. **Only CRLF.CRLF ends the data.** A CR or LF that stands
-//! alone is a byte like any other: it neither ends a line nor begins one, so `\n.\n`, `\n.\r\n`, `\r.\r\n` and the like
-//! are text. Whoever sent on such bytes as one mail has sent one mail: nothing can be smuggled in behind.
+//! `Start` is the beginning of a line: after CRLF, or of the data. **Only CRLF.CRLF ends the data.** A lone
+//! CR or LF is an ordinary byte: it neither ends a line nor begins one, so `\n.\n`, `\n.\r\n`, `\r.\r\n` and
+//! the like are text. A relay that sends such bytes on as one mail has sent one mail: no second mail can be
+//! smuggled in after it.
 
 use memchr::{memchr2, memmem};
 
-/// Where the decoder is in a line.
+/// Position of the decoder in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum LinePosition {
-    /// LinePosition the begin of a line.
+    /// At the beginning of a line.
     #[default]
     Start,
-    /// In a line.
+    /// Within a line.
     Text,
     /// After a CR.
     Cr,
-    /// After a dot that begins a line, which is held back.
+    /// After a dot at the beginning of a line; the dot is held back.
     Dot,
-    /// After such a dot and a CR, both held back.
+    /// After such a dot and a CR; both are held back.
     DotCr,
 }
 
-/// Takes the dots off, and finds the end. Any split of the bytes gives the same mail.
+/// Decoder that removes stuffed dots and finds the end of the data. Any split of the input gives the same
+/// mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Data {
     at: LinePosition,
     bare: bool,
 }
 
-/// What became of some bytes.
+/// Result of decoding some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataProgress {
-    /// All of them, and the mail goes on.
+    /// All bytes were consumed, and the mail goes on.
     All,
-    /// The mail ended after this many.
+    /// The mail ended after this number of bytes.
     Ended(usize),
 }
 
 impl Data {
-    /// LinePosition the begin of a mail.
+    /// Creates a decoder at the beginning of a mail.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a CR or LF stood alone so far.
+    /// Returns whether a lone CR or LF has occurred so far.
     #[must_use]
     pub fn had_bare_line_ends(&self) -> bool {
         self.bare
     }
 
-    /// Hands the mail's bytes among `bytes` to `sink`, in pieces of any size.
+    /// Passes the mail's bytes among `bytes` to `sink`, in pieces of any size.
     pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> DataProgress {
         let mut at = 0;
         while at < bytes.len() {
@@ -106,7 +108,7 @@ impl Data {
     }
 }
 
-/// A CR at the very end is not judged: its LF may follow.
+/// Returns whether the text contains a lone CR or LF. A CR at the very end does not count: its LF may follow.
 fn has_bare_line_end(text: &[u8]) -> bool {
     let mut from = 0;
     while let Some(found) = memchr2(b'\r', b'\n', &text[from..]) {
@@ -120,20 +122,20 @@ fn has_bare_line_end(text: &[u8]) -> bool {
     false
 }
 
-/// A chunk of BDAT: so many bytes as they are.
+/// A chunk of BDAT: a fixed number of bytes, passed on unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     left: u64,
 }
 
 impl Chunk {
-    /// A chunk of `bytes`.
+    /// Creates a chunk of `bytes` bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self { left: bytes }
     }
 
-    /// Hands what belongs to the chunk to `sink`. A chunk of no bytes has ended after none.
+    /// Passes the chunk's bytes to `sink`. An empty chunk ends after 0 bytes.
     pub fn take(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> DataProgress {
         let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         if len > 0 {

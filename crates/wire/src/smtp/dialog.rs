@@ -1,8 +1,9 @@
-//! The order of a session: what may come when, and what is answered.
+//! State machine of an SMTP session: which commands are allowed in which order, and the replies.
 //!
-//! The host shows a [`Dialog`] the bytes that it has; the dialog says how many are used up and what is to be done
-//! ([`DialogStep`]). Mail and recipients are the host's to keep and to judge: it says by [`Dialog::sender_accepted`] and
-//! [`Dialog::recipient_accepted`] that it took one; without that, it refused. The dialog counts, and never allocates.
+//! The host passes the received bytes to a [`Dialog`], which returns how many it consumed and what the host
+//! must do ([`DialogStep`]). The host stores and judges senders and recipients: it reports acceptance with
+//! [`Dialog::sender_accepted`] and [`Dialog::recipient_accepted`]; without that call they count as refused.
+//! The dialog keeps counts only, and never allocates.
 
 use super::{
     command::{self, Command, Hello, HelloKind, MailFrom, Mechanism},
@@ -11,42 +12,43 @@ use super::{
     reply::{self, Reply},
 };
 
-/// Refused commands in a session before it is closed with 421.
+/// Number of refused commands after which a session is closed with 421.
 pub const FAULTS_MAX: u16 = 50;
 
-/// What the host is to do.
+/// Next action of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DialogStep<'a> {
-    /// Read more and show it, with what was not used up before it.
+    /// Read more, and pass it with the unconsumed bytes before it.
     NeedMore,
-    /// Nothing: show what is left.
+    /// Pass the remaining bytes; nothing else is to be done.
     GoOn,
-    /// Send this.
+    /// Send the reply.
     Reply(Reply),
-    /// Send this, and close.
+    /// Send the reply, and close the connection.
     Close(Reply),
-    /// Introduce yourself: for EHLO and LHLO with the extensions.
+    /// Answer the greeting; for EHLO and LHLO with the extensions.
     Hello(Hello<'a>),
-    /// Judge a sender.
+    /// Accept or refuse the sender.
     Mail(MailFrom<'a>),
-    /// Judge a recipient.
+    /// Accept or refuse the recipient.
     Rcpt(&'a str),
-    /// Prepare for a mail's bytes; for DATA, `send_first` is 354 and must leave before more is read.
+    /// Prepare for a mail's bytes; for DATA, `send_first` is 354 and must be sent before more is read.
     MailBegins {
-        /// 354, or nothing for BDAT.
+        /// 354 for DATA, `None` for BDAT.
         send_first: Option<Reply>,
     },
-    /// The mail is whole: keep it and answer; over LMTP once for each recipient.
+    /// The mail is complete: store it and reply; over LMTP once for each recipient.
     MailEnds,
-    /// A chunk that is not the last is whole.
+    /// A chunk that is not the last is complete.
     ChunkEnds,
-    /// A mail that had begun is given up: forget it, and send this.
+    /// A mail in progress is abandoned: discard it, and send the reply.
     Forget(Reply),
-    /// Send 220, then begin TLS; what is not used up came before it in the clear and must be thrown away (RFC 3207, 6).
+    /// Send 220, then begin TLS. Unconsumed bytes were received in the clear and must be discarded (RFC 3207,
+    /// 6).
     StartTls,
 }
 
-/// What the next bytes are.
+/// Kind of the next bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expect {
     Command,
@@ -55,18 +57,18 @@ enum Expect {
         chunk: Chunk,
         last: bool,
     },
-    /// A chunk that was refused: its bytes come all the same (RFC 3030, 2).
+    /// A chunk that was refused: its bytes arrive all the same (RFC 3030, 2).
     RefusedChunk {
         chunk: Chunk,
         reply: Reply,
     },
-    /// Base64, of which this many lines more.
+    /// A base64 line, after which `more` further ones follow.
     Credentials {
         more: u8,
     },
 }
 
-/// How far a mail has come.
+/// Progress of the current mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mail {
     None,
@@ -76,7 +78,7 @@ enum Mail {
     Chunks,
 }
 
-/// One session's place in the protocol.
+/// Protocol state of one session.
 #[derive(Debug, Clone)]
 pub struct Dialog {
     lines: Lines,
@@ -89,31 +91,31 @@ pub struct Dialog {
     extended: bool,
     authenticated: bool,
     smtputf8: bool,
-    /// A RCPT came, accepted or not.
+    /// True once a RCPT was received, accepted or not.
     asked_recipient: bool,
     faults: u16,
-    /// The last mail by DATA had them.
+    /// True if the last mail by DATA had bare line ends.
     bare_line_ends: bool,
     mail_bytes_max: u64,
-    /// Announced by BDAT for this mail.
+    /// Number of bytes announced by BDAT for this mail.
     chunk_bytes: u64,
 }
 
-/// What kind of session.
+/// Configuration of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// LMTP instead of SMTP.
+    /// True for LMTP, false for SMTP.
     pub lmtp: bool,
-    /// STARTTLS can be had.
+    /// True if STARTTLS is available.
     pub offers_tls: bool,
-    /// TLS is on from the start.
+    /// True if TLS is on from the start.
     pub tls: bool,
-    /// The largest mail; a chunk that goes beyond is not waited for.
+    /// Size of the largest mail; a chunk that exceeds it is not waited for.
     pub mail_bytes_max: u64,
 }
 
 impl Dialog {
-    /// A session that has just begun.
+    /// Creates the state of a new session.
     #[must_use]
     pub fn new(terms: Terms) -> Self {
         Self {
@@ -135,7 +137,7 @@ impl Dialog {
         }
     }
 
-    /// The protocol's name as Received states it (RFC 3848).
+    /// Returns the protocol's name for the Received header (RFC 3848).
     #[must_use]
     pub fn protocol(&self) -> &'static str {
         match (self.lmtp, self.extended, self.tls, self.authenticated) {
@@ -151,68 +153,68 @@ impl Dialog {
         }
     }
 
-    /// Whether it is LMTP.
+    /// Returns whether the session is LMTP.
     #[must_use]
     pub fn is_lmtp(&self) -> bool {
         self.lmtp
     }
 
-    /// Whether TLS is on.
+    /// Returns whether TLS is on.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// Whether STARTTLS is to be offered now.
+    /// Returns whether STARTTLS is to be offered now.
     #[must_use]
     pub fn may_start_tls(&self) -> bool {
         self.offers_tls && !self.tls
     }
 
-    /// Whether nothing has begun: a session that may be ended without loss.
+    /// Returns whether no mail or command is in progress, so that the session may be closed without loss.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.mail == Mail::None && self.expect == Expect::Command
     }
 
-    /// Whether the next bytes are a mail's.
+    /// Returns whether the next bytes belong to a mail.
     #[must_use]
     pub fn is_receiving(&self) -> bool {
         matches!(self.expect, Expect::Data(_) | Expect::Chunk { .. })
     }
 
-    /// Whether addresses may be beyond ASCII in this mail.
+    /// Returns whether addresses in this mail may contain non-ASCII characters.
     #[must_use]
     pub fn is_smtputf8(&self) -> bool {
         self.smtputf8
     }
 
-    /// Whether a CR or LF stood alone in the mail that has just ended.
+    /// Returns whether the mail that has just ended contained a lone CR or LF.
     #[must_use]
     pub fn had_bare_line_ends(&self) -> bool {
         self.bare_line_ends
     }
 
-    /// The host took the sender it was asked about.
+    /// Records that the host accepted the sender of [`DialogStep::Mail`].
     ///
     /// # Panics
-    /// If there is one already: [`DialogStep::Mail`] is not asked then.
+    /// Panics if the mail has a sender already: [`DialogStep::Mail`] is not returned then.
     pub fn sender_accepted(&mut self, smtputf8: bool) {
         assert_eq!(self.mail, Mail::None, "a mail has one sender");
         self.mail = Mail::Sender;
         self.smtputf8 = smtputf8;
     }
 
-    /// The host took the recipient it was asked about.
+    /// Records that the host accepted the recipient of [`DialogStep::Rcpt`].
     ///
     /// # Panics
-    /// If there is no sender: [`DialogStep::Rcpt`] is not asked then.
+    /// Panics if there is no sender: [`DialogStep::Rcpt`] is not returned then.
     pub fn recipient_accepted(&mut self) {
         assert!(matches!(self.mail, Mail::Sender | Mail::Recipients), "a recipient comes after the sender");
         self.mail = Mail::Recipients;
     }
 
-    /// The mail came to its end, kept or not.
+    /// Ends the current mail, stored or not.
     pub fn mail_done(&mut self) {
         self.mail = Mail::None;
         self.expect = Expect::Command;
@@ -222,7 +224,7 @@ impl Dialog {
         self.chunk_bytes = 0;
     }
 
-    /// TLS has begun: everything that was said before is forgotten (RFC 3207, 4.2).
+    /// Restarts the session after TLS has begun: everything said before is forgotten (RFC 3207, 4.2).
     pub fn tls_begun(&mut self) {
         *self = Self::new(Terms {
             lmtp: self.lmtp,
@@ -232,13 +234,14 @@ impl Dialog {
         });
     }
 
-    /// The host refused what it was asked. Says whether the session has to be closed for its many faults.
+    /// Records that the host refused a command. Returns whether the session must be closed for too many
+    /// faults.
     pub fn refused(&mut self) -> bool {
         self.faults = self.faults.saturating_add(1);
         self.faults >= FAULTS_MAX
     }
 
-    /// Looks at `bytes`: how many are used up, and what is to be done. A mail's bytes go to `sink`.
+    /// Processes `bytes`: returns how many are consumed, and the next action. A mail's bytes go to `sink`.
     pub fn step<'a>(&mut self, bytes: &'a [u8], sink: impl FnMut(&[u8])) -> (usize, DialogStep<'a>) {
         match &mut self.expect {
             Expect::Data(data) => match data.take(bytes, sink) {
@@ -288,7 +291,7 @@ impl Dialog {
                     Expect::Credentials { more } => self.credentials(line.trim_end(), more),
                     _ => match command::parse(line) {
                         Ok(command) => self.command(command),
-                        // What follows would be lines of somebody else's choice.
+                        // The lines that follow would be chosen by a web page.
                         Err(reply::NOT_HTTP) => DialogStep::Close(reply::NOT_HTTP),
                         Err(reply) => self.refuse(reply),
                     },
@@ -304,7 +307,7 @@ impl Dialog {
                 (true, HelloKind::Ehlo | HelloKind::Helo) => self.refuse(reply::NOT_SMTP),
                 (false, HelloKind::Lhlo) => self.refuse(reply::NOT_LMTP),
                 _ => {
-                    // A greeting is also a RSET (RFC 5321, 4.1.4).
+                    // A greeting also acts as RSET (RFC 5321, 4.1.4).
                     self.mail_done();
                     self.greeted = true;
                     self.extended = hello.kind != HelloKind::Helo;
@@ -365,7 +368,7 @@ impl Dialog {
         }
     }
 
-    /// One line of an AUTH exchange. It is looked at, and kept nowhere.
+    /// Checks one line of an AUTH exchange, without keeping it.
     fn credentials(&mut self, line: &str, more: u8) -> DialogStep<'static> {
         self.expect = Expect::Command;
         if line == "*" {
@@ -387,7 +390,8 @@ impl Dialog {
         let chunk = Chunk::new(bytes);
         self.chunk_bytes = self.chunk_bytes.saturating_add(bytes);
         if self.chunk_bytes > self.mail_bytes_max {
-            // Its bytes come whatever we answer (RFC 3030, 2): to end here is the only way not to read them.
+            // The chunk's bytes arrive whatever the reply is (RFC 3030, 2): closing is the only way not to
+            // read them.
             return DialogStep::Close(reply::TOO_LARGE);
         }
         match self.mail {

@@ -1,58 +1,59 @@
-//! Where a command's line ends, and what is refused as a line.
+//! Splits input into command lines, and rejects invalid ones.
 //!
-//! A line ends in CRLF. LF alone ends nothing (RFC 5321, 2.3.8), but a peer that sends it shall hear why, so the line
-//! up to it is refused as a whole. Nothing of a line that is too long is kept: it is skipped to its end.
+//! A line ends in CRLF. A bare LF ends nothing (RFC 5321, 2.3.8), but a client that sends it should learn why
+//! it is refused, so the line up to the LF is rejected as a whole. An overlong line is not buffered: it is
+//! skipped to its end.
 
 use memchr::memchr;
 
-/// The longest line, CRLF included: what RFC 4954, 4 demands for AUTH; RFC 5321, 4.5.3.1 asks for 512, and more for
-/// each extension.
+/// Length of the longest line, CRLF included: what RFC 4954, 4 demands for AUTH; RFC 5321, 4.5.3.1 asks for
+/// 512, and more for each extension.
 pub const LINE_BYTES_MAX: usize = 12_288;
 
-/// Why a line is no command.
+/// Reason why a line is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineFault {
-    /// More than [`LINE_BYTES_MAX`].
+    /// The line is longer than [`LINE_BYTES_MAX`].
     TooLong,
-    /// It ended in LF without CR.
+    /// The line ends in LF without CR.
     BareLf,
-    /// It has a CR that no LF follows.
+    /// The line has a CR without a following LF.
     BareCr,
-    /// It has NUL or another control character.
+    /// The line contains NUL or another control character.
     Control,
-    /// It is not UTF-8.
+    /// The line is not valid UTF-8.
     NotUtf8,
 }
 
-/// What the bytes begin with.
+/// Result of looking for a line at the front of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A line, its CRLF included.
+    /// A complete line with its CRLF.
     Whole(&'a str),
-    /// The first `bytes` are a line that is refused.
+    /// A line that is rejected.
     Refused {
-        /// How many are used up.
+        /// Number of bytes consumed.
         bytes: usize,
-        /// Why.
+        /// Reason of the rejection.
         fault: LineFault,
     },
-    /// The first `bytes` belong to a line that is too long and goes on: they are of no use.
+    /// Part of an overlong line whose end has not arrived; the bytes are discarded.
     Skipped {
-        /// How many are used up.
+        /// Number of bytes consumed.
         bytes: usize,
     },
-    /// No line ends here yet.
+    /// The input contains no line end yet.
     NeedMore,
 }
 
-/// Finds lines; remembers only whether it is in the middle of one that is too long.
+/// Line splitter; its only state is whether it is skipping an overlong line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lines {
     skipping: bool,
 }
 
 impl Lines {
-    /// Looks at the begin of `bytes`.
+    /// Looks for a line at the front of `bytes`.
     #[inline]
     pub fn first<'a>(&mut self, bytes: &'a [u8]) -> Line<'a> {
         let Some(lf) = memchr(b'\n', bytes) else {

@@ -1,17 +1,18 @@
-//! The path in MAIL and RCPT: `<` is taken off, the mailbox and what is behind `>` is told.
+//! Parser for the path in MAIL and RCPT: given the text after `<`, it returns the mailbox and the text after
+//! `>`.
 //!
 //! ```text
 //!   <@relay.example,@other.example:ann@example.org> SIZE=7
 //!    └───── source route ─────────┘└─── mailbox ──┘└ rest ┘
 //! ```
-//! RFC 5321, 4.1.2. The mailbox is told as it was said, quotes and all: without them it could mean another one. A
-//! source route is passed over (RFC 5321, 4.1.1.3 and appendix C). Taken although the standard does not: a dot before
-//! the `@`, and any `atext` in a domain.
+//! RFC 5321, 4.1.2. The mailbox is returned unchanged, quotes included: without them it could mean another
+//! one. A source route is skipped (RFC 5321, 4.1.1.3 and appendix C). The parser accepts two things that the
+//! standard does not: a dot before the `@`, and any `atext` in a domain.
 
-/// The longest path (RFC 5321, 4.5.3.1.3).
+/// Length of the longest path (RFC 5321, 4.5.3.1.3).
 const PATH_BYTES_MAX: usize = 256;
 
-/// The mailbox of a path whose `<` was read, and what stands behind its `>`. The mailbox is "" for `<>`.
+/// Reads a path after its `<`. Returns the mailbox, "" for `<>`, and the text after its `>`.
 pub(super) fn read(text: &str) -> Option<(&str, &str)> {
     let mailbox = match text.strip_prefix('@') {
         Some(route) => {
@@ -27,7 +28,7 @@ pub(super) fn read(text: &str) -> Option<(&str, &str)> {
         Some(quoted) => quoted_bytes(quoted)? + 1,
         None => dotted_bytes(mailbox)?,
     };
-    // The only name that needs no domain (RFC 5321, 4.1.1.3).
+    // Postmaster is the only name that needs no domain (RFC 5321, 4.1.1.3).
     if mailbox[local..].starts_with('>') && mailbox[..local].eq_ignore_ascii_case("postmaster") {
         return Some((&mailbox[..local], &mailbox[local + 1..]));
     }
@@ -41,7 +42,7 @@ pub(super) fn read(text: &str) -> Option<(&str, &str)> {
     (end <= PATH_BYTES_MAX).then_some((&mailbox[..end], rest))
 }
 
-/// Digits, and nothing else; what no 64 bits can hold is the most that they can.
+/// Parses a number of digits alone, saturating at 64 bits.
 pub(super) fn number(text: &str) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -52,20 +53,20 @@ pub(super) fn number(text: &str) -> Option<u64> {
     })
 }
 
-/// `atext` of RFC 5322, 3.2.3, and what RFC 6531, 3.3 adds to it.
+/// Returns whether a character is `atext` by RFC 5322, 3.2.3, or by RFC 6531, 3.3.
 fn is_atext(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(letter) || !letter.is_ascii()
 }
 
-/// How long the words with dots between them are that a text begins with; none if there are none, if one begins with a
-/// dot, or if two dots stand together.
+/// Returns the length of the dot-separated words at the start of a text; `None` if there are none, if it
+/// begins with a dot, or if two dots are adjacent.
 fn dotted_bytes(text: &str) -> Option<usize> {
     let end = text.find(|letter| !is_atext(letter) && letter != '.').unwrap_or(text.len());
     let words = &text[..end];
     (!words.is_empty() && !words.starts_with('.') && !words.contains("..")).then_some(end)
 }
 
-/// How long a quoted string is, its closing quote included; its opening one was read.
+/// Returns the length of a quoted string after its opening quote, the closing quote included.
 fn quoted_bytes(text: &str) -> Option<usize> {
     let mut escaped = false;
     let close = text.bytes().position(|byte| match (escaped, byte) {
@@ -82,7 +83,7 @@ fn quoted_bytes(text: &str) -> Option<usize> {
     Some(close + 1)
 }
 
-/// How long an address literal is, its closing bracket included; its opening one was read.
+/// Returns the length of an address literal after its opening bracket, the closing bracket included.
 fn literal_bytes(text: &str) -> Option<usize> {
     let end = text.find(|letter: char| !letter.is_ascii_graphic() || "[]\\".contains(letter))?;
     (end > 0 && text[end..].starts_with(']')).then_some(end + 1)

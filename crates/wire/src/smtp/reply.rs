@@ -1,36 +1,36 @@
-//! What a receiver answers: code, enhanced status (RFC 3463), text.
+//! SMTP replies: code, enhanced status (RFC 3463), text.
 
 /// A reply of one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// Three digits.
+    /// Reply code of three digits.
     pub code: u16,
-    /// Class, subject, detail; none where RFC 2034 has none (greeting, EHLO, 3xx).
+    /// Class, subject, detail; `None` where RFC 2034 has none (greeting, EHLO, 3xx).
     pub status: Option<(u8, u8, u8)>,
-    /// For people. No line ends.
+    /// Text for people, without line ends.
     pub text: &'static str,
 }
 
 impl Reply {
-    /// A reply with an enhanced status.
+    /// Creates a reply with an enhanced status.
     #[must_use]
     pub const fn new(code: u16, status: (u8, u8, u8), text: &'static str) -> Self {
         Self { code, status: Some(status), text }
     }
 
-    /// Whether it is a 4xx or 5xx.
+    /// Returns whether the code is 4xx or 5xx.
     #[must_use]
     pub const fn is_refusal(self) -> bool {
         self.code >= 400
     }
 
-    /// Appends the line.
+    /// Appends the reply's line.
     pub fn write(self, out: &mut Vec<u8>) {
         self.write_about(out, b"");
     }
 
-    /// Appends the line with `about` (an address, say) before its text. What is no printable ASCII of `about`, and what
-    /// is beyond 200 bytes, is left out.
+    /// Appends the line with `about` (such as an address) before its text. Bytes of `about` that are not
+    /// printable ASCII, and those beyond 200, are omitted.
     pub fn write_about(self, out: &mut Vec<u8>, about: &[u8]) {
         let mut digits = itoa::Buffer::new();
         out.extend_from_slice(digits.format(self.code).as_bytes());
@@ -63,7 +63,7 @@ pub const SENDER_OK: Reply = Reply::new(250, (2, 1, 0), "Sender OK");
 pub const RECIPIENT_OK: Reply = Reply::new(250, (2, 1, 5), "Recipient OK");
 /// 250 to a chunk that is not the last.
 pub const CHUNK_OK: Reply = Reply::new(250, (2, 0, 0), "Chunk received");
-/// 252 to VRFY: every address is an inbox, which would say nothing.
+/// 252 to VRFY: every address is an inbox, so a verification would mean nothing.
 pub const CANNOT_VERIFY: Reply = Reply::new(252, (2, 5, 0), "Any address here is an inbox; send it");
 /// 502 to EXPN: there are no lists.
 pub const NO_LISTS: Reply = Reply::new(502, (5, 5, 1), "There are no mailing lists here");
@@ -85,19 +85,19 @@ pub const CHALLENGE: Reply = Reply { code: 334, status: None, text: "" };
 pub const CHALLENGE_USER: Reply = Reply { code: 334, status: None, text: "VXNlcm5hbWU6" };
 /// 334 `Password:`, for AUTH LOGIN.
 pub const CHALLENGE_PASSWORD: Reply = Reply { code: 334, status: None, text: "UGFzc3dvcmQ6" };
-/// 501 to `*` in an AUTH exchange, or what is no base64.
+/// 501 to `*` in an AUTH exchange.
 pub const AUTH_GIVEN_UP: Reply = Reply::new(501, (5, 7, 0), "Authentication given up");
-/// 501 to what cannot be decoded in an AUTH exchange.
+/// 501 to a line that is not base64 in an AUTH exchange.
 pub const AUTH_NOT_BASE64: Reply = Reply::new(501, (5, 5, 2), "That is not base64");
-/// 504 to a mechanism that we do not have.
+/// 504 to a mechanism that is not supported.
 pub const AUTH_MECHANISM: Reply = Reply::new(504, (5, 5, 4), "The mechanisms are PLAIN and LOGIN");
 /// 503 to AUTH after AUTH.
 pub const AUTH_AGAIN: Reply = Reply::new(503, (5, 5, 1), "Already authenticated");
 /// 503 to AUTH or STARTTLS between MAIL and the end of the mail.
 pub const IN_TRANSACTION: Reply = Reply::new(503, (5, 5, 1), "Not in a mail transaction");
-/// 503 where no greeting came first.
+/// 503 to a command before the greeting.
 pub const HELLO_FIRST: Reply = Reply::new(503, (5, 5, 1), "Say EHLO first");
-/// 503 where LMTP's greeting has to come first.
+/// 503 to a command before LMTP's greeting.
 pub const LHLO_FIRST: Reply = Reply::new(503, (5, 5, 1), "Say LHLO first");
 /// 500 to LHLO over SMTP (RFC 2033, 4.1).
 pub const NOT_LMTP: Reply = Reply::new(500, (5, 5, 1), "This is SMTP: say EHLO");
@@ -111,54 +111,54 @@ pub const MAIL_FIRST: Reply = Reply::new(503, (5, 5, 1), "Say MAIL first");
 pub const RCPT_FIRST: Reply = Reply::new(503, (5, 5, 1), "Say MAIL and RCPT first");
 /// 554 to DATA where every recipient was refused (RFC 5321, 4.2.5).
 pub const NO_RECIPIENTS: Reply = Reply::new(554, (5, 5, 1), "No valid recipients");
-/// 503 to DATA after BDAT, and the like (RFC 3030, 2).
+/// 503 to DATA after BDAT, and similar (RFC 3030, 2).
 pub const BDAT_BEGUN: Reply = Reply::new(503, (5, 5, 1), "BDAT has begun: go on with BDAT, or RSET");
 /// 503 to STARTTLS where TLS is on.
 pub const TLS_ON: Reply = Reply::new(503, (5, 5, 1), "TLS is on already");
 /// 502 to STARTTLS without a certificate.
 pub const NO_TLS: Reply = Reply::new(502, (5, 5, 1), "There is no TLS here");
-/// 500 to what is no command.
+/// 500 to an unknown command.
 pub const UNKNOWN: Reply = Reply::new(500, (5, 5, 2), "Command not known; HELP lists them");
-/// 502 to a command that exists elsewhere.
+/// 502 to a known command that is not implemented.
 pub const NOT_IMPLEMENTED: Reply = Reply::new(502, (5, 5, 1), "Command not implemented");
 /// 421 to a line of an HTTP request.
 pub const NOT_HTTP: Reply = Reply::new(421, (4, 7, 0), "This is SMTP, and that was HTTP; closing");
-/// 501 to an argument where none belongs.
+/// 501 to an argument of a command that takes none.
 pub const NO_ARGUMENT: Reply = Reply::new(501, (5, 5, 4), "This command takes no argument");
 /// 501 to a greeting without a name.
 pub const HELLO_SYNTAX: Reply = Reply::new(501, (5, 5, 4), "It is EHLO, a space, and your name");
-/// 501 to MAIL.
+/// 501 to MAIL with a syntax error.
 pub const MAIL_SYNTAX: Reply = Reply::new(501, (5, 5, 4), "It is MAIL FROM:<address>");
-/// 501 to RCPT.
+/// 501 to RCPT with a syntax error.
 pub const RCPT_SYNTAX: Reply = Reply::new(501, (5, 5, 4), "It is RCPT TO:<address>");
-/// 501 to BDAT.
+/// 501 to BDAT with a syntax error.
 pub const BDAT_SYNTAX: Reply = Reply::new(501, (5, 5, 4), "It is BDAT, a size, and perhaps LAST");
-/// 501 to the rest.
+/// 501 to any other argument with a syntax error.
 pub const ARGUMENT_SYNTAX: Reply = Reply::new(501, (5, 5, 4), "The argument is missing or too long");
-/// 501 to an address in MAIL.
+/// 501 to an invalid address in MAIL.
 pub const SENDER_SYNTAX: Reply = Reply::new(501, (5, 1, 7), "That is no address");
-/// 501 to an address in RCPT.
+/// 501 to an invalid address in RCPT.
 pub const RECIPIENT_SYNTAX: Reply = Reply::new(501, (5, 1, 3), "That is no address");
 /// 501 to a parameter of MAIL or RCPT with a wrong value.
 pub const PARAMETER_VALUE: Reply = Reply::new(501, (5, 5, 4), "A parameter has a wrong value");
 /// 555 to a parameter of MAIL or RCPT that EHLO did not offer.
 pub const PARAMETER: Reply = Reply::new(555, (5, 5, 4), "A parameter is not one that EHLO offered");
-/// 553 to letters beyond ASCII without SMTPUTF8 (RFC 6531, 3.5).
+/// 553 to non-ASCII addresses without SMTPUTF8 (RFC 6531, 3.5).
 pub const NEEDS_SMTPUTF8: Reply =
     Reply::new(553, (5, 6, 7), "An address beyond ASCII needs SMTPUTF8 in MAIL FROM");
-/// 500 to a line over the bound.
+/// 500 to an overlong line.
 pub const LINE_TOO_LONG: Reply = Reply::new(500, (5, 5, 6), "Line too long");
-/// 500 to a line that ends in LF.
+/// 500 to a line that ends in a bare LF.
 pub const BARE_LF: Reply = Reply::new(500, (5, 5, 2), "Lines end in CRLF, not in LF alone");
-/// 500 to a CR in a line.
+/// 500 to a CR within a line.
 pub const BARE_CR: Reply = Reply::new(500, (5, 5, 2), "A CR stands only at a line's end, before LF");
-/// 500 to NUL and the like.
+/// 500 to NUL and other control characters.
 pub const CONTROL: Reply = Reply::new(500, (5, 5, 2), "A line has a control character");
-/// 500 to what is no UTF-8.
+/// 500 to a line that is not UTF-8.
 pub const NOT_UTF8: Reply = Reply::new(500, (5, 5, 2), "A line is not UTF-8");
 /// 452 to more recipients than a mail may have (RFC 5321, 4.5.3.1.10).
 pub const TOO_MANY_RECIPIENTS: Reply = Reply::new(452, (4, 5, 3), "Too many recipients for one mail");
 /// 552 to a mail over the limit.
 pub const TOO_LARGE: Reply = Reply::new(552, (5, 3, 4), "The mail is larger than SIZE in EHLO says");
-/// 421 to a peer that makes one mistake after the other.
+/// 421 to a client with too many errors.
 pub const TOO_MANY_FAULTS: Reply = Reply::new(421, (4, 7, 0), "Too many errors; closing");

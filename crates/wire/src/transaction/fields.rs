@@ -1,26 +1,26 @@
-//! A record's fields, as filters name them: `status >= 500 and url ~ "^/api"`, `time.first_byte > 0.5`.
+//! Fields of a record as filters name them: `status >= 500 and url ~ "^/api"`, `time.first_byte > 0.5`.
 
 use std::{cell::OnceCell, fmt};
 
 use super::{Record, Shape, Tag, Value, show::Hex};
 use crate::filter::{self, Field};
 
-/// Which field.
+/// Identifier of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldId {
-    /// What the record is about.
+    /// Kind of the record.
     Kind,
-    /// Its number, in hexadecimal.
+    /// Id of the record, in hexadecimal.
     Id,
-    /// The number of what it is part of.
+    /// Id of the parent record.
     Parent,
-    /// What it says.
+    /// Value of a tag.
     Of(Tag),
 }
 
 const TAGS: usize = Tag::ALL.len();
 
-/// All of them.
+/// All fields that a filter may name.
 pub static FIELDS: [Field<FieldId>; TAGS + 3] = {
     const fn field(name: &'static str, id: FieldId, kind: filter::Kind) -> Field<FieldId> {
         Field { name, id, kind, of_request: false }
@@ -43,16 +43,16 @@ pub static FIELDS: [Field<FieldId>; TAGS + 3] = {
     fields
 };
 
-/// A record as a filter asks it.
+/// A record as the source of a filter's values.
 #[derive(Debug)]
 pub struct Fields<'a> {
     record: Record<'a>,
-    /// What is asked for as text and is none, written once: id, parent, and the values of three tags.
+    /// Cached text of fields that are not stored as text: id, parent, and the values of three tags.
     written: [OnceCell<String>; 5],
 }
 
 impl<'a> Fields<'a> {
-    /// Of a record.
+    /// Wraps a record.
     #[must_use]
     pub fn of(record: Record<'a>) -> Self {
         Self { record, written: Default::default() }

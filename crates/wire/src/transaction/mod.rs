@@ -1,14 +1,16 @@
-//! Records of the log: what became of a request, an origin's answer, a mail, a consumer, as tags and values.
+//! Records of the log: the course of a request, an origin's response, a mail or a consumer, as tags and
+//! values.
 //!
 //! ```text
-//!   kind · 7 bytes zero · id · parent · when it began (µs since 1970)                    32 bytes
+//!   kind · 7 bytes zero · id · parent · start time (µs since 1970)                       32 bytes
 //!   tag · length and whether it was cut (2 bytes) · value │ tag · … │ zeros up to a whole word
 //! ```
-//! Numbers are 8 bytes, addresses 4 or 16, all little-endian; times are microseconds since it began. What is text is bytes
-//! of whoever sent them, cut at the tag's bound: who shows it sees to terminals and quotes ([`show`]). A tag that a reader does
-//! not know is passed over, and what is no record is none: the memory that it came from may be another program's.
+//! Numbers are 8 bytes, addresses 4 or 16, all little-endian; times are microseconds since the start. Text is
+//! the sender's bytes, cut at the tag's bound: the code that shows it escapes terminal controls and quotes
+//! ([`show`]). A reader skips tags that it does not know, and rejects bytes that are not a record: the memory
+//! may be another program's.
 //!
-//! Written within a turn, so nothing here allocates but by the growth of the caller's buffer.
+//! Records are written within a turn, so nothing here allocates except by growing the caller's buffer.
 
 mod fields;
 mod secret;
@@ -21,16 +23,16 @@ pub use self::{
     secret::{Secrets, url},
 };
 
-/// What a record is about.
+/// Kind of a record: the event that it describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A client's request, and the answer to it.
+    /// A client's request and its response.
     Client,
-    /// A request to an origin's server, and its answer.
+    /// A request to an origin's server, and its response.
     Origin,
-    /// A mail, from its sender's first word about it on.
+    /// A mail, from MAIL FROM on.
     Mail,
-    /// A consumer of the feed that was cut off.
+    /// A feed consumer that was disconnected.
     Consumer,
 }
 
@@ -42,23 +44,23 @@ impl Kind {
         (Self::Consumer, "consumer"),
     ];
 
-    /// Its name.
+    /// Returns the kind's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
 
-/// How a tag's value is written and read.
+/// Encoding of a tag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Bytes, so many at most.
+    /// Bytes, at most this many.
     Text(usize),
     /// A number.
     Number,
     /// A number of bytes.
     Bytes,
-    /// Microseconds.
+    /// A duration in microseconds.
     Duration,
     /// The id of another record.
     Id,
@@ -68,7 +70,7 @@ pub enum Shape {
 
 macro_rules! tags {
     ($($variant:ident $name:literal $shape:expr, $help:literal;)+) => {
-        /// What is said of something.
+        /// Name of one value in a record.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Tag {
@@ -76,7 +78,7 @@ macro_rules! tags {
         }
 
         impl Tag {
-            /// All of them, with their names, shapes and what they say.
+            /// All tags with their names, shapes and descriptions.
             pub const ALL: &'static [(Self, &'static str, Shape, &'static str)] =
                 &[$((Self::$variant, $name, $shape, $help),)+];
         }
@@ -86,72 +88,72 @@ macro_rules! tags {
 tags! {
     Method "method" Shape::Text(32), "The request's method.";
     Scheme "scheme" Shape::Text(8), "http or https.";
-    Host "host" Shape::Text(256), "Whom the request is for.";
+    Host "host" Shape::Text(256), "Host that the request is for.";
     Url "url" Shape::Text(4096), "Path and query, without the values of secret parameters.";
-    Protocol "protocol" Shape::Text(16), "HTTP/1.0, HTTP/1.1 or HTTP/2.0; SMTP, LMTP and theirs under TLS.";
-    Tls "tls" Shape::Text(16), "The version of TLS, if there is TLS.";
-    Client "client" Shape::Address, "Who asked: the visitor, or the other end of the connection.";
-    Through "through" Shape::Address, "The proxy that says so.";
+    Protocol "protocol" Shape::Text(16), "HTTP/1.0, HTTP/1.1 or HTTP/2.0; SMTP, LMTP and their TLS variants.";
+    Tls "tls" Shape::Text(16), "The version of TLS, if it is used.";
+    Client "client" Shape::Address, "Address of the client: the visitor, or the other end of the connection.";
+    Through "through" Shape::Address, "Address of the proxy that named the client.";
     Status "status" Shape::Number, "The status of the answer; of a mail, the reply code.";
     Cache "cache" Shape::Text(16), "hit, stale, miss, revalidated, pass, pipe or synth.";
-    Detail "detail" Shape::Text(64), "Why so: the reason of a pass, the fault behind a page of ours, why a mail was refused.";
-    Collapsed "collapsed" Shape::Number, "1 if it waited for another request's fetch.";
+    Detail "detail" Shape::Text(64), "Reason of the outcome: of a pass, of an error page, or of a refused mail.";
+    Collapsed "collapsed" Shape::Number, "1 if the request waited for another request's fetch.";
     Site "site" Shape::Text(256), "The hosts of the site, as configured.";
     Server "server" Shape::Text(256), "The origin's server.";
-    Reused "reused" Shape::Number, "1 if the connection to the server was there already.";
-    Why "why" Shape::Text(16), "What the origin was asked for: fetch, revalidate, block, pass or pipe.";
-    UserAgent "user_agent" Shape::Text(512), "What the client says it is.";
-    Referer "referer" Shape::Text(1024), "Where the client says it comes from, without the values of secret parameters.";
-    RequestId "request_id" Shape::Text(64), "The number on a page of ours, or what the client sent as X-Request-Id.";
-    BytesIn "bytes.in" Shape::Bytes, "Bytes of the request's head and content; of a mail, of all of it.";
-    BytesOut "bytes.out" Shape::Bytes, "Bytes of the answer that were handed to the client's connection.";
-    BytesBody "bytes.body" Shape::Bytes, "Those of them that are not its head.";
-    BytesPending "bytes.pending" Shape::Bytes, "Bytes that waited for the consumer.";
-    TimeAsked "time.asked" Shape::Duration, "When the origin was asked for it.";
-    TimeFirstByte "time.first_byte" Shape::Duration, "When the answer's first byte left, or came from an origin.";
-    TimeDone "time.done" Shape::Duration, "When it ended.";
-    TimeDurable "time.durable" Shape::Duration, "From a mail's last byte until it was kept.";
-    End "end" Shape::Text(32), "How it ended, where not with all of the answer: client-gone, client-stalled, origin-broke, …";
-    Error "error" Shape::Text(256), "What failed on the origin's side.";
-    Fetch "fetch" Shape::Id, "The origin's transaction that it waited for.";
+    Reused "reused" Shape::Number, "1 if the connection to the server was reused.";
+    Why "why" Shape::Text(16), "Kind of the origin request: fetch, revalidate, block, pass or pipe.";
+    UserAgent "user_agent" Shape::Text(512), "User-Agent of the client.";
+    Referer "referer" Shape::Text(1024), "Referer of the client, without the values of secret parameters.";
+    RequestId "request_id" Shape::Text(64), "Request number as shown on error pages, or the client's X-Request-Id.";
+    BytesIn "bytes.in" Shape::Bytes, "Bytes of the request's head and content; of a mail, all of its bytes.";
+    BytesOut "bytes.out" Shape::Bytes, "Bytes of the answer written to the client's connection.";
+    BytesBody "bytes.body" Shape::Bytes, "Bytes of the answer's body written to the client's connection.";
+    BytesPending "bytes.pending" Shape::Bytes, "Bytes waiting for the consumer.";
+    TimeAsked "time.asked" Shape::Duration, "Time until the origin was asked.";
+    TimeFirstByte "time.first_byte" Shape::Duration, "Time until the answer's first byte left, or arrived from an origin.";
+    TimeDone "time.done" Shape::Duration, "Time until the end.";
+    TimeDurable "time.durable" Shape::Duration, "Time from a mail's last byte until it was stored.";
+    End "end" Shape::Text(32), "Reason of an early end: client-gone, client-stalled, origin-broke, …";
+    Error "error" Shape::Text(256), "Error on the origin's side.";
+    Fetch "fetch" Shape::Id, "Id of the origin transaction that the request waited for.";
     From "from" Shape::Text(320), "A mail's sender.";
-    To "to" Shape::Text(320), "A mail's recipients; the first ones, if there are many.";
-    Recipients "recipients" Shape::Number, "How many recipients there are.";
-    Hello "hello" Shape::Text(256), "What the sending host calls itself.";
-    Mail "mail" Shape::Text(64), "The mail's name in its first inbox.";
-    Connection "connection" Shape::Number, "The consumer's number (cid).";
-    Name "name" Shape::Text(128), "The consumer's name.";
-    Subject "subject" Shape::Text(256), "A subject that it listens to.";
+    To "to" Shape::Text(320), "Recipients of a mail; the first ones, if there are many.";
+    Recipients "recipients" Shape::Number, "Number of recipients.";
+    Hello "hello" Shape::Text(256), "Name of the sending host in HELO, EHLO or LHLO.";
+    Mail "mail" Shape::Text(64), "Id of the mail in its first inbox.";
+    Connection "connection" Shape::Number, "Connection number of the consumer (cid).";
+    Name "name" Shape::Text(128), "Name of the consumer.";
+    Subject "subject" Shape::Text(256), "A subject that the consumer subscribes to.";
 }
 
 impl Tag {
-    /// Its name.
+    /// Returns the tag's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// How its value is written.
+    /// Returns the encoding of the tag's value.
     #[must_use]
     pub fn shape(self) -> Shape {
         Self::ALL[self as usize].2
     }
 
-    /// The tag of a name.
+    /// Returns the tag of a name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known, ..)| *known == name).map(|(tag, ..)| *tag)
     }
 }
 
-/// Bytes before the first tag.
+/// Length of a record before its first tag.
 pub const HEAD_BYTES: usize = 32;
-/// No record is longer: a whole one of each tag, and ten recipients.
+/// Greatest length of a record: every tag at its full length, and ten recipients.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 const WORD_BYTES: usize = 8;
 const CUT: u16 = 1 << 15;
 
-/// Appends the beginning of a record.
+/// Appends the head of a record.
 #[inline]
 pub fn begin(kind: Kind, id: u64, parent: u64, began_us: u64, out: &mut Vec<u8>) {
     out.extend_from_slice([kind as u64 + 1, id, parent, began_us].map(u64::to_le_bytes).as_flattened());
@@ -159,13 +161,13 @@ pub fn begin(kind: Kind, id: u64, parent: u64, began_us: u64, out: &mut Vec<u8>)
 
 #[inline]
 fn append(tag: Tag, cut: u16, value: &[u8], out: &mut Vec<u8>) {
-    // At most a bound of the table: it fits beside the bit.
+    // The length is at most a bound of the table, so it leaves the top bit free.
     let [low, high] = (value.len() as u16 | cut).to_le_bytes();
     out.extend_from_slice(&[tag as u8 + 1, low, high]);
     out.extend_from_slice(value);
 }
 
-/// Appends text, cut at its tag's bound.
+/// Appends a text, cut at its tag's bound.
 #[inline]
 pub fn text(tag: Tag, value: &[u8], out: &mut Vec<u8>) {
     let Shape::Text(bytes_max) = tag.shape() else { unreachable!("{} is no text", tag.name()) };
@@ -175,13 +177,13 @@ pub fn text(tag: Tag, value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a number, of whatever unit its tag has.
+/// Appends a number, in the unit of its tag.
 #[inline]
 pub fn number(tag: Tag, value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&number_pair(tag, value));
 }
 
-/// Appends numbers, a few, with one look at the room for them: on the loops' path each look counts.
+/// Appends a few numbers with a single capacity check: on the loops' path each check counts.
 #[inline]
 pub fn numbers(values: &[(Tag, u64)], out: &mut Vec<u8>) {
     out.reserve(values.len() * NUMBER_BYTES);
@@ -190,12 +192,12 @@ pub fn numbers(values: &[(Tag, u64)], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of a number with its tag.
+/// Length of a number with its tag.
 const NUMBER_BYTES: usize = 3 + WORD_BYTES;
 
 #[inline]
 fn number_pair(tag: Tag, value: u64) -> [u8; NUMBER_BYTES] {
-    // Two words that overlap: a store each.
+    // Two overlapping words, written with one store each.
     let mut pair = [tag as u8 + 1, WORD_BYTES as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     pair[3..].copy_from_slice(&value.to_le_bytes());
     pair
@@ -210,23 +212,23 @@ pub fn address(tag: Tag, value: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// Fills the last word up; `out` holds nothing but the record.
+/// Pads the record to a whole word; `out` must hold nothing else.
 #[inline]
 pub fn end(out: &mut Vec<u8>) {
     let bytes = out.len().next_multiple_of(WORD_BYTES);
     out.resize(bytes, 0);
 }
 
-/// A record that was read.
+/// A record as read from bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// What it is about.
+    /// Kind of the record.
     pub kind: Kind,
-    /// Its number in its process.
+    /// Id of the record, unique in its process.
     pub id: u64,
-    /// The number of what it is part of; 0: of nothing.
+    /// Id of the parent record; 0 if there is none.
     pub parent: u64,
-    /// When it began, in microseconds since 1970.
+    /// Start time, in microseconds since 1970.
     pub began_us: u64,
     pairs: &'a [u8],
 }
@@ -234,7 +236,7 @@ pub struct Record<'a> {
 /// A tag's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Bytes, and whether there were more.
+    /// Bytes; the flag is true if the text was cut.
     Text(&'a [u8], bool),
     /// A number.
     Number(u64),
@@ -243,7 +245,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads one; `None`: these bytes are none.
+    /// Reads a record; `None` if the bytes are not one.
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (head, pairs) = bytes.split_first_chunk::<HEAD_BYTES>()?;
@@ -253,12 +255,12 @@ impl<'a> Record<'a> {
         Some(Self { kind, id, parent, began_us, pairs })
     }
 
-    /// What it says, in the order in which that was written.
+    /// Iterates over the tags and values, in the order written.
     pub fn pairs(&self) -> impl Iterator<Item = (Tag, Value<'a>)> + use<'a> {
         self.raw().filter_map(|Raw { tag, value, is_cut }| pair(tag, value, is_cut))
     }
 
-    /// The same as it stands there.
+    /// Iterates over the tags and values without decoding them.
     #[inline]
     fn raw(&self) -> impl Iterator<Item = Raw<'a>> + use<'a> {
         let mut left = self.pairs;
@@ -271,13 +273,13 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// The first value of a tag.
+    /// Returns the first value of a tag.
     #[must_use]
     pub fn value(&self, wanted: Tag) -> Option<Value<'a>> {
         self.pairs().find(|(tag, _)| *tag == wanted).map(|(_, value)| value)
     }
 
-    /// The text of a tag.
+    /// Returns the first value of a tag, if it is text.
     #[must_use]
     pub fn text(&self, wanted: Tag) -> Option<&'a [u8]> {
         match self.value(wanted)? {
@@ -286,7 +288,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The number of a tag.
+    /// Returns the first value of a tag, if it is a number.
     #[must_use]
     pub fn number(&self, wanted: Tag) -> Option<u64> {
         match self.value(wanted)? {
@@ -296,9 +298,9 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A tag and its value as they stand in a record.
+/// A tag and its value as encoded in a record.
 struct Raw<'a> {
-    /// The number of the tag, from 1 on; perhaps of one that is not known here.
+    /// Number of the tag, from 1; it may be unknown to this version.
     tag: u8,
     value: &'a [u8],
     is_cut: bool,

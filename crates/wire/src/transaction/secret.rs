@@ -1,18 +1,18 @@
-//! Parameters of a query whose values nobody is to read in a log.
+//! Query parameters whose values must not appear in a log.
 
 use memchr::memchr;
 
 use super::{CUT, Shape, Tag, text};
 
-/// What stands in the place of a value.
+/// Replacement for a secret value.
 const HIDDEN: &[u8] = b"***";
 
-/// The names of parameters whose values are secret, in whatever case.
+/// Names of parameters whose values are secret, compared without case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets(Box<[Box<str>]>);
 
 impl Default for Secrets {
-    /// What tokens, keys and passwords are usually called.
+    /// Returns the usual names of tokens, keys and passwords.
     fn default() -> Self {
         Self::of([
             "access_token",
@@ -38,12 +38,12 @@ impl Default for Secrets {
 }
 
 impl Secrets {
-    /// These.
+    /// Creates a set from names.
     pub fn of<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         Self(names.into_iter().map(Into::into).collect())
     }
 
-    /// Their names.
+    /// Returns the names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(AsRef::as_ref)
     }
@@ -53,7 +53,7 @@ impl Secrets {
     }
 }
 
-/// Appends a URL, or the part of it from its path on, without the values of secret parameters.
+/// Appends a URL, or its path and query, without the values of secret parameters.
 #[inline]
 pub fn url(tag: Tag, url: &[u8], secrets: &Secrets, out: &mut Vec<u8>) {
     match memchr(b'?', url) {

@@ -1,29 +1,29 @@
-//! Records as lines: for people, as JSON, as web servers log them, by a template.
+//! Formats for records: for people, as JSON, as web servers' logs, by a template.
 //!
-//! Whatever a client has sent stays within its field and its line: what is no printable ASCII is escaped, and in JSON what
-//! controls a terminal or turns the direction of writing, too.
+//! A client's data cannot leave its field or its line: bytes that are not printable ASCII are escaped, and
+//! JSON output also escapes characters that control a terminal or change the writing direction.
 
 use std::{fmt, io::Write as _};
 
 use super::{Kind, Raw, Record, Shape, Tag, Value, pair};
 use crate::filter::Fault;
 
-/// How records are shown.
+/// Output format of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
-    /// A line for people, of every kind.
+    /// A line for people, for records of every kind.
     Line,
-    /// An object a line, whose names stay.
+    /// A JSON object in each line, with stable names.
     Json,
-    /// What Apache called common: clients' requests only.
+    /// Apache's common log format: client requests only.
     Common,
-    /// The same, with where they come from and what they are.
+    /// Apache's combined log format: the common one with referer and user agent.
     Combined,
-    /// By a template: `{status} {url}`.
+    /// A template such as `{status} {url}`.
     Template(Template),
 }
 
-/// A line with places for fields.
+/// A line with placeholders for fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(Vec<Piece>);
 
@@ -32,7 +32,7 @@ enum Place {
     Kind,
     Id,
     Parent,
-    /// When it began.
+    /// Start time of the record.
     Time,
     Of(Tag),
 }
@@ -44,10 +44,10 @@ enum Piece {
 }
 
 impl Format {
-    /// Reads `common`, `combined`, `json`, or a template.
+    /// Parses `common`, `combined`, `json`, or a template.
     ///
     /// # Errors
-    /// Where the template is wrong, and what could stand there.
+    /// Returns a [`Fault`] with the offset of the error in the template, and what is valid there.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         match text {
             "common" => Ok(Self::Common),
@@ -57,7 +57,7 @@ impl Format {
         }
     }
 
-    /// Appends a record's line; false: this format does not show records of its kind.
+    /// Appends a record's line. Returns false if the format does not show records of this kind.
     pub fn append(&self, record: &Record<'_>, recent: &mut LineCache, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Common | Self::Combined if record.kind != Kind::Client => return false,
@@ -154,7 +154,7 @@ fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// A value for people and templates: seconds, numbers, escaped text; `-` for none.
+/// Appends a value for people and templates: seconds, numbers, escaped text; `-` if it is missing.
 fn value(tag: Tag, value: Option<Value<'_>>, out: &mut Vec<u8>) {
     match value {
         None => shown(None, out),
@@ -168,7 +168,7 @@ fn value(tag: Tag, value: Option<Value<'_>>, out: &mut Vec<u8>) {
     }
 }
 
-/// Text, escaped; `-` for none.
+/// Appends escaped text; `-` if it is missing.
 fn shown(text: Option<FieldText<'_>>, out: &mut Vec<u8>) {
     let Some((text, is_cut)) = text else { return out.push(b'-') };
     escaped(text, out);
@@ -177,14 +177,14 @@ fn shown(text: Option<FieldText<'_>>, out: &mut Vec<u8>) {
     }
 }
 
-/// What follows text that was cut.
+/// Suffix of text that was cut.
 const CUT_SHOWN: &[u8] = b"...";
 
-/// Appends bytes as printable ASCII: all others, quotes and backslashes as `\xHH`, as nginx does.
+/// Appends bytes as printable ASCII; quotes, backslashes and all other bytes become `\xHH`, as in nginx.
 fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
-    // Nearly all text is: sixteen bytes at a time, without a branch for each.
+    // Nearly all text is plain: sixteen bytes are checked at a time, without a branch for each.
     let (pieces, rest) = bytes.as_chunks::<16>();
     let is_all_plain = pieces.iter().all(|piece| piece.iter().fold(true, |all, &byte| all & is_plain(byte)))
         && rest.iter().fold(true, |all, &byte| all & is_plain(byte));
@@ -202,7 +202,7 @@ fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(left);
 }
 
-/// What of a client's request web servers log, found in one pass that decodes nothing else.
+/// Fields of a client's request that web servers log, found in one pass that decodes nothing else.
 #[derive(Default)]
 struct ClientRequestFields<'a> {
     client: &'a [u8],
@@ -215,7 +215,7 @@ struct ClientRequestFields<'a> {
     user_agent: Option<FieldText<'a>>,
 }
 
-/// Text, and whether there was more.
+/// A text; the flag is true if it was cut.
 type FieldText<'a> = (&'a [u8], bool);
 
 impl<'a> ClientRequestFields<'a> {
@@ -275,7 +275,7 @@ fn common(record: &Record<'_>, recent: &mut LineCache, is_combined: bool, out: &
     }
 }
 
-/// What a line for people shows first of each kind, without its name.
+/// Returns the tags that a line for people shows first, without names.
 fn shown_first(kind: Kind) -> &'static [Tag] {
     match kind {
         Kind::Client => &[Tag::Client, Tag::Method, Tag::Host, Tag::Url, Tag::Status, Tag::Cache],
@@ -285,7 +285,7 @@ fn shown_first(kind: Kind) -> &'static [Tag] {
     }
 }
 
-/// When, what, which; then what there is beside that, with its names.
+/// Appends a line for people: time, id and kind, the first tags, then all other tags with their names.
 fn line(record: &Record<'_>, out: &mut Vec<u8>) {
     put(out, &Moment(record.began_us));
     out.push(b' ');
@@ -304,7 +304,7 @@ fn line(record: &Record<'_>, out: &mut Vec<u8>) {
     let mut is_shown = 0_u32;
     for (tag, of_tag) in record.pairs() {
         let place = first.iter().position(|shown| *shown == tag);
-        // Recipients come several times.
+        // A mail has several recipients: only the first is shown without its name.
         if let Some(place) = place.filter(|place| is_shown & 1 << place == 0) {
             is_shown |= 1 << place;
             continue;
@@ -378,7 +378,7 @@ fn json_value(tag: Tag, value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes as a string of JSON (RFC 8259 §7). What is no UTF-8 is shown as U+FFFD.
+/// Appends bytes as a JSON string (RFC 8259 §7). Invalid UTF-8 becomes U+FFFD.
 fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for piece in bytes.utf8_chunks() {
@@ -388,7 +388,7 @@ fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
             let mut rest = left[at..].chars();
             match rest.next() {
                 Some(quote @ ('"' | '\\')) => out.extend_from_slice(&[b'\\', quote as u8]),
-                // None of them is beyond the first plane.
+                // All characters to be escaped are in the Basic Multilingual Plane, so four digits suffice.
                 Some(other) => _ = write!(out, "\\u{:04x}", u32::from(other)),
                 None => {}
             }
@@ -409,7 +409,7 @@ fn must_be_escaped(character: char) -> bool {
     ) || character.is_control()
 }
 
-/// An id.
+/// An id, formatted in hexadecimal.
 #[derive(Debug, Clone, Copy)]
 pub struct Hex(pub u64);
 
@@ -419,7 +419,7 @@ impl fmt::Display for Hex {
     }
 }
 
-/// Microseconds as seconds.
+/// Microseconds, formatted as seconds.
 struct Seconds(u64);
 
 impl fmt::Display for Seconds {
@@ -428,7 +428,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Microseconds since 1970 as a moment in UTC (RFC 3339).
+/// Microseconds since 1970, formatted as a UTC time (RFC 3339).
 struct Moment(u64);
 
 impl fmt::Display for Moment {
@@ -442,13 +442,14 @@ impl fmt::Display for Moment {
 
 struct Date {
     year: u64,
-    /// From 1 on.
+    /// Month, from 1.
     month: u64,
     day: u64,
 }
 
 impl Date {
-    /// So many days after the first of 1970, by Howard Hinnant's `civil_from_days`: years begin in March.
+    /// Returns the date `days` days after 1 January 1970, by Howard Hinnant's `civil_from_days`: years begin
+    /// in March.
     fn of(days: u64) -> Self {
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -462,7 +463,7 @@ impl Date {
     }
 }
 
-/// What the last record's line had in it, as web servers write it: many are of the same second, and of the same client.
+/// Cached parts of the last record's line in a web server's format: many records share a second or a client.
 #[derive(Debug, Default)]
 pub struct LineCache {
     second: Option<u64>,
@@ -488,7 +489,7 @@ impl LineCache {
         &self.date
     }
 
-    /// An address of 4 or 16 bytes; what is none is shown as `-`.
+    /// Returns an address of 4 or 16 bytes as text; any other length as `-`.
     fn client(&mut self, address: &[u8]) -> &[u8] {
         if self.address != address || self.client.is_empty() {
             self.address.clear();

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::filter::Expression;
 
-/// 24 November 2026, 14:50:00 and some.
+/// Start time of the test records: 24 November 2026, 14:50:00.123456 UTC.
 const BEGAN_US: u64 = 1_795_531_800_123_456;
 
 fn client(url_sent: &[u8], agent: &[u8]) -> Vec<u8> {
@@ -98,7 +98,7 @@ fn what_is_too_long_is_cut_and_says_so() {
         assert_eq!(line.len(), 4096 + 3 + 1 + 512 + 3 + 1);
         assert!(shown("json", &record).ends_with(",\"cut\":[\"url\",\"user_agent\"]}\n"));
     }
-    // One that fits exactly is whole.
+    // A URL that fits exactly is not cut.
     assert!(!shown("json", &client(&long[..4096], b"")).contains("cut"));
 }
 
@@ -142,7 +142,7 @@ fn a26_a_bad_template_says_where() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 20_000)))]
 
-    /// The memory may be another program's.
+    /// Reading arbitrary bytes does not panic: the memory may be another program's.
     #[test]
     fn any_bytes_are_a_record_or_none(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..6_u64) {
         if let Some(head) = bytes.first_chunk_mut::<8>() {
@@ -160,7 +160,7 @@ proptest! {
         }
     }
 
-    /// What was written is read.
+    /// Reading a record returns the values that were written.
     #[test]
     fn what_was_written_is_read(texts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20)) {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Expressions: what they mean, what they print, what is wrong with those that are refused.
+//! Tests of filter expressions: their meaning, their printed form, and the errors of invalid ones.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ fn fault(text: &str) -> Fault {
     Expression::parse(text.as_bytes(), &FIELDS).expect_err(text)
 }
 
-/// A page of the news, with two lines of tags, a header that is no UTF-8, and no `x-none`.
+/// A news page with two lines of tags, a header that is not UTF-8, and no `x-none`.
 pub(crate) fn page() -> Thing {
     let texts: [(&str, &[u8]); 7] = [
         ("req.url", b"/news/1.png"),
@@ -83,7 +83,7 @@ fn tests_hold_of_what_they_say() {
     }
 }
 
-/// A purge names the tag; whoever sends it may write anything there.
+/// A quoted value stays one value, whatever characters a purge request puts into its tag.
 #[test]
 fn what_is_quoted_is_one_value() {
     for text in ["", "a", "\"", "\"\"", "a\" || obj.status ~ \"", " && ", "\\", "\\\"", "a)"] {
@@ -93,7 +93,7 @@ fn what_is_quoted_is_one_value() {
     }
 }
 
-/// As Varnish has it since 7.0: of what is not there only `!=` holds.
+/// For a missing field only `!=` is true, as in Varnish since 7.0.
 #[test]
 fn of_a_field_that_is_not_there_only_unequal_holds() {
     let nothing = Thing::default();
@@ -138,7 +138,7 @@ fn and_binds_more_than_or_and_not_more_than_both() {
     }
 }
 
-/// What `std.ban()` and the command line of Varnish take, with the patterns that shops send unquoted.
+/// Bans as `std.ban()` and Varnish's command line accept them, with the unquoted patterns that shops send.
 #[test]
 fn bans_of_varnish_are_read_as_varnish_does() {
     for text in [
@@ -155,7 +155,7 @@ fn bans_of_varnish_are_read_as_varnish_does() {
         }
     }
     assert_eq!(parse("req.url == /?a=1&&b=2)").to_string(), r#"req.url == "/?a=1&&b=2)""#);
-    // A group's end ends a word, too, unless the word opened it.
+    // A group's end also ends a word, unless the word contains the matching parenthesis.
     let grouped = r"(obj.http.x-tags ~ ((^|,)FPC(,|$)) and (req.url ~ 1\.png) and req.url !~ \))";
     assert!(holds(grouped));
     assert_eq!(
@@ -181,7 +181,7 @@ fn patterns_are_over_bytes() {
     assert!(!parse(r"req.url ~ gr\w").matches(&thing));
 }
 
-/// Going back in the text would take 2^100,000 steps for the first and never end for the reader of this test.
+/// Backtracking would take 2^100,000 steps for the first pattern; the test would never end.
 #[test]
 fn patterns_take_linear_time() {
     let long = Thing { texts: vec![("req.url".into(), vec![b'a'; 100_000])], ..Thing::default() };
@@ -363,7 +363,7 @@ fn bounds_are_kept_and_named() {
         fault(&long(EXPRESSION_BYTES_MAX + 1)).to_string(),
         "byte 16384: found an expression of 16385 bytes, expected 16384 at most"
     );
-    // It would not be read again as it prints.
+    // The printed form would be too long to be parsed again.
     let quotes = format!("req.url == a{}", "\"".repeat(9_000));
     assert_eq!(
         fault(&quotes).to_string(),
@@ -383,7 +383,7 @@ fn bounds_are_kept_and_named() {
     for text in [deep(DEPTH_MAX + 1, "obj.status == 1"), deep(DEPTH_MAX, "not obj.status == 1")] {
         assert_eq!(fault(&text).expected, "16 groups within each other at most", "{text}");
     }
-    // As deep as it may be, and it prints as deep.
+    // The deepest nesting allowed, which prints with the same depth.
     let (mut alternating, mut inside) = (String::new(), "!obj.status == 1".to_owned());
     for depth in 1..DEPTH_MAX {
         let connective = if depth % 2 == 0 { "and" } else { "or" };
@@ -413,7 +413,7 @@ fn patterns_are_bounded_compiled() {
     assert_eq!(&many[fault.at..][..7], "a{5000}");
 }
 
-/// Magento and FOSHttpCache cut what they send below the 8 KiB that Varnish takes of a header.
+/// Magento and FOSHttpCache cut their headers below the 8 KiB that Varnish accepts.
 #[test]
 fn a_shops_longest_pattern_fits() {
     let mut pattern = String::new();
@@ -440,8 +440,8 @@ fn the_request_is_needed_where_one_of_its_fields_is_named() {
     }
 }
 
-/// Not even the first time that it sees a text, once it has run; a clone, which may go to another core, has working
-/// memory of its own.
+/// Evaluating an expression does not allocate after its first run, even for a new text. A clone, which may go
+/// to another core, has working memory of its own.
 #[test]
 fn evaluating_does_not_allocate() {
     fn to_another_core<T: Send>(it: &T) -> &T {

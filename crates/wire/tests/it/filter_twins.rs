@@ -1,4 +1,4 @@
-//! Expressions as trees, written in many ways and damaged, against their slow twin.
+//! Random expressions, written in many ways and damaged, compared with their slow twin.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::{
     naive_filter::{Test, Thing},
 };
 
-/// A tree of tests, and the ways of writing it.
+/// Syntax tree of an expression, with the ways to write it.
 #[derive(Debug, Clone)]
 enum Said {
     Test(Test),
@@ -29,7 +29,7 @@ impl Said {
         }
     }
 
-    /// Each `dice()` decides how the next thing is written.
+    /// Writes the expression; each `dice()` chooses how the next element is written.
     fn write(&self, out: &mut String, dice: &mut impl FnMut() -> u8) {
         let (said, connectives) = match self {
             Self::Test(Test { field, operator, value }) => {

@@ -1,4 +1,4 @@
-//! Where a body ends (RFC 9112 §6.3), rule by rule, and what a body may not do (RFC 9112 §7).
+//! Rules for a body's end (RFC 9112 §6.3) and for its contents (RFC 9112 §7), one by one.
 
 use crate::naive::drive;
 use wire::http1::{
@@ -31,7 +31,7 @@ fn of_response(line: &str, headers: &str, answered: RequestKind) -> Result<Frami
 fn requests_are_framed_by_one_rule_or_refused() {
     use FramingError as E;
     for (headers, framing) in [
-        // RFC 9112 §6.3 item 7: neither means no body.
+        // RFC 9112 §6.3 item 7: without either field there is no body.
         ("", Ok(Framing::None)),
         // RFC 9110 §8.6: 1*DIGIT.
         ("Content-Length: 0\r\n", Ok(Framing::Length(0))),
@@ -49,19 +49,19 @@ fn requests_are_framed_by_one_rule_or_refused() {
         ("Content-Length: 5.0\r\n", Err(E::InvalidLength)),
         ("Content-Length: 1e3\r\n", Err(E::InvalidLength)),
         ("Content-Length: \u{661}\r\n", Err(E::InvalidLength)),
-        // RFC 9112 §6.3 item 5: equal ones might pass; here none do.
+        // RFC 9112 §6.3 item 5: equal lengths might be accepted; here none are.
         ("Content-Length: 5\r\nContent-Length: 6\r\n", Err(E::RepeatedLength)),
         ("Content-Length: 5\r\nX: y\r\ncontent-length: 5\r\n", Err(E::RepeatedLength)),
         ("Content-Length: 5, 5\r\n", Err(E::RepeatedLength)),
         ("Content-Length: 5,6\r\n", Err(E::RepeatedLength)),
         ("Content-Length: ,5\r\n", Err(E::RepeatedLength)),
-        // RFC 9112 §6.3 item 3: both is an attempt at smuggling.
+        // RFC 9112 §6.3 item 3: both fields together are an attempt at smuggling.
         ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(E::BothLengths)),
         ("Transfer-Encoding: identity\r\nContent-Length: 5\r\n", Err(E::BothLengths)),
-        // RFC 9112 §6.1, §7: names of codings in any case.
+        // RFC 9112 §6.1, §7: names of codings are compared without case.
         ("Transfer-Encoding: chunked\r\n", Ok(Framing::Chunked)),
         ("TRANSFER-ENCODING:\tcHuNkEd \r\n", Ok(Framing::Chunked)),
-        // RFC 9112 §6.1: 501 for codings that we do not know.
+        // RFC 9112 §6.1: 501 for unknown codings.
         ("Transfer-Encoding: gzip, chunked\r\n", Err(E::UnsupportedCoding)),
         ("Transfer-Encoding: a;b=\"c,d\",chunked\r\n", Err(E::InvalidCoding)),
         ("Transfer-Encoding: identity, chunked\r\n", Err(E::UnsupportedCoding)),
@@ -76,7 +76,7 @@ fn requests_are_framed_by_one_rule_or_refused() {
     ] {
         assert_eq!(of_request("HTTP/1.1", headers), framing, "{headers:?}");
     }
-    // RFC 9112 §6.1: a transfer coding in HTTP/1.0 is faulty framing.
+    // RFC 9112 §6.1: a transfer coding in HTTP/1.0 makes the framing faulty.
     assert_eq!(of_request("HTTP/1.0", "Transfer-Encoding: chunked\r\n"), Err(FramingError::CodingInHttp10));
     assert_eq!(of_request("HTTP/1.0", "Content-Length: 5\r\n"), Ok(Framing::Length(5)));
 }
@@ -91,12 +91,12 @@ fn responses_are_framed_by_one_rule_or_refused() {
         "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
     );
     for (line, headers, answered, framing) in [
-        // RFC 9112 §6.3 items 4, 6 and 8.
+        // RFC 9112 §6.3 items 4, 6 and 8: chunked, by length, and until the connection closes.
         ("1.1 200 OK", chunked, Other, Ok(Framing::Chunked)),
         ("1.1 200 OK", length, Other, Ok(Framing::Length(5))),
         ("1.1 200 OK", "", Other, Ok(Framing::UntilClose)),
         ("1.0 404 x", "", Other, Ok(Framing::UntilClose)),
-        // RFC 9112 §6.3 item 1: no body, whatever the headers say.
+        // RFC 9112 §6.3 item 1: these responses have no body, whatever the headers say.
         ("1.1 200 OK", length, Head, Ok(Framing::None)),
         ("1.1 200 OK", chunked, Head, Ok(Framing::None)),
         ("1.1 404 x", "", Head, Ok(Framing::None)),
@@ -106,7 +106,7 @@ fn responses_are_framed_by_one_rule_or_refused() {
         ("1.1 204 x", "Content-Length: 0\r\n", Other, Ok(Framing::None)),
         ("1.1 100 x", "", Other, Ok(Framing::None)),
         ("1.1 101 x", "", Other, Ok(Framing::None)),
-        // RFC 9112 §6.1, RFC 9110 §8.6: these must not announce one.
+        // RFC 9112 §6.1, RFC 9110 §8.6: these responses must not announce a body.
         ("1.1 204 x", chunked, Other, Ok(Framing::None)),
         ("1.1 204 x", length, Head, Ok(Framing::None)),
         ("1.1 103 x", length, Other, Err(E::UnexpectedBody)),
@@ -114,7 +114,7 @@ fn responses_are_framed_by_one_rule_or_refused() {
         ("1.1 200 x", "", Connect, Ok(Framing::None)),
         ("1.1 200 x", chunked, Connect, Err(E::UnexpectedBody)),
         ("1.1 407 x", length, Connect, Ok(Framing::Length(5))),
-        // The rules for the headers hold whether there is a body or not.
+        // The rules for the headers apply even to responses without a body.
         ("1.1 200 OK", both, Other, Err(E::BothLengths)),
         ("1.1 304 x", both, Other, Err(E::BothLengths)),
         ("1.1 200 OK", both, Head, Err(E::BothLengths)),
@@ -132,7 +132,7 @@ fn responses_are_framed_by_one_rule_or_refused() {
     assert_eq!(RequestKind::of_method("head"), Other);
 }
 
-/// The mark `¦` stands before the byte that breaks the rule, and is taken out.
+/// Checks that a body is refused by `rule`. The mark `¦` precedes the byte that breaks it, and is removed.
 #[track_caller]
 fn refused(marked: &str, rule: BodyRule) {
     let Some(at) = marked.find('¦') else { panic!("no mark in {marked:?}") };
@@ -150,7 +150,7 @@ fn refused(marked: &str, rule: BodyRule) {
 fn each_rule_of_a_chunked_body_names_the_byte_that_breaks_it() {
     use BodyRule as R;
     for (marked, rule) in [
-        // RFC 9112 §7.1: chunk-size is 1*HEXDIG, and nothing but an extension follows it.
+        // RFC 9112 §7.1: chunk-size is 1*HEXDIG, and only an extension may follow it.
         ("¦\r\nabc", R::ChunkSize),
         ("¦;a\r\n", R::ChunkSize),
         ("¦ 5\r\nhello\r\n", R::ChunkSize),
@@ -163,10 +163,10 @@ fn each_rule_of_a_chunked_body_names_the_byte_that_breaks_it() {
         ("5¦\0\r\nhello\r\n", R::ChunkSize),
         ("5¦\x0b;\r\nhello\r\n", R::ChunkSize),
         ("5¦,5\r\nhello\r\n", R::ChunkSize),
-        // RFC 9112 §7.1: recipients must anticipate large sizes.
+        // RFC 9112 §7.1: recipients must expect sizes that overflow an integer.
         ("1000000000000000¦0\r\n", R::ChunkSizeOverflow),
         ("00000000000000000ffffffffffffffff¦f\r\n", R::ChunkSizeOverflow),
-        // RFC 9112 §2.2.
+        // RFC 9112 §2.2: a lone CR or LF does not end a line.
         ("5¦\nhello\r\n", R::BareLf),
         ("5;a¦\nhello\r\n", R::BareLf),
         ("5\r¦hello\r\n", R::BareCr),
@@ -179,13 +179,13 @@ fn each_rule_of_a_chunked_body_names_the_byte_that_breaks_it() {
         ("5;a=\"b\\¦\r\n\"hello\r\n", R::ChunkExtension),
         ("5;a=\"\";b=\"¦\r\nhello\r\n", R::ChunkExtension),
         ("5;a¦\0\r\nhello\r\n", R::ChunkExtension),
-        // RFC 9112 §7.1: CRLF after the payload.
+        // RFC 9112 §7.1: a CRLF follows the payload.
         ("5\r\nhello¦!\r\n", R::ChunkEnd),
         ("5\r\nhello¦0\r\n\r\n", R::ChunkEnd),
         ("5\r\nhello¦\n0\r\n\r\n", R::BareLf),
         ("5\r\nhello\r¦x", R::BareCr),
         ("1\r\na\r\n¦\r\n", R::ChunkSize),
-        // RFC 9112 §7.1.2: trailers are fields.
+        // RFC 9112 §7.1.2: trailers have the grammar of fields.
         ("0\r\n¦\n", R::BareLf),
         ("0\r\n\r¦x", R::BareCr),
         ("0\r\n¦: b\r\n\r\n", R::Trailer),
@@ -196,14 +196,15 @@ fn each_rule_of_a_chunked_body_names_the_byte_that_breaks_it() {
         ("0\r\nA: b¦\n\r\n", R::BareLf),
         ("0\r\nA¦\n\r\n", R::BareLf),
         ("0\r\nA: b\r¦c\r\n\r\n", R::BareCr),
-        // A request where the trailers should end.
+        // A request follows where the trailers should end.
         ("0\r\nGET¦ / HTTP/1.1\r\n", R::Trailer),
     ] {
         refused(marked, rule);
     }
 }
 
-/// Old servers write sizes of one width. What follows the blanks is held to the rules.
+/// A response may pad chunk sizes with blanks, since old servers write sizes of fixed width. The rest of the
+/// line must follow the rules.
 #[test]
 fn answers_may_pad_the_sizes_of_chunks() {
     let read = |text: &str| {
@@ -266,7 +267,7 @@ fn a_short_chunked_body_takes_one_step() {
     assert_eq!(decoder.decode(b"next").map(|step| (step.consumed, step.state)), Ok((0, StepState::Done)));
 }
 
-/// RFC 9112 §7.1.1 and §7.1.2: whoever ignores extensions and keeps trailers must bound both.
+/// RFC 9112 §7.1.1 and §7.1.2: a recipient that ignores extensions and keeps trailers must bound both.
 #[test]
 fn chunk_lines_and_trailers_are_bounded() {
     let line = |bytes: usize| format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(bytes - 2));
@@ -292,7 +293,7 @@ fn chunk_lines_and_trailers_are_bounded() {
     );
 }
 
-/// RFC 9112 §8: a message cut short is told from a complete one.
+/// RFC 9112 §8: a truncated message is distinguished from a complete one.
 #[test]
 fn the_end_of_input_is_clean_or_truncated() {
     let truncated = |at| Err(BodyError { rule: BodyRule::Truncated, at });
@@ -341,7 +342,7 @@ fn to_take_more_than_there_is_is_our_own_mistake() {
     BodyDecoder::new(Framing::Length(3)).take_raw(4);
 }
 
-/// RFC 9112 §7.1: what is encoded is decoded, trailers included.
+/// RFC 9112 §7.1: an encoded body decodes to the same payload and trailers.
 #[test]
 fn encoded_bodies_decode_to_what_they_were() {
     let trailers = b"Etag: \"a\"\r\nServer-Timing: x\r\n";
@@ -371,8 +372,8 @@ fn encoded_bodies_decode_to_what_they_were() {
     assert_eq!(fields, [("Etag", &b"\"a\""[..]), ("X", b"")]);
 }
 
-/// Spring Boot with a reverse proxy's own chunking sends `chunked` twice. We frame anew, so one is meant; in a request both
-/// are refused.
+/// Spring Boot with a reverse proxy's own chunking sends `chunked` twice. The body is framed anew, so a
+/// response's two codings count as one; in a request both are refused.
 #[test]
 fn two_equal_codings_of_a_response_are_one() {
     for (headers, framing) in [

@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, through the checks that the targets are.
+//! Runs the seeds of the fuzz targets through the targets' own checks.
 
 use crate::{naive, naive_hpack, naive_leaf, naive_nats, smtp_twin};
 

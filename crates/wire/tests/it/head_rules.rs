@@ -1,4 +1,4 @@
-//! Each rule of a head: which byte breaks it, and what keeps it.
+//! Rules for a head, one by one: inputs that break each rule, with the offset, and inputs that are accepted.
 
 use crate::naive::drive;
 use wire::http1::{
@@ -17,7 +17,7 @@ fn response(text: &[u8]) -> Result<Option<crate::naive::Head>, HeadError> {
     drive::response(text, &mut HeaderSlots::new(), &HeadLimits::default())
 }
 
-/// The mark `¦` stands before the byte that breaks the rule, and is taken out.
+/// Checks that a head is refused by `rule`. The mark `¦` precedes the byte that breaks it, and is removed.
 #[track_caller]
 fn refused(
     parse: impl Fn(&[u8]) -> Result<Option<crate::naive::Head>, HeadError>,
@@ -34,11 +34,11 @@ fn refused(
 fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
     use HeadRule as R;
     for (marked, rule) in [
-        // RFC 9112 §2.2: at least one empty line is ignored; no more here.
+        // RFC 9112 §2.2: at least one empty line is ignored; here exactly one.
         ("\r\n¦\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", R::EmptyLines),
         ("¦\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", R::BareLf),
         ("\r¦GET / HTTP/1.1\r\nHost: a\r\n\r\n", R::BareCr),
-        // RFC 9112 §2.2: a bare LF may be taken for a line's end; here it may not.
+        // RFC 9112 §2.2: a recipient may accept a bare LF as a line's end; this parser does not.
         ("GET / HTTP/1.1¦\nHost: a\r\n\r\n", R::BareLf),
         ("GET / HTTP/1.1\r\nHost: a¦\n\r\n", R::BareLf),
         ("GET / HTTP/1.1\r\nHost: a\r\n¦\n", R::BareLf),
@@ -48,7 +48,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         ("GET / HTTP/1.1\r¦ \nHost: a\r\n\r\n", R::BareCr),
         ("GET / HTTP/1.1\r\nHost: a\r¦b\r\n\r\n", R::BareCr),
         ("GET / HTTP/1.1\r\nHost: a\r\n\r¦X", R::BareCr),
-        // RFC 9112 §3: words are separated by one space; more is lenience.
+        // RFC 9112 §3: words are separated by one space; more than one is not accepted here.
         ("GET ¦ / HTTP/1.1\r\nHost: a\r\n\r\n", R::RequestLine),
         ("GET / ¦ HTTP/1.1\r\nHost: a\r\n\r\n", R::Version),
         ("GET / HTTP/1.1¦ \r\nHost: a\r\n\r\n", R::RequestLine),
@@ -59,7 +59,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         // RFC 9112 §3.1: the method is a token.
         ("G¦(T / HTTP/1.1\r\nHost: a\r\n\r\n", R::Method),
         ("¦\x16\x03\x01\x02\x00\x01\x00\x01", R::Method),
-        // RFC 9112 §3.2: the target is a URI's part.
+        // RFC 9112 §3.2: the target is part of a URI.
         ("GET /¦\0 HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetByte),
         ("GET /a¦#b HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetByte),
         ("GET /abcdefgh¦\"ijklmnop HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetByte),
@@ -68,7 +68,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         ("GET /¦\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetByte),
         ("GET /¦\x7f HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetByte),
         ("GET /¦\tx HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetByte),
-        // RFC 9112 §3.2.1 to §3.2.4: the forms, and the methods that they are for.
+        // RFC 9112 §3.2.1 to §3.2.4: the forms of a target, and their methods.
         ("GET a¦ HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetForm),
         ("GET *¦ HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetForm),
         ("GET a:80¦ HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetForm),
@@ -78,7 +78,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         ("GET http:///x¦ HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetForm),
         ("GET http://u@a/¦ HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetForm),
         ("GET ftp://a/¦ HTTP/1.1\r\nHost: a\r\n\r\n", R::TargetForm),
-        // RFC 9112 §2.3: the version's form; RFC 9110 §15.6.6: those that are spoken.
+        // RFC 9112 §2.3: the version's form; RFC 9110 §15.6.6: the supported versions.
         ("GET / ¦http/1.1\r\nHost: a\r\n\r\n", R::Version),
         ("GET / HTTP/¦x.1\r\nHost: a\r\n\r\n", R::Version),
         ("GET / HTTP/1¦1\r\nHost: a\r\n\r\n", R::Version),
@@ -91,7 +91,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         // RFC 9112 §5.1: no white space before the colon.
         ("GET / HTTP/1.1\r\nHost¦ : a\r\n\r\n", R::SpaceBeforeColon),
         ("GET / HTTP/1.1\r\nHost¦\t: a\r\n\r\n", R::SpaceBeforeColon),
-        // RFC 9112 §5.2: no folding; §2.2: no white space before the first header.
+        // RFC 9112 §5.2: no line folding; §2.2: no white space before the first header.
         ("GET / HTTP/1.1\r\nHost: a\r\n¦ b\r\n\r\n", R::ObsFold),
         ("GET / HTTP/1.1\r\nHost: a\r\nX:\r\n¦\tb\r\n\r\n", R::ObsFold),
         ("GET / HTTP/1.1\r\n¦ Host: a\r\n\r\n", R::ObsFold),
@@ -106,7 +106,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         ("GET / HTTP/1.1\r\nHost: a\r\nX: b¦\0c\r\n\r\n", R::HeaderValue),
         ("GET / HTTP/1.1\r\nHost: a\r\nX: ¦\x0bc\r\n\r\n", R::HeaderValue),
         ("GET / HTTP/1.1\r\nHost: a\r\nX: a long value and then¦\x7f this\r\n\r\n", R::HeaderValue),
-        // RFC 9112 §3.2: Host.
+        // RFC 9112 §3.2: rules for Host.
         ("GET / HTTP/1.1\r\n\r¦\n", R::HostMissing),
         ("GET / HTTP/1.1\r\nX: y\r\n\r¦\n", R::HostMissing),
         ("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r¦\n\r\n", R::HostRepeated),
@@ -119,7 +119,7 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         ("GET / HTTP/1.1\r\nHost:¦ a:65536\r\n\r\n", R::HostInvalid),
         ("GET / HTTP/1.1\r\nHost:¦ [::1\r\n\r\n", R::HostInvalid),
         ("GET / HTTP/1.1\r\nHost:¦ :80\r\n\r\n", R::HostInvalid),
-        // RFC 9112 §3.2.2: Host names what an absolute target names.
+        // RFC 9112 §3.2.2: Host names the same host as an absolute target.
         ("GET http://a/ HTTP/1.1\r\nHost:¦ b\r\n\r\n", R::HostDiffers),
         ("GET http://a/ HTTP/1.1\r\nHost:¦ a:81\r\n\r\n", R::HostDiffers),
         ("GET https://a/ HTTP/1.1\r\nHost:¦ a:80\r\n\r\n", R::HostDiffers),
@@ -139,7 +139,7 @@ fn each_rule_of_a_response_names_the_byte_that_breaks_it() {
         ("¦ICY 200 OK\r\n\r\n", R::Version),
         ("¦<html>", R::Version),
         ("HTTP/1.¦9 200 OK\r\n\r\n", R::UnsupportedVersion),
-        // RFC 9112 §4: three digits.
+        // RFC 9112 §4: a status has three digits.
         ("HTTP/1.1¦\t200 OK\r\n\r\n", R::StatusCode),
         ("HTTP/1.1 ¦ 200 OK\r\n\r\n", R::StatusCode),
         ("HTTP/1.1 20¦x OK\r\n\r\n", R::StatusCode),
@@ -152,7 +152,8 @@ fn each_rule_of_a_response_names_the_byte_that_breaks_it() {
         ("HTTP/1.1 200 O\r¦K\r\n\r\n", R::BareCr),
         ("HTTP/1.1 200 OK\r\nA: b¦\n\r\n", R::BareLf),
         ("HTTP/1.1 200 OK\r\nA: b\r\n¦\n", R::BareLf),
-        // RFC 9112 §5.1: a proxy must remove it from a response; here the response is refused.
+        // RFC 9112 §5.1: a proxy must remove white space before a response's colon; here the response is
+        // refused.
         ("HTTP/1.1 200 OK\r\nA¦ : b\r\n\r\n", R::SpaceBeforeColon),
         ("HTTP/1.1 200 OK\r\nA: b\r\n¦ c\r\n\r\n", R::ObsFold),
         ("HTTP/1.1 200 OK\r\nA: b¦\0\r\n\r\n", R::HeaderValue),
@@ -164,7 +165,7 @@ fn each_rule_of_a_response_names_the_byte_that_breaks_it() {
 #[test]
 fn what_is_allowed_is_read() {
     for (text, method, target, form) in [
-        // RFC 9112 §2.2: an empty line before it.
+        // RFC 9112 §2.2: an empty line before the request.
         ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/", TargetForm::Origin),
         ("GET //a HTTP/1.1\r\nHost:\r\n\r\n", "GET", "//a", TargetForm::Origin),
         ("OPTIONS * HTTP/1.1\r\nHost: a.b-c_d~:8080\r\n\r\n", "OPTIONS", "*", TargetForm::Asterisk),
@@ -188,7 +189,7 @@ fn what_is_allowed_is_read() {
     }
 }
 
-/// RFC 9110 §5.5, §5.6.3: the white space around a value is not of it; obs-text is.
+/// RFC 9110 §5.5, §5.6.3: the white space around a value is not part of it; obs-text is.
 #[test]
 fn values_are_trimmed_and_otherwise_untouched() {
     let text = b"GET / HTTP/1.1\r\nHost:\t a \r\nA:\r\nb: \t \r\nC:x\xff\ty \t\r\n\r\n";
@@ -202,7 +203,7 @@ fn values_are_trimmed_and_otherwise_untouched() {
     assert_eq!((head.header("B"), head.header("d")), (Some(&b""[..]), None));
 }
 
-/// RFC 9112 §3.3: an absolute target names the host, and `Host` the same one.
+/// RFC 9112 §3.3: the host comes from an absolute target, which `Host` must match, or else from `Host`.
 #[test]
 fn the_host_is_that_of_the_target_or_else_of_the_header() {
     for (text, host) in [
@@ -222,7 +223,7 @@ fn the_host_is_that_of_the_target_or_else_of_the_header() {
     }
 }
 
-/// RFC 9112 §4: the reason may be empty, and its space missing; it may hold anything but controls.
+/// RFC 9112 §4: the reason may be empty, and its space missing; it may contain anything but controls.
 #[test]
 fn responses_are_read() {
     for (text, status, reason, version) in [
@@ -242,7 +243,7 @@ fn responses_are_read() {
     }
 }
 
-/// RFC 9112 §3: a long line is 414, RFC 6585 §5: large headers are 431; each to the byte.
+/// RFC 9112 §3: a long line gives 414, RFC 6585 §5: large headers give 431; each limit is exact to the byte.
 #[test]
 fn limits_hold_to_the_byte_and_are_told_apart() {
     let line = "GET /aaaa HTTP/1.1";
@@ -263,22 +264,22 @@ fn limits_hold_to_the_byte_and_are_told_apart() {
     assert_eq!(parse(&text, 8192, 10), Err((HeadRule::LineTooLong, 10)));
     assert_eq!(parse(&text, 8192, line.len() + 2), Err((HeadRule::HeadersTooLarge, line.len() + 2)));
     assert_eq!(parse(&text, 0, 0), Err((HeadRule::LineTooLong, 0)));
-    // The empty line before the request counts for the head, not for the line.
+    // The empty line before the request counts towards the head, not towards the line.
     let led = format!("\r\n{text}");
     assert_eq!(parse(&led, line.len(), led.len()), Ok(Some(led.len())));
     assert_eq!(parse(&led, line.len(), led.len() - 1), Err((HeadRule::HeadersTooLarge, led.len() - 1)));
-    // A line of a megabyte, without any end.
+    // A line of a megabyte without a line end.
     let long = format!("GET /{}", "a".repeat(1 << 20));
     let error = drive::request(long.as_bytes(), &mut HeaderSlots::new(), &HeadLimits::default());
     assert_eq!(error, Err(HeadError { rule: HeadRule::LineTooLong, at: 8192 }));
-    // That is said as soon as it is certain, not when the head is full.
+    // The error is returned as soon as it is certain, not when the head's limit is reached.
     let error = drive::request(&long.as_bytes()[..8193], &mut HeaderSlots::new(), &HeadLimits::default());
     assert_eq!(error, Err(HeadError { rule: HeadRule::LineTooLong, at: 8192 }));
     assert_eq!(
         drive::request(&long.as_bytes()[..8192], &mut HeaderSlots::new(), &HeadLimits::default()),
         Ok(None)
     );
-    // Where the line breaks two rules, the first one counts, however much has arrived (found by proptest).
+    // If a line breaks two rules, the first one is reported, however much has arrived (found by proptest).
     let limits = HeadLimits { line_bytes_max: 15, head_bytes_max: 100 };
     for text in [
         &b"HTTP/1.1 200 abc\nX: \r\n"[..],
@@ -289,11 +290,11 @@ fn limits_hold_to_the_byte_and_are_told_apart() {
         let error = drive::response(text, &mut HeaderSlots::new(), &limits);
         assert_eq!(error, Err(HeadError { rule: HeadRule::LineTooLong, at: 15 }), "{}", text.escape_ascii());
     }
-    // Status lines too.
+    // The limit applies to status lines too.
     let limits = HeadLimits { line_bytes_max: 14, head_bytes_max: 100 };
     let error = drive::response(b"HTTP/1.1 200 OK\r\n\r\n", &mut HeaderSlots::new(), &limits);
     assert_eq!(error, Err(HeadError { rule: HeadRule::LineTooLong, at: 14 }));
-    // 64 KiB in one header.
+    // A header of 64 KiB.
     let large = format!("HTTP/1.1 200 OK\r\nA: {}", "b".repeat(1 << 16));
     let error = response(large.as_bytes());
     assert_eq!(error, Err(HeadError { rule: HeadRule::HeadersTooLarge, at: 32768 }));

@@ -1,4 +1,5 @@
-//! What leaf nodes and hubs say against the slow twin, split at every byte; what is written against what is read.
+//! The leaf node protocol compared with its slow twin, split at every byte, and the encoder compared with the
+//! parser.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use crate::naive_leaf::{Naive, Op, check, real};
@@ -13,7 +14,7 @@ fn limits() -> impl Strategy<Value = Limits> {
         .prop_map(|(line_bytes_max, payload_bytes_max)| Limits { line_bytes_max, payload_bytes_max })
 }
 
-/// An operation that is right, or one that is nearly so.
+/// Generates an operation that is valid or nearly so.
 fn operation() -> impl Strategy<Value = Vec<u8>> {
     let blank = || select(vec![" ", " ", " ", " ", "  ", "\t", ""]);
     let end = || select(vec!["\r\n", "\r\n", "\r\n", "\n", "\r\r\n", ""]);
@@ -85,7 +86,7 @@ proptest! {
     }
 }
 
-/// Each operation as nats-server 2.15.2 writes it, split at every byte.
+/// Each operation as nats-server 2.15.2 writes it is parsed, split at every byte.
 #[test]
 fn the_words_of_nats_server() {
     let message = |subject: &str, reply: &str, queues: &[&str], header_bytes, body: &str| Op::Message {
@@ -123,7 +124,7 @@ fn the_words_of_nats_server() {
     }
 }
 
-/// What comes from a port that is no hub's is told by its first bytes.
+/// A port that is not a hub's is recognised by its first bytes.
 #[test]
 fn other_ports() {
     let limits = Limits::default();

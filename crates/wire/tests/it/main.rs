@@ -1,6 +1,6 @@
-//! The protocols against their slow twins and against tables of inputs.
+//! Protocol parsers compared with their slow twins and with tables of inputs.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All tests are one program, because each program is linked by itself; each file is one subject.
 
 mod filter;
 mod filter_twins;

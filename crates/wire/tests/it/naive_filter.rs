@@ -1,7 +1,8 @@
-//! What an expression means, slowly: each test by itself, then the innermost group again and again.
+//! Slow twin of filter expressions: it evaluates each test by itself, then repeatedly the innermost group.
 //!
-//! It reads what an expression prints, of which the grammar is small: texts and patterns in quotes, numbers without,
-//! `&&`, `||` and `!(`. Patterns are simulated state by state, by the one engine that ours is not made of.
+//! It parses the printed form, whose grammar is small: texts and patterns in quotes, numbers without, `&&`,
+//! `||` and `!(`. Patterns are simulated state by state, with the one regex engine that the real
+//! implementation does not use.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use regex_automata::{
@@ -10,7 +11,7 @@ use regex_automata::{
 };
 use wire::filter::{Field, Kind, Record};
 
-/// A name of each kind, with and without `*`. Their ids are the names without it.
+/// Fields of each kind, with and without `*`. The id is the name without the `*`.
 pub(crate) const FIELDS: [Field<&str>; 7] = [
     Field { name: "req.url", id: "req.url", kind: Kind::Text, of_request: true },
     Field { name: "req.http.*", id: "req.http.", kind: Kind::Text, of_request: true },
@@ -21,7 +22,7 @@ pub(crate) const FIELDS: [Field<&str>; 7] = [
     Field { name: "obj.size", id: "obj.size", kind: Kind::Bytes, of_request: false },
 ];
 
-/// Something that has fields, by their whole names.
+/// A record with fields, by their whole names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Thing {
     pub(crate) texts: Vec<(String, Vec<u8>)>,
@@ -41,7 +42,7 @@ impl Record<&str> for Thing {
     }
 }
 
-/// A test as it prints, with its value as it is meant.
+/// A test as printed, with the value unquoted.
 #[derive(Debug, Clone)]
 pub(crate) struct Test {
     pub(crate) field: String,
@@ -76,7 +77,7 @@ impl Test {
         }
     }
 
-    /// What it is compared with as a number.
+    /// Returns the value as a number; `None` if the test is not a numeric comparison.
     pub(crate) fn number(&self) -> Option<i64> {
         let is_number = ["obj.status", "obj.age", "obj.ttl", "obj.size"].contains(&&self.field[..]);
         if !is_number || self.operator.contains('~') {
@@ -114,7 +115,7 @@ impl Test {
     }
 }
 
-/// What an expression prints, taken apart: its tests, and the rest of it with a `t` for each.
+/// Splits a printed expression into its tests and the text around them, with a `t` for each test.
 pub(crate) fn apart(printed: &str) -> (Vec<Test>, String) {
     let (mut tests, mut around, mut rest) = (Vec::new(), String::new(), printed);
     while let Some(first) = rest.chars().next() {
@@ -147,7 +148,7 @@ pub(crate) fn apart(printed: &str) -> (Vec<Test>, String) {
     (tests, around)
 }
 
-/// Whether the tests of something printed hold together.
+/// Returns whether a printed expression is true, given the verdicts of its tests.
 pub(crate) fn holds(around: &str, verdicts: impl IntoIterator<Item = bool>) -> bool {
     let mut verdicts = verdicts.into_iter();
     let mut text: String = around
@@ -166,7 +167,7 @@ fn digit(verdict: bool) -> char {
     if verdict { '1' } else { '0' }
 }
 
-/// Without groups: 1 and 0, `!` before them, `&&` and `||` between.
+/// Evaluates text without groups: 1 and 0, `!` before them, `&&` and `||` between.
 fn flat(text: &str) -> bool {
     text.split("||").any(|all| all.split("&&").all(|one| matches!(one, "1" | "!0")))
 }

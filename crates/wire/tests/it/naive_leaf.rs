@@ -1,5 +1,5 @@
-//! The slow twin of `wire::nats::leaf::parse`: owned words, one rule after the other. And what both must agree on, for
-//! tests and the fuzzer.
+//! The slow twin of `wire::nats::leaf::parse`: owned words, one rule after the other. It also contains the
+//! comparison that tests and the fuzzer share.
 #![allow(dead_code, reason = "each user takes a part")]
 
 use wire::nats::{
@@ -8,7 +8,7 @@ use wire::nats::{
     write,
 };
 
-/// What the twin says.
+/// Result of the twin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Naive {
     Complete(Op, usize),
@@ -16,7 +16,7 @@ pub(crate) enum Naive {
     Refused(LeafFault),
 }
 
-/// An operation with words of its own.
+/// An operation with owned words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Op {
     Info(Vec<u8>),
@@ -46,7 +46,7 @@ fn trimmed(bytes: &[u8]) -> Vec<u8> {
     bytes.trim_ascii().to_vec()
 }
 
-/// One operation from the front of `bytes`.
+/// Parses one operation at the front of `bytes`.
 pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Naive {
     let verbs = ["LMSG", "HMSG", "LS+", "LS-", "PING", "PONG", "INFO", "CONNECT", "+OK", "-ERR"];
     let upper = bytes.to_ascii_uppercase();
@@ -136,7 +136,7 @@ fn message(bytes: &[u8], lf: usize, words: &[Vec<u8>], has_header: bool, limits:
     Naive::Complete(Op::Message { subject: subject.clone(), reply, queues, header_bytes, body }, end + 2)
 }
 
-/// What the real one says, in the twin's words; its invariants are checked on the way.
+/// Runs the real parser, converts its result to the twin's, and checks its invariants.
 pub(crate) fn real(bytes: &[u8], limits: &Limits) -> Naive {
     match leaf::parse(bytes, limits) {
         Ok(Progress::NeedMore(need)) => {
@@ -175,8 +175,8 @@ pub(crate) fn real(bytes: &[u8], limits: &Limits) -> Naive {
     }
 }
 
-/// A message is like itself; a plain one is a client's publish but for its verb; and it reads the same when it is written
-/// anew.
+/// Checks that a message repeats itself, that a plain one differs from a client's publish only in its verb,
+/// and that it reads the same after being written again.
 fn assert_message(message: &leaf::Message<'_>, whole: &[u8]) {
     assert_eq!(message.whole, whole);
     assert!(whole.starts_with(message.line));
@@ -222,7 +222,8 @@ fn assert_message(message: &leaf::Message<'_>, whole: &[u8]) {
     assert_eq!(again.header_bytes, message.header_bytes);
 }
 
-/// Real and twin agree on the whole and on every beginning of it, and what a beginning says holds for the whole.
+/// Checks that parser and twin agree on the input and on every prefix of it, and that a prefix's result holds
+/// for the whole.
 pub(crate) fn check(bytes: &[u8], limits: &Limits) {
     let whole = real(bytes, limits);
     assert_eq!(whole, parse(bytes, limits), "{:?}", String::from_utf8_lossy(bytes));

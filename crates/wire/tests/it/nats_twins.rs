@@ -1,4 +1,5 @@
-//! The client's side of NATS against its slow twin, split at every byte; the server's side against what is written.
+//! The NATS client parser compared with its slow twin, split at every byte; the server parser compared with
+//! the encoder.
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
 use crate::naive_nats::{Naive, check, real};
@@ -19,7 +20,7 @@ fn limits() -> impl Strategy<Value = Limits> {
         })
 }
 
-/// An operation that is right, or one that is nearly so.
+/// Generates an operation that is valid or nearly so.
 fn operation() -> impl Strategy<Value = Vec<u8>> {
     let blank = || select(vec![" ", " ", " ", "  ", "\t", ""]);
     let end = || select(vec!["\r\n", "\r\n", "\r\n", "\n", "\r\r\n", ""]);
@@ -88,7 +89,7 @@ proptest! {
         check(&bytes, &limits);
     }
 
-    /// What is written by one side is read by the other as it was meant, whole and split at every byte.
+    /// Messages that a server writes are read back by the client's parser, whole and split at every byte.
     #[test]
     fn what_a_server_writes_is_read(
         subject in "[a-z.]{1,12}", sid in "[0-9]{1,4}", reply in prop_oneof![Just(String::new()), "[a-z]{1,6}"],
@@ -144,7 +145,7 @@ proptest! {
     }
 }
 
-/// Lines of the protocol's texts, and nothing left over.
+/// The lines that clients write are parsed completely, with nothing left over.
 #[test]
 fn the_other_operations() {
     let mut bytes = Vec::new();
@@ -184,7 +185,7 @@ fn the_other_operations() {
     assert_eq!(server::parse(&vec![b'I'; server::LINE_BYTES_MAX]), Err(server::ServerFault::LineTooLong));
 }
 
-/// A run of messages is told from one that is not.
+/// A repeated publish is recognised, and anything else is not.
 #[test]
 fn what_repeats() {
     let line = b"PUB a 2\r\n";

@@ -1,4 +1,4 @@
-//! The SMTP dialog and the bytes of mails: every split of every input, and a slow twin.
+//! The SMTP dialog and the data decoder: every split of every input, and a slow twin.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -51,7 +51,7 @@ fn only_crlf_dot_crlf_ends_a_mail_however_it_is_split() {
     }
 }
 
-/// What was used to smuggle a second mail past servers that take other line ends for the end.
+/// Line ends that were used to smuggle a second mail past servers which accept them as the end of data.
 #[test]
 fn nothing_is_smuggled() {
     for end in
@@ -150,7 +150,7 @@ fn a_pipelined_session_is_the_same_however_it_is_split() {
     assert_eq!(host.log, whole);
 }
 
-/// Each command where it may not be, and each that is wrong, with its reply.
+/// Each misplaced and each malformed command gets its reply.
 #[test]
 fn replies_are_those_of_the_standards() {
     for (session, code) in [
@@ -210,12 +210,13 @@ fn replies_are_those_of_the_standards() {
                     RCPT TO:<\"c d\"@[192.0.2.1]>\r\nRCPT TO:<e@[192.0.2.1]\r\nRCPT TO:<e @[192.0.2.1]>\r\n";
     let said = ["from a@[192.0.2.1] 7", "to b@[IPv6:2001:db8::1]", "to \"c d\"@[192.0.2.1]", "501", "501"];
     assert_eq!(log_of(literals, terms())[1..], said);
-    // As many literals as fit: one is read, and none is read again for the others.
+    // Many address literals in one line: only the first is parsed, once.
     let brackets = format!("RCPT TO:<a@[1]> {}", "<b@[1]> ".repeat(100_000));
     assert_eq!(command::parse(&brackets).unwrap_err().code, 501);
 }
 
-/// A page can have a browser send a request with a body of its choice to any port: mail in the body must not be taken.
+/// Any web page can make a browser send a request with a chosen body to any port: mail in the body must not
+/// be accepted.
 #[test]
 fn a_line_of_http_ends_the_session() {
     let mail = "EHLO me\r\nMAIL FROM:<a@b>\r\nRCPT TO:<a@b>\r\nDATA\r\n\r\n.\r\n";
@@ -234,7 +235,7 @@ fn a_line_of_http_ends_the_session() {
         "Host: localhost:1025\r\n",
         "User-Agent: Mozilla/5.0\r\n",
         "content-type:text/plain\r\n",
-        // Lines that were refused for another reason come before one that says what it is.
+        // Lines that are refused for another reason come before a line that is recognised as HTTP.
         &long,
         "POST / HTTP/1.1\nHost: x\r\n",
     ] {
@@ -249,7 +250,7 @@ fn a_line_of_http_ends_the_session() {
     }
 }
 
-/// Commands as people write them, each with what is read; and beside them what is none.
+/// Commands as people write them with their parsed form, and lines that are not commands.
 #[test]
 fn commands_are_read_as_they_are_said() {
     let mail = |address: &'static str| {
@@ -301,8 +302,8 @@ fn commands_are_read_as_they_are_said() {
     assert_eq!(command::parse(&longest.replacen("<a", "<aa", 1)), Err(reply::RECIPIENT_SYNTAX));
 }
 
-/// What a library for SMTP takes for an address, and what of its parameters, is what is taken here: on plain paths,
-/// without quotes and literals, which it reads otherwise.
+/// Generates plain paths, without quotes and literals. On these an SMTP library parses the same addresses and
+/// parameters; quotes and literals it parses differently.
 fn plain_path() -> impl Strategy<Value = String> {
     let word = "[a-z0-9.!#$%&'*+/=?^_`{|}~-]{0,6}";
     prop_oneof![
@@ -330,7 +331,7 @@ proptest! {
             Ok(smtp_proto::Request::Mail { from }) => Some((from.address.into_owned(), from.size as u64)),
             _ => None,
         };
-        // It takes a mailbox without a domain, which is none.
+        // The library accepts a mailbox without a domain, which is invalid.
         let library = library.filter(|(address, _)| !address.ends_with('@'));
         let ours = match command::parse(&line) {
             Ok(Command::Mail(from)) => {
@@ -342,7 +343,7 @@ proptest! {
         prop_assert_eq!(ours, library, "{}", line);
     }
 
-    /// Whatever a line says, it is read or refused, and what is told of it is a part of it.
+    /// Any line is parsed or refused, and a parsed address is a part of it.
     #[test]
     fn no_line_makes_it_panic(verb in "(MAIL FROM:|RCPT TO:|BDAT |AUTH |)", rest in "[ -~\u{e9}]{0,40}") {
         let line = format!("{verb}{rest}\r\n");
@@ -354,7 +355,7 @@ proptest! {
 
 #[test]
 fn what_came_before_tls_is_forgotten() {
-    // What is pipelined behind STARTTLS in the clear is thrown away by the host (RFC 3207, 6).
+    // The host discards commands pipelined in the clear after STARTTLS (RFC 3207, 6).
     let mut host = Host::new(terms());
     host.show(b"EHLO me\r\nSTARTTLS\r\nMAIL FROM:<injected@b>\r\n");
     host.show(b"MAIL FROM:<a@b>\r\nEHLO me\r\nSTARTTLS\r\n");
@@ -404,7 +405,7 @@ proptest! {
         prop_assert_eq!(decode(&parts), twin(&bytes));
     }
 
-    /// Stuffing, as every client does it, is undone.
+    /// Dot-stuffing as clients do it is undone.
     #[test]
     fn what_was_stuffed_comes_back(bytes in dots_and_line_ends()) {
         let mut mail = bytes;
@@ -422,7 +423,7 @@ proptest! {
         prop_assert_eq!(decode(&[&stuffed]), Some((mail, stuffed.len())));
     }
 
-    /// No bytes make it panic, and a split changes nothing.
+    /// No input causes a panic, and a split does not change the replies.
     #[test]
     fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..300), split in 0usize..300) {
         let mut text = b"EHLO me\r\n".to_vec();

@@ -1,16 +1,17 @@
-//! The published kinds of request smuggling, each refused: by the head, by the framing or in the body. The kinds
-//! are those of Linhart et al. (2005), Kettle (2019 to 2025), the CVEs of servers since, and RFC 9112 §11.2.
+//! The published kinds of request smuggling, each refused: by the head, by the framing or in the body. The
+//! kinds are those of Linhart et al. (2005), Kettle (2019 to 2025), the CVEs of servers since, and RFC 9112
+//! §11.2.
 //!
-//! Each case is a whole connection's input. None may end in a second request that the tester did not send openly;
-//! so where a case is refused, nothing after it is read.
+//! Each case is a whole connection's input. No case may produce a second request that the tester did not send
+//! openly; once a case is refused, nothing after it is read.
 
 use wire::http1::{
     framing::{BodyDecoder, RequestKind, StepState, request_framing, response_framing},
     head::{HeadLimits, HeaderSlots, Progress, parse_request, parse_response},
 };
 
-/// What a server makes of a connection's bytes: the targets of the requests that it would act on, and whether it
-/// then refuses the rest.
+/// Processes a connection's bytes like a server. Returns the targets of the accepted requests, and the error
+/// that refuses the rest.
 fn served(mut input: &[u8]) -> (Vec<String>, Option<String>) {
     let (mut slots, limits, mut targets) = (HeaderSlots::new(), HeadLimits::default(), Vec::new());
     while !input.is_empty() {
@@ -132,10 +133,11 @@ fn ambiguous_headers_are_refused() {
     }
 }
 
-/// The same tricks from an origin: a response that could be read in two ways poisons a cache.
+/// An ambiguous response from an origin would poison a cache, so the same tricks are refused there.
 #[test]
 fn ambiguous_responses_are_refused() {
-    // Spring Boot sends `chunked` twice over one coding: a response is framed anew, and leaves no room for a second reading.
+    // Spring Boot sends `chunked` twice although the body has one such coding: the response is framed anew,
+    // which leaves no ambiguity.
     const FINE: [&str; 3] = ["Host twice", "TE.TE chunked twice", "TE.TE two lines, equal"];
     for (kind, headers) in HEADERS.iter().filter(|(kind, _)| !FINE.contains(kind)) {
         let input = format!("HTTP/1.1 200 OK\r\n{headers}\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n");
@@ -154,7 +156,7 @@ fn ambiguous_responses_are_refused() {
     }
 }
 
-/// Request lines that two parties may split at different places.
+/// Request lines that two parties may split at different places are refused.
 #[test]
 fn ambiguous_request_lines_are_refused() {
     for (kind, line) in [
@@ -187,8 +189,8 @@ fn ambiguous_request_lines_are_refused() {
     }
 }
 
-/// Chunked bodies that two parties may end at different places: the request itself is acted on at most, never what
-/// is hidden in its body.
+/// Chunked bodies that two parties may end at different places: at most the request itself is accepted, never
+/// one hidden in its body.
 #[test]
 fn ambiguous_chunks_are_refused() {
     let long_extension = &format!("5;{}\r\nhello\r\n0\r\n\r\n", "a".repeat(300));
@@ -233,7 +235,7 @@ fn ambiguous_chunks_are_refused() {
     }
 }
 
-/// The test's own server does serve: pipelined requests of every framing, one after the other.
+/// The test's own server accepts pipelined requests of every framing.
 #[test]
 fn what_is_not_ambiguous_is_served() {
     let input = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello\

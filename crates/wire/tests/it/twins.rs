@@ -1,4 +1,4 @@
-//! The parsers against their slow twins, on inputs that are nearly right, whole and in pieces.
+//! The HTTP/1 parsers compared with their slow twins, on nearly valid inputs, whole and in pieces.
 
 use crate::naive::{Naive, drive};
 use proptest::{collection::vec, prelude::*, sample::select};
@@ -7,7 +7,7 @@ use wire::http1::{
     head::{HeadLimits, HeaderSlots, may_end_in},
 };
 
-/// Text from pieces that are mostly right, with a few bytes replaced, inserted or removed.
+/// Damages text made of mostly valid pieces: a few bytes are replaced, inserted or removed.
 fn damaged(pieces: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![select(b"\r\n\t :;,\"*/0\x00\x7f\x80aH".to_vec()), any::<u8>()];
     let edits = vec((any::<prop::sample::Index>(), 0..3u8, byte), 0..3);
@@ -100,7 +100,7 @@ fn chunked_text() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The pieces between cuts.
+/// Splits a buffer at the cuts.
 fn cut<'a>(buf: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(buf.len() + 1)).collect();
     at.extend([0, buf.len()]);
@@ -131,8 +131,8 @@ proptest! {
         agrees(drive::response(&text, &mut slots, &HeadLimits::default()), crate::naive::response(&text));
     }
 
-    /// `header`, `headers`, `known` and `known_all` against a search of the list, and with slots that still hold
-    /// another head.
+    /// `header`, `headers`, `known` and `known_all` agree with a search of the list, even if the slots still
+    /// hold another head.
     #[test]
     fn headers_are_found_as_by_a_search(first in request_text(), text in request_text()) {
         use wire::http1::{head::{Progress, parse_request}, known::KnownHeader};
@@ -159,7 +159,8 @@ proptest! {
         agrees(real, crate::naive::chunked(&text, CHUNK_LINE_BYTES_MAX, TRAILER_BYTES_MAX));
     }
 
-    /// However a body is cut, and whether payload goes through the decoder or past it, the same comes out.
+    /// A body decodes to the same payload however it is cut, and whether payload goes through the decoder or
+    /// bypasses it.
     #[test]
     fn bodies_in_pieces_are_bodies(
         text in damaged(chunked_text()),
@@ -174,7 +175,8 @@ proptest! {
         }
     }
 
-    /// RFC 9112 §6.2, §6.3: bodies of known length and until the close, by arithmetic.
+    /// RFC 9112 §6.2, §6.3: bodies of known length and until the close have the lengths computed by
+    /// arithmetic.
     #[test]
     fn plain_bodies_are_what_arithmetic_says(text in vec(any::<u8>(), 0..100), length in 0..200u64) {
         let whole = drive::body(Framing::Length(length), [&text[..]], false);
@@ -191,7 +193,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(256, 4_096)))]
 
-    /// Every prefix of a head needs more or breaks the same rule, with limits that matter and with none.
+    /// Every prefix of a head needs more or breaks the same rule, with tight limits and with the defaults.
     #[test]
     fn heads_split_at_every_byte_are_the_same(
         text in damaged(request_text()),
@@ -204,7 +206,7 @@ proptest! {
         drive::check_prefixes(&response, |head: &crate::naive::Head| head.len, |buf| drive::response(buf, &mut slots, &limits));
     }
 
-    /// A caller that parses only where `may_end_in` says so loses nothing: it is never silent about the byte that
+    /// A caller that parses only when `may_end_in` returns true misses nothing: it is true at the byte that
     /// completes a head.
     #[test]
     fn may_end_in_never_hides_an_end(

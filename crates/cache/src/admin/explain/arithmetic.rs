@@ -43,7 +43,7 @@ pub(super) fn source(
 /// Writes the calculation out. `meta` is as stored; `lifetime_s` is the lifetime that purges have left.
 pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, now_s: u64) -> String {
     let by = match source {
-        None => "as it was decided then".to_owned(),
+        None => "decided when it was stored".to_owned(),
         Some(source) if source.is_operators() && meta.arrived_age_s > 0 => {
             let ttl_s = meta.lifetime_s - u32::from(meta.arrived_age_s).min(meta.lifetime_s);
             format!("{}, {ttl_s} s from its arrival", source.name())
@@ -59,15 +59,15 @@ pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, no
     // stored it, or the origin was slow.
     let of_it = match (meta.date_s.checked_sub(meta.born_s), now_s.checked_sub(meta.date_s)) {
         (Some(before_s), Some(since_s)) if before_s > 0 => {
-            format!(" ({since_s} s since its Date + {before_s} s that it had then)")
+            format!(" ({since_s} s since its Date + {before_s} s initial age)")
         }
         _ => String::new(),
     };
     let left = match u64::from(lifetime_s).checked_sub(age_s).filter(|left_s| *left_s > 0) {
-        Some(left_s) => format!("fresh for {left_s} s more"),
+        Some(left_s) => format!("fresh for another {left_s} s"),
         None => format!("stale for {} s", age_s - u64::from(lifetime_s)),
     };
-    let left = if meta.was_late() { format!("{left}; it had expired on arrival") } else { left };
+    let left = if meta.was_late() { format!("{left}; expired on arrival") } else { left };
     format!("lifetime {} s ({by}){ended} - age {age_s} s{of_it} = {left}", meta.lifetime_s)
 }
 
@@ -96,22 +96,20 @@ pub(super) fn may_be_shown_stale(
     );
     match (while_fetched, if_error) {
         (None, None) if meta.flags.has(Flags::MUST_REVALIDATE) => {
-            ("never", "it is never shown stale".to_owned(), "RFC 9111 §4.2.4")
+            ("never", "never served stale".to_owned(), "RFC 9111 §4.2.4")
         }
         (None, None) => {
-            ("never", "nothing says that it may be shown stale".to_owned(), "knobs grace, stale-if-error")
+            ("never", "no directive allows it to be served stale".to_owned(), "knobs grace, stale-if-error")
         }
         (Some(while_fetched), None) => {
-            ("allowed", format!("it is shown while it is fetched anew, {while_fetched}"), "RFC 5861 §3")
+            ("allowed", format!("served while it is refreshed, {while_fetched}"), "RFC 5861 §3")
         }
         (None, Some(if_error)) => {
-            ("allowed", format!("it is shown if the origin fails, {if_error}"), "RFC 5861 §4")
+            ("allowed", format!("served if the origin fails, {if_error}"), "RFC 5861 §4")
         }
         (Some(while_fetched), Some(if_error)) => (
             "allowed",
-            format!(
-                "it is shown while it is fetched anew, {while_fetched}, and if the origin fails, {if_error}"
-            ),
+            format!("served while it is refreshed, {while_fetched}, and if the origin fails, {if_error}"),
             "RFC 5861 §3, §4",
         ),
     }
@@ -142,29 +140,29 @@ mod tests {
                 Some(Source::MaxAge),
                 600,
                 42,
-                "lifetime 600 s (max-age) - age 42 s = fresh for 558 s more",
+                "lifetime 600 s (max-age) - age 42 s = fresh for another 558 s",
             ),
             (
                 aged,
                 Some(Source::Expires),
                 600,
                 42,
-                "lifetime 600 s (expires) - age 42 s (32 s since its Date + 10 s that it had then) \
-                 = fresh for 558 s more",
+                "lifetime 600 s (expires) - age 42 s (32 s since its Date + 10 s initial age) \
+                 = fresh for another 558 s",
             ),
             (
                 ahead,
                 Some(Source::MaxAge),
                 600,
                 42,
-                "lifetime 600 s (max-age) - age 42 s = fresh for 558 s more",
+                "lifetime 600 s (max-age) - age 42 s = fresh for another 558 s",
             ),
             (
                 stored,
                 None,
                 600,
                 599,
-                "lifetime 600 s (as it was decided then) - age 599 s = fresh for 1 s more",
+                "lifetime 600 s (decided when it was stored) - age 599 s = fresh for another 1 s",
             ),
             (stored, Some(Source::MaxAge), 600, 600, "lifetime 600 s (max-age) - age 600 s = stale for 0 s"),
             (
@@ -210,14 +208,14 @@ mod tests {
         };
         assert_eq!(said(meta).0, "never");
         let (_, words, section) = said(StoredMeta { flags: Flags::MUST_REVALIDATE, ..meta });
-        assert_eq!((&*words, section), ("it is never shown stale", "RFC 9111 §4.2.4"));
+        assert_eq!((&*words, section), ("never served stale", "RFC 9111 §4.2.4"));
         let (_, words, _) = said(StoredMeta { stale_while_revalidate_s: 30, stale_if_error_s: 600, ..meta });
         let (first, second) = (date(BORN_S + 90), date(BORN_S + 660));
         assert_eq!(
             words,
             format!(
-                "it is shown while it is fetched anew, until {first} (stale-while-revalidate, 30 s), and if the \
-                 origin fails, until {second} (knob stale-if-error, 600 s)"
+                "served while it is refreshed, until {first} (stale-while-revalidate, 30 s), and if the origin \
+                 fails, until {second} (knob stale-if-error, 600 s)"
             )
         );
     }

@@ -33,8 +33,8 @@ pub(super) fn in_words(
     let there = there.count();
     let kib = BLOCK_BYTES >> 10;
     if looked_for < blocks {
-        format!("its content in {blocks} blocks of {kib} KiB, {there} of the first {looked_for} in memory")
+        format!("content in {blocks} slices of {kib} KiB, {there} of the first {looked_for} in memory")
     } else {
-        format!("its content in {blocks} blocks of {kib} KiB, {there} of them in memory")
+        format!("content in {blocks} slices of {kib} KiB, {there} of them in memory")
     }
 }

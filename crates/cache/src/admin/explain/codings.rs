@@ -45,35 +45,34 @@ pub(super) fn of_hit(
     }
     if !meta.flags.has(Flags::MAY_BE_CODED) || object.is_in_parts() {
         let words =
-            "it is not compressed: when it was stored that was not to be, or it is on the file in parts";
+            "not compressed: compression was off when it was stored, or its body is on the file in parts";
         return ("left-alone", words.to_owned(), "knob compress");
     }
     if headers.has(KnownHeader::Range) {
         let words =
-            "a part of what is not compressed is sent, unless If-Range names a part of something else";
+            "a range of the uncompressed content is sent, unless If-Range names another representation";
         return ("plain", words.to_owned(), "RFC 9110 §14.2");
     }
     if encoded_variants::says_no_transform(headers) {
-        let words = "the client wants it as the origin made it: it says no-transform";
+        let words = "the client asks for no-transform: the origin's representation is sent";
         return (LeftAlone::NoTransform.name(), words.to_owned(), "RFC 9111 §5.2.1.6");
     }
     let Some(coding) = AcceptedCodings::of(headers).best(&core.config.compress.codings) else {
-        let words = "the client accepts no coding that is made here, or likes none better than none";
+        let words = "the client accepts no coding that is made here, or prefers none";
         return ("not-accepted", words.to_owned(), NEGOTIATED);
     };
     let name = coding.token();
     match encoded_variants::peek(core, shard, (object, hash), coding) {
         VariantState::There(bytes) => {
-            let words =
-                format!("it is sent as {name}: {bytes} bytes in the place of {}", object.body_bytes());
+            let words = format!("sent as {name}: {bytes} bytes instead of {}", object.body_bytes());
             ("coded", words, NEGOTIATED)
         }
         VariantState::NotToBeHad => {
-            let words = format!("it is sent as it is: as {name} it does not shrink by a twentieth");
+            let words = format!("sent uncompressed: {name} would save less than a twentieth");
             ("does-not-shrink", words, "")
         }
         VariantState::NotThere => {
-            let words = format!("it is sent as it is, and {name} is made of it for those who come later");
+            let words = format!("sent uncompressed; a {name} variant is made for later requests");
             ("to-be-made", words, NEGOTIATED)
         }
     }
@@ -89,33 +88,33 @@ fn of_decodable(
     let name = meta.coding.token();
     if !encoded_variants::wants_decoded(headers, meta.coding) {
         let words = format!(
-            "it is sent as {name}, as its origin sent it: the client accepts that, or nothing else that is had"
+            "sent as {name}, as the origin sent it: the client accepts that, or no other representation exists"
         );
         return ("as-sent", words, NEGOTIATED);
     }
     match encoded_variants::peek(core, shard, (object, hash), Coding::Decoded) {
         VariantState::There(bytes) => {
             let words = format!(
-                "it is sent without the {name} of its origin, which the client does not accept: {bytes} bytes in the \
-                 place of {}",
+                "sent without the origin's {name}, which the client does not accept: {bytes} bytes instead of {}",
                 object.body_bytes()
             );
             ("decoded", words, NEGOTIATED)
         }
         VariantState::NotToBeHad => {
             let words = format!(
-                "it is sent as {name}, which the client does not accept: it is damaged, or too long when it is decoded"
+                "sent as {name}, which the client does not accept: its content is damaged, or too long once decoded"
             );
             ("not-to-be-decoded", words, "knob compress-bytes-max")
         }
         VariantState::NotThere => {
-            let words =
-                format!("the client does not accept {name}: it is decoded first, and the request waits");
+            let words = format!(
+                "the client does not accept {name}: the object is decoded first, and the request waits"
+            );
             ("to-be-decoded", words, NEGOTIATED)
         }
     }
 }
 
 fn alone(why: LeftAlone) -> (&'static str, String, &'static str) {
-    (why.name(), format!("it is not compressed: {}", why.words()), why.section())
+    (why.name(), format!("not compressed: {}", why.words()), why.section())
 }

@@ -87,9 +87,9 @@ pub(crate) fn ask_from_outside(
 fn asked(asker: Option<LastClient>) -> Step {
     let (decision, words) = match asker {
         Some(LastClient { at_s, address }) => {
-            ("last", format!("it last answered {address}, on {}", arithmetic::date(at_s)))
+            ("last", format!("last served to {address}, on {}", arithmetic::date(at_s)))
         }
-        None => ("nobody", "it answered nobody lately, from the store".to_owned()),
+        None => ("nobody", "not served from the store recently".to_owned()),
     };
     let mut step = Step { state: "asked", decision, words, section: "", figures: Vec::new() };
     if let Some(LastClient { at_s, address }) = asker {
@@ -168,10 +168,8 @@ impl Walk<'_> {
         let names = table.names(site);
         if !self.core.config.sites.is_empty() {
             let words = match (site == SiteId::DEFAULT, self.facts.ruled.is_misdirected) {
-                (true, true) => {
-                    "no site is for this host, and there is no origin for hosts that none is for".to_owned()
-                }
-                (true, false) => "no site is for this host: what is set for all others holds".to_owned(),
+                (true, true) => "no site has this host, and there is no origin for other hosts".to_owned(),
+                (true, false) => "no site has this host: the settings for all other hosts apply".to_owned(),
                 (false, _) => format!("the site for {names}"),
             };
             let decision = if site == SiteId::DEFAULT { "default" } else { "named" };
@@ -180,7 +178,7 @@ impl Walk<'_> {
         if let Some((at, rule)) =
             self.facts.ruled.path.and_then(|at| Some((at, table.rules(site).paths.get(at)?)))
         {
-            let words = format!("the rule for {} is the first of the site's that is about it", rule.path);
+            let words = format!("the rule for {} is the site's first that matches", rule.path);
             self.say("site", "path", words, "knob path").number("rule", at as u64 + 1);
         }
     }
@@ -191,15 +189,15 @@ impl Walk<'_> {
             self.say(
                 "recv",
                 "synth",
-                "the site takes https alone: who comes by http is sent there",
+                "the site is https only: http requests are redirected",
                 "knob https-only",
             );
-            self.say("now", "synth", "it is answered 301 or 308; nothing is looked up", "");
+            self.say("now", "synth", "answered 301 or 308 without a lookup", "");
             return false;
         }
         if pipe::is_asked_for(self.head) {
             self.say("recv", "pipe", "the request asks for a WebSocket", "RFC 6455 §4.1");
-            let words = format!("it goes to the origin, {}, and if that agrees, all bytes do", self.origin());
+            let words = format!("passed to the origin, {}; if it agrees, all bytes are piped", self.origin());
             self.say("now", "pipe", words, "");
             return false;
         }
@@ -208,10 +206,10 @@ impl Walk<'_> {
                 self.only_if_cached = only_if_cached;
                 let (words, section) = match (must_fetch, only_if_cached) {
                     (true, _) => (
-                        "it is looked up, but the request wants nothing that the origin was not asked about",
+                        "looked up, but the request allows only an answer that the origin has validated",
                         "RFC 9111 §5.2.1.4",
                     ),
-                    (false, true) => ("it is answered from the store, or with 504", "RFC 9111 §5.2.1.7"),
+                    (false, true) => ("answered from the store, or with 504", "RFC 9111 §5.2.1.7"),
                     (false, false) => ("GET and HEAD may be answered from the store", "RFC 9111 §4"),
                 };
                 self.say("recv", "lookup", words, section);
@@ -220,18 +218,12 @@ impl Walk<'_> {
             Recv::Pass(reason) => {
                 self.say("recv", "pass", reason.words(), reason.section()).text("reason", reason.name());
                 let origin = self.origin();
-                let words =
-                    format!("it goes to the origin, {origin}; nothing is looked up and nothing stored");
+                let words = format!("passed to the origin, {origin}, without lookup or storage");
                 self.say("now", "pass", words, "");
             }
             Recv::Purge => {
-                self.say("recv", "purge", "the request asks to have something purged", "");
-                self.say(
-                    "now",
-                    "purge",
-                    "it is done for the networks that are listed, else 403",
-                    "knob purge-from",
-                );
+                self.say("recv", "purge", "the request is a purge", "");
+                self.say("now", "purge", "allowed for the listed networks, otherwise 403", "knob purge-from");
             }
             Recv::Synth(fault) => {
                 let words =
@@ -247,38 +239,47 @@ impl Walk<'_> {
     /// far as later steps depend on it.
     fn visitor(&mut self) {
         if RequestDirectives::of(&self.head.headers) != self.facts.directives {
-            let words = "what the request says in Cache-Control and Pragma does not count";
+            let words = "the request's Cache-Control and Pragma are ignored";
             self.say("recv", "ignored", words, "knob client-cache-control");
         }
         if self.facts.certificate {
-            let words = "the site demands a client's certificate, of which its origin is told: what answers is stored only if \
-                         that says public or s-maxage, and what is stored without saying so answers nobody";
+            let words = "the site requires a client certificate and names it to the origin: an answer is stored only \
+                         if it says public or s-maxage, and a stored answer that does not say so is not served";
             self.say("recv", "certificate", words, "knob tls-client");
         }
         if self.facts.authorization {
-            let words = "it carries credentials: what answers it is stored only if that says public, must-revalidate or \
-                         s-maxage";
+            let words = "the request carries credentials: its answer is stored only if it says public, must-revalidate \
+                         or s-maxage";
             self.say("recv", "credentials", words, "RFC 9111 §3.5");
         }
         if self.facts.ruled.is_without_cookies && self.head.headers.has(KnownHeader::Cookie) {
-            let words = "none of its cookies is of a visitor who is known: they do not count, and the origin is sent none";
+            let words =
+                "none of the cookies is one of bypass-cookies: they are ignored, and not sent to the origin";
             self.say("recv", "cookies-ignored", words, "knob bypass-cookies");
         }
         if self.facts.ruled.is_alone {
-            self.say("recv", "alone", "it waits for nobody else's fetch", "knob path, join");
+            self.say(
+                "recv",
+                "alone",
+                "the request does not wait for another request's fetch",
+                "knob path, join",
+            );
         }
         if self.facts.cookie {
             let (words, section) = match self.core.config.cookies {
                 CookieRule::Safe => (
-                    "it carries a cookie: what answers it is stored only if that says for how long it is fresh, and what \
-                     was stored on a guess does not answer it",
+                    "the request carries a cookie: its answer is stored only if it states a freshness lifetime, and \
+                     objects stored with a heuristic one are not served",
                     "knob cookies=safe",
                 ),
                 CookieRule::Strict => (
-                    "it carries a cookie: only what says that it is for all is stored for it and answers it",
+                    "the request carries a cookie: only answers that are explicitly public are stored for it and \
+                     served to it",
                     "knob cookies=strict",
                 ),
-                CookieRule::Rfc => ("it carries a cookie, which makes no difference", "knob cookies=rfc"),
+                CookieRule::Rfc => {
+                    ("the request carries a cookie, which makes no difference", "knob cookies=rfc")
+                }
             };
             self.say("recv", "cookie", words, section);
         }
@@ -297,11 +298,11 @@ impl Walk<'_> {
         key::append_target(self.head, &SiteRules::default(), &mut asked_for);
         let asked_for = String::from_utf8_lossy(&asked_for);
         if asked_for != path {
-            let words = format!("by the site's rules, parameters of {asked_for} are left out or sorted");
+            let words = format!("by the site's rules, parameters of {asked_for} are removed or sorted");
             self.say("key", "query", words, "knob ignore-query, sort-query");
         }
         if let Some(host) = &rules.host {
-            self.say("key", "host", format!("the origin is sent {host} as its host"), "knob host");
+            self.say("key", "host", format!("the origin gets {host} as the Host"), "knob host");
         }
     }
 
@@ -310,11 +311,11 @@ impl Walk<'_> {
         let Some(peers) = &self.core.peers else { return };
         let Some(peer) = peers.owner(key) else { return };
         let (decision, words) = if *peer.name == peers.rules.name {
-            ("own", "the key is of this accelerator: the others ask it before the origin".to_owned())
+            ("own", "this accelerator owns the key: peers ask it before the origin".to_owned())
         } else {
             (
                 "peer",
-                format!("the key is of {}, which is asked before the origin, at {}", peer.name, peer.address),
+                format!("{} owns the key, and is asked before the origin, at {}", peer.name, peer.address),
             )
         };
         self.say("owner", decision, words, "").text("name", &*peer.name);
@@ -370,7 +371,7 @@ impl Walk<'_> {
                 None => format!("{name} is absent"),
             });
         }
-        let words = format!("it differs by what the request says of {}", words.join("; "));
+        let words = format!("varies by the request's {}", words.join("; "));
         let generation = spec.sequence();
         self.say("variant", "vary", words, "RFC 9111 §4.1").number("generation", generation);
         key::append_variant(key, generation, &names, &self.fields());
@@ -394,14 +395,14 @@ impl Walk<'_> {
     fn not_in_memory(&mut self, shard: &Shard, hash: Hash, primary: &[u8]) {
         if let Some(until_s) = shard.on_file_until_s(hash, store_s(self.now_s)) {
             let until = arithmetic::date(u64::from(until_s));
-            let words = format!("it is on the store's file alone, kept until {until}");
+            let words = format!("on the store's file only, kept until {until}");
             self.say("store", "file", words, "knob store").number("kept_until_s", until_s);
-            let words = "it is read from the file, and then judged as what is in memory";
+            let words = "read from the file, and then judged like an object in memory";
             self.say("now", "read", words, "");
             return;
         }
         let words = if shard.is_warming() {
-            "nothing in memory; the store's file is still being read"
+            "not in memory; the store's file is still being read"
         } else {
             "nothing is stored under this key"
         };

@@ -30,7 +30,7 @@ impl Walk<'_> {
             _ if meta.flags.has(Flags::IN_BLOCKS) => {
                 ("blocks", blocks::in_words(self.core, shard, (object, *hash), meta))
             }
-            (true, _) => ("file-in-parts", "its body on the file, in parts".to_owned()),
+            (true, _) => ("file-in-parts", "body on the file, in parts".to_owned()),
             (false, true) => ("memory-and-file", "in memory and on the file".to_owned()),
             (false, false) => ("memory", "in memory".to_owned()),
         };
@@ -64,18 +64,13 @@ impl Walk<'_> {
             Some(&self.head.headers),
             now_s,
         ) {
-            Verdict::Valid => self.say("purges", "valid", "nothing that was purged since is about it", ""),
+            Verdict::Valid => self.say("purges", "valid", "no purge since it was stored matches", ""),
             Verdict::Soft(_) => {
                 let since = arithmetic::date(meta.fresh_until_s());
-                self.say(
-                    "purges",
-                    "soft",
-                    format!("purged softly: it is stale, since {since} at the latest"),
-                    "",
-                )
+                self.say("purges", "soft", format!("soft-purged: stale since {since} at the latest"), "")
             }
             Verdict::Hard => {
-                self.say("purges", "hard", "it was purged since, and counts as not there", "");
+                self.say("purges", "hard", "purged since it was stored: treated as missing", "");
                 return self.missed(shard, primary, None);
             }
         };
@@ -109,26 +104,26 @@ impl Walk<'_> {
         let core = self.core;
         let asked = stored.meta.has_validator().then_some(stored);
         if stored.object.expires_s() <= store_s(self.now_s) {
-            self.say("reuse", "no", "the time that the store keeps it is over", "knob keep");
+            self.say("reuse", "no", "past its retention time in the store", "knob keep");
             return self.missed(shard, primary, None);
         }
         if meta.born_s > self.now_s + CLOCK_BACK_S_MAX {
-            self.say("reuse", "no", "it was stored later than now: the clock was set back", "");
+            self.say("reuse", "no", "stored in the future: the clock was set back", "");
             return self.missed(shard, primary, asked);
         }
         if !core.among.membership.may_serve() {
-            let words = "its origin is asked first: what other accelerators have purged is not known now";
+            let words = "revalidated first: the cluster lease has run out, so purges may have been missed";
             self.say("reuse", "no", words, "knob cluster-lease");
             return self.missed(shard, primary, asked);
         }
         if self.facts.certificate && !meta.flags.has(Flags::FOR_ALL) {
-            let words = "it does not say that everybody may have it, and the client has shown a certificate";
+            let words = "not explicitly shareable, and the client has shown a certificate";
             self.say("reuse", "no", words, "knob tls-client");
             return self.missed(shard, primary, asked);
         }
         if !policy::may_share(!meta.flags.has(Flags::NOT_FOR_COOKIES), self.facts.cookie, core.config.cookies)
         {
-            let words = "it was stored for visitors without cookies";
+            let words = "stored for visitors without cookies";
             self.say("reuse", "no", words, "knob cookies");
             return self.missed(shard, primary, asked);
         }
@@ -137,27 +132,26 @@ impl Walk<'_> {
             core.lately.has(stored.hash, now_ms) || core.sites.group(self.site).is_failing(now_ms);
         match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
             Reuse::Fresh { ttl_s } => {
-                self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
+                self.say("reuse", "fresh", format!("fresh for {ttl_s} s"), "RFC 9111 §4.2");
                 self.hit(shard, stored, meta);
             }
             Reuse::StaleAccepted { stale_s } => {
-                let words = format!("it is stale for {stale_s} s, and the request accepts that");
+                let words = format!("stale for {stale_s} s, which the request accepts");
                 self.say("reuse", "max-stale", words, "RFC 9111 §5.2.1.2");
                 self.hit(shard, stored, meta);
             }
             Reuse::StaleWhileRevalidate { stale_s } => {
-                let words =
-                    format!("it is stale for {stale_s} s, and shown while one request fetches it anew");
+                let words = format!("stale for {stale_s} s, and served while one request refreshes it");
                 self.say("reuse", "stale-while-revalidate", words, "RFC 5861 §3");
                 self.hit(shard, stored, meta);
             }
             Reuse::StaleIfError { stale_s } if is_failing => {
-                let words = format!("it is stale for {stale_s} s, and shown because the origin fails");
+                let words = format!("stale for {stale_s} s, and served because the origin fails");
                 self.say("reuse", "stale-if-error", words, "RFC 5861 §4");
                 self.hit(shard, stored, meta);
             }
             Reuse::StaleIfError { stale_s } => {
-                let words = format!("it is stale for {stale_s} s, and shown only if the origin fails");
+                let words = format!("stale for {stale_s} s, and served only if the origin fails");
                 self.say("reuse", "no", words, "RFC 5861 §4");
                 self.missed(shard, primary, asked);
             }
@@ -183,20 +177,18 @@ impl Walk<'_> {
         let validators = meta.validators(head);
         let (words, section) =
             match policy::evaluate(&self.head.headers, is_get, meta.status, &validators, complete) {
-                policy::Verdict::Whole => ("it is answered from the store".to_owned(), ""),
-                policy::Verdict::NotModified => (
-                    "it is answered from the store with 304: the client has it".to_owned(),
-                    "RFC 9110 §13.2.2",
-                ),
-                policy::Verdict::Partial { first, last, .. } => (
-                    format!("it is answered from the store with 206, bytes {first} to {last}"),
-                    "RFC 9110 §14.2",
-                ),
+                policy::Verdict::Whole => ("answered from the store".to_owned(), ""),
+                policy::Verdict::NotModified => {
+                    ("answered from the store with 304: the client has it".to_owned(), "RFC 9110 §13.2.2")
+                }
+                policy::Verdict::Partial { first, last, .. } => {
+                    (format!("answered from the store with 206, bytes {first} to {last}"), "RFC 9110 §14.2")
+                }
                 policy::Verdict::Several { .. } => {
-                    ("it is answered from the store with 206, several parts".to_owned(), "RFC 9110 §15.3.7.2")
+                    ("answered from the store with 206, several ranges".to_owned(), "RFC 9110 §15.3.7.2")
                 }
                 policy::Verdict::Unsatisfiable { complete } => {
-                    let words = format!("it is answered with 416: there are {complete} bytes");
+                    let words = format!("answered with 416: there are {complete} bytes");
                     (words, "RFC 9110 §15.5.17")
                 }
             };
@@ -213,17 +205,19 @@ impl Walk<'_> {
             let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);
             let (words, section) = match (why, note.reason) {
                 (Some(why), _) => (why.words(), why.section()),
-                (None, NO_RANGES) => ("The origin does not send parts as it said", "RFC 9110 §14.3"),
-                (None, VERSIONS_DIFFER) => {
-                    ("The servers of the origin have different versions, so that its blocks do not fit", "")
+                (None, NO_RANGES) => {
+                    ("The origin does not send ranges although it announced them", "RFC 9110 §14.3")
                 }
-                (None, _) => ("The answer is larger than the store takes", "bound"),
+                (None, VERSIONS_DIFFER) => (
+                    "The servers of the origin have different versions, so that the slices do not fit together",
+                    "",
+                ),
+                (None, _) => ("The answer is larger than the largest object", "bound"),
             };
             let is_waited_for = why == Some(&policy::Why::Expired);
-            let mut words =
-                format!("the last answer was not to be stored, which holds until {until}: {words}");
+            let mut words = format!("hit-for-miss until {until}: the last answer was not storable: {words}");
             if why == Some(&policy::Why::NoFreshness) {
-                words.push_str(" (default-ttl says how long such answers are)");
+                words.push_str(" (default-ttl sets a lifetime for such answers)");
             }
             let decision = match (is_waited_for, note.is_due) {
                 (true, _) => "expired-on-arrival",
@@ -231,27 +225,27 @@ impl Walk<'_> {
                 (false, false) => "not-stored",
             };
             if is_waited_for {
-                words = "the last answer had expired on arrival: it took its origin longer than it is fresh. Those who \
-                         waited got it, and nobody who came later (default-ttl and a path's ttl count from the arrival)"
+                words = "hit-for-miss: the last answer had expired on arrival, because the origin took longer than its \
+                         freshness lifetime. Requests that waited got it, later ones do not (default-ttl and a path's \
+                         ttl count from the arrival)"
                     .to_owned();
             }
             let step = self.say("note", decision, words, section);
             step.text("reason", note.reason).number("until_s", note.until_s);
             if !note.is_due && !is_waited_for && !self.only_if_cached {
-                let words = format!("it goes to the origin, {origin}, at once and beside all others");
+                let words = format!("passed to the origin, {origin}, at once and without collapsing");
                 self.say("now", "pass", words, section);
                 return;
             }
         }
         if self.only_if_cached {
-            self.say("now", "synth", "it is answered with 504", "RFC 9111 §5.2.1.7").number("status", 504u16);
+            self.say("now", "synth", "answered with 504", "RFC 9111 §5.2.1.7").number("status", 504u16);
         } else if let Some(StoredObject { meta, head, .. }) = asked {
             let conditions = in_words(&revalidate::conditions(meta, head));
-            let words = format!("the origin, {origin}, is asked whether it is still the same: {conditions}");
+            let words = format!("revalidated with the origin, {origin}: {conditions}");
             self.say("now", "revalidate", words, "RFC 9111 §4.3");
         } else {
-            let words =
-                format!("it is fetched from the origin, {origin}, and stored if its answer allows that");
+            let words = format!("fetched from the origin, {origin}, and stored if the answer allows that");
             self.say("now", "miss", words, "RFC 9111 §3");
         }
     }

@@ -29,11 +29,11 @@ pub(super) const ORIGIN_UNTRUSTED: Words = Words {
     code: "origin-untrusted",
     side: Side::Website,
     title: "The website’s server could not be trusted",
-    what: "This accelerator asked the website’s own server for the page under TLS, and the two did not agree: the \
-           server’s certificate may have expired, or be for another name.",
+    what: "This accelerator asked the website’s own server for the page under TLS, and TLS failed: the server’s \
+           certificate may have expired, or be for another name.",
     visitor: RETRY,
-    operator: "The log says what TLS failed at. Check the certificate of the server named in --origin, the name in it, \
-               and the authorities that are trusted.",
+    operator: "The log has the TLS error. Check the certificate of the server named in --origin, the name in it, and \
+               the trusted CA certificates.",
 };
 
 pub(super) const ORIGIN_DOWN: Words = Words {
@@ -41,9 +41,9 @@ pub(super) const ORIGIN_DOWN: Words = Words {
     code: "origin-down",
     side: Side::Website,
     title: "All of the website’s servers are down",
-    what: "The website has servers of its own, of which this accelerator knows that none is well at the moment.",
+    what: "The website’s own servers are all marked as unhealthy at the moment.",
     visitor: RETRY,
-    operator: "nighttrain origins shows how each of them is, and what its probes found.",
+    operator: "nighttrain origins shows the state of each server, and what its probes found.",
 };
 
 pub(super) const ORIGIN_RESET: Words = Words {
@@ -137,7 +137,7 @@ pub(super) const URI_TOO_LONG: Words = Words {
     code: "uri-too-long",
     side: Side::Yours,
     title: "The address is too long",
-    what: "The address that was asked for is longer than this accelerator accepts.",
+    what: "The requested address is longer than this accelerator accepts.",
     visitor: "Check the address for text that was pasted twice. If a form led here, tell the people who \
               run the website.",
     operator: "Send long data in a request body (POST) and not in the address.",
@@ -158,7 +158,7 @@ pub(super) const REQUEST_TIMEOUT: Words = Words {
     code: "request-timeout",
     side: Side::Yours,
     title: "The request did not arrive in time",
-    what: "The connection was opened, but the request on it was not complete when the time for it was over.",
+    what: "The connection was opened, but the request on it was not complete within the time limit.",
     visitor: "Check your network connection and reload the page.",
     operator: "Send the whole head of a request at once.",
 };
@@ -178,10 +178,10 @@ pub(super) const METHOD_NOT_TAKEN: Words = Words {
     status: 405,
     code: "method-not-taken",
     side: Side::Yours,
-    title: "This kind of request is not taken here",
-    what: "The website takes requests of other methods only at this address.",
+    title: "This kind of request is not supported here",
+    what: "The website accepts only other methods at this address.",
     visitor: "Go back and follow a link instead.",
-    operator: "Allow in this answer names the methods that are taken; the setting methods says so.",
+    operator: "The Allow header of this answer names the allowed methods; the setting methods configures them.",
 };
 
 pub(super) const MISDIRECTED: Words = Words {
@@ -189,12 +189,12 @@ pub(super) const MISDIRECTED: Words = Words {
     code: "misdirected",
     side: Side::Yours,
     title: "No website of this name is served here",
-    what: "The request came to this accelerator, but what it asks for is not served over this connection: no website \
-           of that name is, or not by https.",
-    visitor: "Check the address for a mistake in writing. If it is right, tell the people who run the website \
-              and give them the request number below.",
-    operator: "List the name in the hosts of a site, or set an origin for all other names; https takes a \
-               certificate for the name, on the port of tls-listen.",
+    what: "The request came to this accelerator, but no website of that name is served over this connection, or not by \
+           https.",
+    visitor: "Check the address for a typing mistake. If it is right, tell the people who run the website and give \
+              them the request number below.",
+    operator: "List the name in the hosts of a site, or set an origin for all other names; https needs a certificate \
+               for the name, on the port of tls-listen.",
 };
 
 pub(super) const CERTIFICATE_WANTED: Words = Words {
@@ -202,10 +202,10 @@ pub(super) const CERTIFICATE_WANTED: Words = Words {
     code: "certificate-wanted",
     side: Side::Yours,
     title: "This website asks for a certificate",
-    what: "The website asks its visitors for a certificate, and this connection was made without one that counts for it.",
+    what: "The website requires a client certificate, and this connection was made without a valid one.",
     visitor: "Close the browser, open it again, and choose the certificate that you were given for this website.",
-    operator: "A client has to ask for the website by its name when it connects (SNI), over https to this accelerator \
-               itself, with a certificate that those in tls-client-ca have signed and that has not expired.",
+    operator: "A client must connect by https to this accelerator itself, name the website when it connects (SNI), and \
+               show a certificate that is signed by one of tls-client-ca and has not expired.",
 };
 
 pub(super) const METHOD_NOT_IMPLEMENTED: Words = Words {
@@ -232,7 +232,7 @@ pub(super) const TRANSFER_CODING_NOT_IMPLEMENTED: Words = Words {
     status: 501,
     code: "transfer-coding-not-implemented",
     side: Side::Yours,
-    title: "The request’s body is coded in an unknown way",
+    title: "The request’s body has an unknown transfer coding",
     what: "The request’s Transfer-Encoding names a coding other than chunked.",
     visitor: NOT_YOUR_DOING,
     operator: "Send the body with a Content-Length, or with Transfer-Encoding: chunked alone.",
@@ -263,7 +263,7 @@ pub(super) const UNSUPPORTED_VERSION: Words = Words {
     status: 505,
     code: "unsupported-version",
     side: Side::Yours,
-    title: "This version of HTTP is not spoken here",
+    title: "This version of HTTP is not supported here",
     what: "The request names a version of HTTP other than 1.0 and 1.1.",
     visitor: NOT_YOUR_DOING,
     operator: "Send HTTP/1.1 on this port.",
@@ -285,20 +285,21 @@ pub(super) const TOO_MANY_REQUESTS: Words = Words {
     code: "too-many-requests",
     side: Side::Yours,
     title: "Too many requests at once",
-    what: "More requests came from your address, or from its network, than this website takes in so short a time.",
+    what: "Your address, or its network, sent more requests than this website accepts in so short a time.",
     visitor: "Reload the page in a few seconds. If you share your address with many others, it may have been them.",
-    operator: "The settings client-requests-per-second-max and network-requests-per-second-max say how many; an \
-               operator’s proxy in front has to be listed in trusted-proxies, or all come from its address.",
+    operator: "The settings client-requests-per-second-max and network-requests-per-second-max set the limits; your \
+               own proxy in front must be listed in trusted-proxies, or all requests count for its address.",
 };
 
 pub(super) const WORK_TOO_MUCH: Words = Words {
     status: 429,
     code: "work-too-much",
     side: Side::Yours,
-    title: "This page cannot be made for you just now",
-    what: "It would have to be made by the website’s server, which does that for known visitors first.",
+    title: "This page is not available to you just now",
+    what: "The website’s server would have to make the page, and is serving known visitors first.",
     visitor: "Reload the page in a few seconds.",
-    operator: "The settings bots and strangers say how much crawlers, and visitors without a cookie, may cost it.",
+    operator: "The settings bots and strangers limit what crawlers, and visitors without a cookie, may cost the \
+               website’s server.",
 };
 
 pub(super) const TOO_MANY_CONNECTIONS: Words = Words {
@@ -306,7 +307,7 @@ pub(super) const TOO_MANY_CONNECTIONS: Words = Words {
     code: "too-many-connections",
     side: Side::Accelerator,
     title: "Too many visitors at this moment",
-    what: "This accelerator has as many connections open as it is allowed to.",
+    what: "This accelerator has as many open connections as it may have.",
     visitor: "Reload the page in a few seconds.",
     operator: "If this lasts, raise the limit on connections or add a core.",
 };
@@ -316,8 +317,7 @@ pub(super) const OVERLOADED: Words = Words {
     code: "overloaded",
     side: Side::Accelerator,
     title: "Too many requests are waiting",
-    what: "This accelerator already has as many requests waiting for the website’s own server as it is \
-           allowed to.",
+    what: "As many requests as may wait for the website’s own server are already waiting.",
     visitor: "Reload the page in a few seconds.",
     operator: "See whether the origin has become slow; if not, raise the limit on origin connections.",
 };
@@ -327,9 +327,9 @@ pub(super) const LOOP_DETECTED: Words = Words {
     code: "loop",
     side: Side::Accelerator,
     title: "This request goes round in a circle",
-    what: "This accelerator passed the request on, and got it back: the server that it was told to ask is \
-           itself, or asks it in turn.",
+    what: "This accelerator sent the request on and received it again: the configured origin is this accelerator, or \
+           leads back to it.",
     visitor: RETRY,
-    operator: "Check --origin: it must name the website’s own server, not this accelerator’s --listen nor \
-               what leads back to it.",
+    operator: "Check --origin: it must name the website’s own server, not this accelerator’s --listen or anything that \
+               leads back to it.",
 };

@@ -47,9 +47,9 @@ pub(super) const ADDRESSES_MAX: usize = 16;
 engine::counters! {
     /// Counters of name lookups; one row, for the thread that does them.
     pub enum NameCounter {
-        LookUps => Counter, "cache_origin_lookups", None, "Times that the name of an origin was looked up.";
-        Failed => Counter, "cache_origin_lookups_failed", None, "Times that it could not be, or had no address: its last addresses are used on.";
-        Dropped => Counter, "cache_origin_addresses_dropped", None, "Addresses of origins' names that are not used, because there are more than 16 of one.";
+        LookUps => Counter, "cache_origin_lookups", None, "DNS lookups of origins' names.";
+        Failed => Counter, "cache_origin_lookups_failed", None, "DNS lookups of origins' names that failed or found no address; the last addresses stay in use.";
+        Dropped => Counter, "cache_origin_addresses_dropped", None, "Addresses of origins' names left unused because a name has more than 16.";
     }
 }
 

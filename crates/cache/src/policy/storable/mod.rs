@@ -120,19 +120,19 @@ macro_rules! whys {
 
 whys! {
     Method "method" "RFC 9111 §3" "The request was not a GET",
-    RequestNoStore "request-no-store" "RFC 9111 §5.2.1.5" "The request says that nothing of it may be stored",
+    RequestNoStore "request-no-store" "RFC 9111 §5.2.1.5" "The request says no-store",
     Status "status" "RFC 9111 §3" "The status is interim, or answers a condition and is no representation",
     Partial "partial" "RFC 9111 §3.3" "The response is a part (206), and parts are not stored",
     MustUnderstand "must-understand" "RFC 9111 §5.2.2.3"
-        "The response may be stored only by who understands its status, and we do not",
-    NoStore "no-store" "RFC 9111 §5.2.2.5" "The response says that it must not be stored",
-    Private "private" "RFC 9111 §5.2.2.7" "The response says that it is for one visitor only",
-    NoCache "no-cache" "RFC 9111 §5.2.2.4" "The response says that it must be validated before each use, and has nothing to do that by",
-    VaryAny "vary-any" "RFC 9111 §4.1" "The response depends on something that no cache can see (Vary: *)",
-    VaryTooLarge "vary-too-large" "bound" "The response depends on more headers than we keep track of",
+        "The response says must-understand, and its status is unknown here",
+    NoStore "no-store" "RFC 9111 §5.2.2.5" "The response says no-store",
+    Private "private" "RFC 9111 §5.2.2.7" "The response says private",
+    NoCache "no-cache" "RFC 9111 §5.2.2.4" "The response must be validated before each use, and has no validator",
+    VaryAny "vary-any" "RFC 9111 §4.1" "The response varies by something outside of the request (Vary: *)",
+    VaryTooLarge "vary-too-large" "bound" "The response varies by more headers than a key may have",
     VaryMalformed "vary-malformed" "RFC 9110 §12.5.5" "Vary names something that cannot be a header",
     Authorization "authorization" "RFC 9111 §3.5"
-        "The request carried credentials, and the response does not say that it may be shared all the same",
+        "The request carried credentials, and the response does not allow sharing it",
     Certificate "certificate" "knob tls-client"
         "The origin was told of the client's certificate, and the response says neither public nor s-maxage",
     VaryCertificate "vary-certificate" "knob tls-client-header"
@@ -140,16 +140,17 @@ whys! {
     SetCookie "set-cookie" "knob cookies"
         "The response sets a cookie, so it is for one visitor, whatever its Cache-Control says",
     NoFreshness "no-freshness" "RFC 9111 §3, §4.2.2"
-        "The response does not say how long it is fresh, and nothing allows a guess",
+        "The response states no freshness lifetime, and allows no heuristic one",
     Cookie "cookie" "knob cookies"
-        "The request carried a cookie, and the response does not say that others may see it",
-    TooManyTags "too-many-tags" "bound" "The response has more tags than it could be purged by",
+        "The request carried a cookie, and the response does not allow sharing it",
+    TooManyTags "too-many-tags" "bound" "The response has more tags than an object may have",
     TooManyVariants "too-many-variants" "bound"
-        "So many different answers to this address are stored that another is only when it is asked for again",
+        "The key has many variants: a further one is stored only when it is requested again",
     TooManyQueries "too-many-queries" "bound"
-        "Other queries of this path have their share of the store, so that another is only stored when it is asked for again",
+        "Other queries of this path have used their share of the store: a further one is stored only when it is \
+         requested again",
     Expired "expired-on-arrival" "RFC 9111 §4.2"
-        "The response had expired on arrival, since the time that it takes counts, and has nothing to validate it by",
+        "The response had expired on arrival, since the origin's time counts, and has no validator",
 }
 
 /// Decides whether the response to a request may be stored. If several rules forbid it, the most informative

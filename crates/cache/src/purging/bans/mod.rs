@@ -111,7 +111,7 @@ impl Ban {
             expression.asks_for(|named, name| named == BanField::OfObject && tags.eq_ignore_ascii_case(name))
         });
         if let Some(tags) = of_tags {
-            let found = format!("`obj.http.{tags}`, of which only hashes are kept");
+            let found = format!("`obj.http.{tags}`, of which only hashes are stored");
             return Err(Fault { at: 0, found, expected: "a purge by tags".to_owned() });
         }
         let ban = Self { text: expression.to_string().into(), expression, cores_done: AtomicUsize::new(0) };

@@ -62,7 +62,7 @@ const SOFT: u64 = 1 << 8;
 #[derive(Debug, thiserror::Error)]
 pub enum PurgesError {
     /// The file cannot be read or written.
-    #[error("cannot use the file of purges {path}: {error}")]
+    #[error("cannot use the purge log {path}: {error}")]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum PurgesError {
     },
     /// The file's contents are damaged.
     #[error(
-        "the file of purges {path} is damaged at byte {at}, so it is not known what was purged: move it away, and say \
+        "the purge log {path} is damaged at byte {at}, so some purges may be unknown: move it away, and run \
          `nighttrain purge --all` when the server runs"
     )]
     Damaged {

@@ -1,14 +1,15 @@
-//! Which objects go to the file: all, or those that somebody has asked for again.
+//! Selection of the objects that are written to the file: all, or those that were requested again.
 //!
 //! ```text
-//! first request ─▶ in memory; its hash at the door ─┬─▶ a hit while in memory ─▶ written
-//!                                                   └─▶ evicted, and fetched again ─▶ written at once
+//! first request ─▶ in memory; its hash in the filter ─┬─▶ a hit while in memory ─▶ written
+//!                                                     └─▶ evicted, and fetched again ─▶ written at once
 //! ```
-//! Of what a site's visitors ask for, much is asked for once; with [`Admission::SecondRequest`] the disk is not worn by
-//! it, and the file has room for the rest. The price: what was asked for once is lost with the memory.
+//! Many objects of a site are requested only once. With [`Admission::SecondRequest`] they do not wear the
+//! disk, and the file has room for the others. The price: objects requested only once are lost with the
+//! memory.
 //!
-//! *Which memory:* the owner's. *Bounds:* [`DOOR_HASHES`] remembered (the newest), [`WAITING_MAX`] in memory that are
-//! looked at again and again for a visit. Beyond them an object needs one request more.
+//! *Memory:* the owner's. *Bounds:* [`DOOR_HASHES`] remembered hashes (the newest), and [`WAITING_MAX`]
+//! objects in memory that are checked repeatedly for a visit. Beyond them an object needs one more request.
 
 use std::collections::VecDeque;
 
@@ -21,30 +22,30 @@ use crate::{
     },
 };
 
-/// Hashes of objects that were asked for once, for each core: 4.5 bytes each.
+/// Remembered hashes of objects that were requested once, for each core: 4.5 bytes each.
 const DOOR_HASHES: usize = 1 << 18;
-/// Objects in memory that wait for a second request, for each core.
+/// Maximum objects in memory that wait for a second request, for each core.
 const WAITING_MAX: usize = 1 << 16;
-/// Of these, how many one step looks at.
+/// Number of waiting objects that one step examines.
 const LOOKED_AT_A_STEP: usize = 1024;
-/// What the list of hashes takes for a bound: bytes of a share for each hash.
+/// Bytes of a share for each hash, the measure by which the ghost list is sized.
 const BYTES_A_HASH: usize = 1024;
 
-/// When an object goes to the file.
+/// Condition under which an object is written to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Admission {
-    /// When it is stored.
+    /// The object is written as soon as it is stored.
     #[default]
     Always,
-    /// When it is asked for again.
+    /// The object is written once it is requested again.
     SecondRequest,
 }
 
-/// The objects that were asked for once.
+/// Filter of objects that were requested once.
 #[derive(Debug)]
 pub(super) struct AdmissionFilter {
     seen: Ghosts,
-    /// Hashes of objects in memory.
+    /// Hashes of objects in memory that wait for a second request.
     waiting: VecDeque<u64>,
 }
 
@@ -54,12 +55,13 @@ impl AdmissionFilter {
         (admission == Admission::SecondRequest).then(fresh)
     }
 
-    /// Whether it was stored before, not too long ago. If not, it is remembered.
+    /// Returns whether the object was stored before, not too long ago. If not, it is remembered.
     fn knows(&mut self, hash: Hash) -> bool {
         if self.seen.recall(hash).is_some() {
             return true;
         }
-        // However long ago: there is no memory that it must have fitted.
+        // `usize::MAX` objects: entries do not age here, because the filter is not tied to the size of
+        // memory.
         self.seen.remember(hash, EvictedFrom::Probation, usize::MAX);
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
@@ -70,13 +72,14 @@ impl AdmissionFilter {
 }
 
 impl Shard {
-    /// Whether an object that was stored just now may go to the file. What replaces an object there may.
+    /// Returns whether an object that was stored just now may go to the file. An object that replaces one on
+    /// the file always may.
     pub(super) fn is_admitted(&mut self, hash: Hash) -> bool {
         let Some(file) = &mut self.file else { return false };
         let is_admitted = match &mut file.door {
             None => true,
             Some(_) if file.directory.find(hash.word()).is_some() => true,
-            // On its way: what replaces it must stop that.
+            // An older version is being copied; the new object must be admitted so that the copy stops.
             Some(_) if file.copies.iter().any(|copying| copying.hash() == hash) => true,
             Some(door) => door.knows(hash),
         };
@@ -86,12 +89,12 @@ impl Shard {
         is_admitted
     }
 
-    /// Whether an object that is about to be evicted, and is not on the file, may go there.
+    /// Returns whether an object that is about to be evicted, and is not on the file, may go there.
     pub(super) fn is_admitted_late(&self, was_visited: bool) -> bool {
         was_visited || self.file.as_ref().is_none_or(|file| file.door.is_none())
     }
 
-    /// Writes some of those in memory that have been asked for again.
+    /// Writes to the file some of the waiting objects that have been requested again.
     pub(super) fn admit_the_visited(&mut self) {
         for _ in 0..LOOKED_AT_A_STEP {
             let Some(file) = &mut self.file else { return };

@@ -1,8 +1,8 @@
-//! What the file has and memory may not: where it is, and how it comes back.
+//! Objects that are on the file and may not be in memory: finding and restoring them.
 //!
 //! ```text
 //! miss of memory ─▶ cold: the directory knows where ─▶ a helper reads ─▶ restore: in probation, as it was
-//!                                                          └ damaged: it is not there any more
+//!                                                          └ damaged: dropped from the directory
 //! ```
 
 use super::{
@@ -20,29 +20,29 @@ use crate::{
     },
 };
 
-/// Where an object is on the file.
+/// Location of an object on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRecord {
-    /// Its record.
+    /// Location of the object's record.
     pub location: Location,
     /// Bytes of the record's payload.
     pub payload_bytes: u32,
 }
 
-/// Where an object's body lies on the file, to be sent from there.
+/// Location of an object's body on the file, to be sent from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRun {
-    /// Its record.
+    /// Location of the object's record.
     pub location: Location,
-    /// Byte of the file at which the body begins.
+    /// File offset at which the body begins.
     pub body_at: u64,
     /// Bytes of the body.
     pub body_bytes: u64,
 }
 
 impl Shard {
-    /// Where an object is that memory does not have, if it is on the file and its time is not over. Its head may be
-    /// elsewhere by now: [`Shard::cold_head`].
+    /// Returns the location of an object that memory lacks, if it is on the file and has not expired. Its
+    /// head may be in another record: see [`Shard::cold_head`].
     pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<FileRecord> {
         let Self { local, file, .. } = self;
         let file = file.as_mut()?;
@@ -56,8 +56,8 @@ impl Shard {
         Some(file.bodies.find(hash.word()).unwrap_or(own))
     }
 
-    /// Until when the file keeps an object, in seconds of the store's time, if it has the object. Nothing is changed by
-    /// that, as it is by [`cold`](Self::cold): it is for who only looks.
+    /// Returns until when the file keeps an object, in seconds of the store's time, if it has the object.
+    /// Changes nothing, unlike [`cold`](Self::cold).
     pub fn on_file_until_s(&self, hash: Hash, now_s: u32) -> Option<u32> {
         let file = self.file.as_ref()?;
         let kept = file.known(hash.word()).filter(|kept| kept.expires_s > now_s)?;
@@ -66,7 +66,7 @@ impl Shard {
         is_there.then_some(kept.expires_s)
     }
 
-    /// The object is on the file and cannot be read: it is not there any more.
+    /// Drops an object that is on the file but cannot be read.
     pub fn damaged(&mut self, hash: Hash, location: Location) {
         let tally = &self.local.store.shards[self.local.core].tally;
         if let Some(file) = &mut self.file
@@ -78,18 +78,18 @@ impl Shard {
         }
     }
 
-    /// Reads a record that is still in memory, on its way to the file; without waiting.
+    /// Reads a record that is still in memory on its way to the file, without waiting.
     pub fn held(&self, cold: FileRecord) -> Option<Vec<u8>> {
         let reader = &self.file.as_ref()?.reader;
         reader.read_held(cold.location, cold.payload_bytes as usize)
     }
 
-    /// Puts an object back into memory that was read from the file, with the sequence that it had. `false` if it is not
-    /// the one that was asked for (another with the same hash, or replaced since). `head` is what was read where
-    /// [`Shard::cold_head`] said, if it said so.
+    /// Restores an object that was read from the file to memory, with its old sequence number. Returns
+    /// `false` if the record is not the requested object (another with the same hash, or replaced since).
+    /// `head` is the record that was read at [`Shard::cold_head`], if that returned a location.
     ///
     /// # Errors
-    /// As [`Shard::insert`].
+    /// The errors of [`Shard::insert`].
     pub fn restore(
         &mut self,
         hash: Hash,
@@ -100,7 +100,7 @@ impl Shard {
     ) -> Result<bool, InsertRefusal> {
         let Some(file) = &self.file else { return Ok(false) };
         let own = file.known(hash.word()).map(|kept| kept.location);
-        // The record that the directory leads to, and where the body is by what that says.
+        // The record to which the directory points, and whether the body's record is the one that it names.
         let (top, body) = match (head, file.bodies.find(hash.word())) {
             (None, None) => (Some(cold.location), true),
             (Some((at, head)), Some(body)) => {
@@ -117,7 +117,7 @@ impl Shard {
         }
         let header = &image.header;
         if header.in_parts && !self.has_all_parts(hash, image) {
-            // The process ended before all of them were written.
+            // The process ended before all parts were written.
             if let Some(file) = &mut self.file {
                 file.end(hash);
             }
@@ -135,7 +135,8 @@ impl Shard {
             expires_s: youngest.header.expires_s,
             now_s,
         };
-        // Only where the body lies as it would have been put here may it be sent from the file.
+        // The body may be sent from the file only if the record there has the layout that this process would
+        // write.
         let is_as_in_memory = head.is_none() && image.is_laid_out_as_ours();
         self.insert_as(
             new,
@@ -153,7 +154,7 @@ impl Shard {
         Ok(true)
     }
 
-    /// Whether the parts that an object's list names are those that the file has.
+    /// Returns whether the parts that an object's list names are those that the file has.
     fn has_all_parts(&self, hash: Hash, image: &Image<'_>) -> bool {
         let Some(file) = &self.file else { return false };
         let list = PartsList::parse(image.body, hash.word());
@@ -164,9 +165,9 @@ impl Shard {
 }
 
 impl Object<'_> {
-    /// Where it is on the file, if it was copied there as one record. Ask the log's reader whether it is written
-    /// ([`Reader::is_on_file`](crate::log::Reader::is_on_file)), and pin it there
-    /// ([`Reader::pin`](crate::log::Reader::pin)).
+    /// Returns the object's location on the file, if it was copied there as one record. Check with the log's
+    /// reader whether it is written ([`Reader::is_on_file`](crate::log::Reader::is_on_file)), and pin it
+    /// there ([`Reader::pin`](crate::log::Reader::pin)).
     pub fn on_file(&self) -> Option<FileRun> {
         let record = self.local.store.record(self.slot.location());
         let is_one_record = !self.slot.is_chained() && !record.is_in_parts();

@@ -1,4 +1,4 @@
-//! A large object on its way into the log, some of it at each step.
+//! Copying of a large object into the log, a bounded number of bytes at each step.
 
 use super::{keep::put, lifetimes::LifetimeWriters, parts::PartsWriter};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     store::{Hash, PinnedObject},
 };
 
-/// An object of several extents, pinned, and what it is copied into.
+/// A pinned object of several extents, and the target of its copy.
 #[derive(Debug)]
 pub(super) struct CopyProgress {
     object: PinnedObject,
@@ -15,25 +15,25 @@ pub(super) struct CopyProgress {
     copied: u64,
 }
 
-/// Where it is copied to.
+/// Target of a copy.
 #[derive(Debug)]
 pub(super) enum CopyTarget {
-    /// One record, whose header, key and head have been written.
+    /// A record, whose header, key and head have been written.
     Record(RecordWriter),
-    /// Parts; the rest comes with their list.
+    /// Parts; the rest is written with their list.
     Parts(PartsWriter),
 }
 
-/// How a step went.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// There is more to do now.
+    /// More remains to be copied now.
     More,
-    /// All of the body is there.
+    /// The whole body is copied.
     Whole,
-    /// The disk has to catch up first.
+    /// The disk must catch up first.
     Later,
-    /// The store wants the memory back, and the disk is behind.
+    /// Given up: the store wants the memory back, and the disk is behind.
     GivenUp,
 }
 
@@ -42,7 +42,7 @@ impl CopyProgress {
         Self { object, hash, to, copied: 0 }
     }
 
-    /// Copies about so many bytes; one part where it is copied to parts.
+    /// Copies about `bytes` bytes; exactly one part if the target is parts.
     pub(super) fn step(&mut self, writers: &mut LifetimeWriters, bytes: usize) -> Step {
         let Self { object, to, copied, .. } = self;
         let (body_bytes, expires_s) = (object.body_bytes(), object.expires_s());
@@ -72,7 +72,7 @@ impl CopyProgress {
                 }
             }
         }
-        // What is behind is not needed any more.
+        // The copied bytes are not needed any more.
         self.object.release_before(self.copied);
         Step::More
     }
@@ -85,7 +85,7 @@ impl CopyProgress {
         &self.object
     }
 
-    /// The parts, if it is copied to such.
+    /// Returns the parts, if the target is parts.
     pub(super) fn parts(&self) -> Option<&PartsWriter> {
         match &self.to {
             CopyTarget::Record(_) => None,

@@ -1,20 +1,22 @@
-//! What of a shard is on the file: hash to place, 24 bytes an object and a quarter more for room.
+//! Directory of a shard's objects on the file: hash to location, 24 bytes an object and a quarter more for
+//! free entries.
 //!
 //! ```text
 //! top bits of the hash ─▶ table of 1024 ─▶ | hash | location | expiry, length |  open addressing, one run
 //! ```
-//! *Where:* plain memory of the shard's owner. *Who reads and writes:* the owner alone. Each table grows by itself, so
-//! that no step moves more than a 1024th of the entries; before it grows it drops what points into segments that have
-//! been given up since (nobody tells it of those), so that the number of entries is bounded by what the file holds. Where
-//! memory is bounded, it is bounded too: a table that is full says who makes room for the next.
+//! *Memory:* plain memory of the shard's owner, which alone reads and writes it. Each table grows by itself,
+//! so that no step moves more than a 1024th of the entries. Before a table grows it drops entries that point
+//! into segments that have been given up (the log does not report those), so the number of entries is bounded
+//! by what the file holds. The directory also has a memory bound: a full table names the object that must
+//! make room for the next.
 
 use crate::log::Location;
 
-/// Tables; a power of two.
+/// Number of tables; a power of two.
 const TABLES: usize = 1024;
-/// Entries of a table that has one.
+/// Entries of the smallest allocated table.
 const TABLE_MIN: usize = 8;
-/// Entries among which the oldest makes room.
+/// Number of entries examined to find the oldest, which makes room.
 const LOOKED_AT_TO_MAKE_ROOM: usize = 16;
 
 /// An object on the file.
@@ -28,7 +30,7 @@ pub(crate) struct FileObject {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// 0: vacant. No object's hash is.
+    /// Hash of the object; 0: vacant, because no object's hash is zero.
     hash: u64,
     location: u64,
     expires_s: u32,
@@ -54,19 +56,19 @@ pub(super) struct Directory {
     tables: Box<[Table]>,
     len: usize,
     capacity: usize,
-    /// Most entries of a table.
+    /// Maximum entries of a table.
     table_max: usize,
 }
 
 impl Directory {
-    /// For about so many objects at most.
+    /// Creates a directory for about `objects_max` objects at most.
     pub(super) fn new(objects_max: u64) -> Self {
         let table_max = usize::try_from(objects_max / TABLES as u64).unwrap_or(usize::MAX).max(TABLE_MIN);
         Self { tables: (0..TABLES).map(|_| Table::default()).collect(), len: 0, capacity: 0, table_max }
     }
 
-    /// Who must go before an object with this hash may be entered, if its table is full: the one of a few that was
-    /// written first, or that has gone already.
+    /// Returns the object that must be removed before an object with this hash can be entered, if its table
+    /// is full. Of the few entries examined, that is one whose record is gone, or else the one written first.
     pub(super) fn in_the_way_of(
         &self,
         hash: u64,
@@ -87,16 +89,17 @@ impl Directory {
                 oldest = Some(kept);
             }
         }
-        // At most seven eighths of the entries are used: the first of all, if none of those was.
+        // At most seven eighths of the entries are used: if all examined entries are vacant, the first used
+        // entry of the table is taken.
         oldest.or_else(|| table.entries.iter().find_map(Entry::kept))
     }
 
-    /// Entries, some of which may point to what is gone.
+    /// Returns the number of entries, some of which may point to records that are gone.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Memory of all tables.
+    /// Returns the memory of all tables in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.capacity * size_of::<Entry>() + TABLES * size_of::<Table>()
     }
@@ -106,8 +109,8 @@ impl Directory {
         table.entries.get(table.position(hash)?)?.kept()
     }
 
-    /// Enters an object, in place of the one with the same hash, which is returned. `is_living` says whether an older
-    /// entry still has its record.
+    /// Enters an object and returns the entry with the same hash that it replaces. `is_living` tells whether
+    /// an older entry still has its record.
     pub(super) fn insert(
         &mut self,
         kept: FileObject,
@@ -120,7 +123,7 @@ impl Directory {
             let old = std::mem::replace(&mut table.entries[at], entry);
             return old.kept();
         }
-        // At most seven eighths, so that a search ends.
+        // At most seven eighths of the entries are used, so that a search always ends.
         if (table.used + 1) * 8 > table.entries.len() * 7 {
             let (used, len) = (table.used, table.entries.len());
             table.rebuild(&is_living);
@@ -140,7 +143,8 @@ impl Directory {
         table.entries[hole] = Entry::default();
         table.used -= 1;
         self.len -= 1;
-        // What lies behind moves up if the hole is on its way from home: no tombstones.
+        // Entries after the hole move up if the hole lies between their home and their position, so no
+        // tombstones are needed.
         let len = table.entries.len();
         let mut at = hole;
         loop {
@@ -160,7 +164,7 @@ impl Directory {
         }
     }
 
-    /// All entries.
+    /// Iterates over all entries.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = FileObject> {
         self.tables.iter().flat_map(|table| table.entries.iter()).filter_map(Entry::kept)
@@ -192,7 +196,7 @@ impl Table {
         self.entries[at] = entry;
     }
 
-    /// Drops what is gone, and grows by a third if that was not a quarter.
+    /// Drops entries whose records are gone, and grows by a third if those were less than a quarter.
     fn rebuild(&mut self, is_living: &impl Fn(Location) -> bool) {
         let living: Vec<Entry> = self
             .entries
@@ -209,12 +213,12 @@ impl Table {
 }
 
 fn table_of(hash: u64) -> usize {
-    // The lowest bits choose the shard by their size, the highest the index page: those between are as good as any.
+    // The lowest bits choose the shard, the highest the index page; any of the bits between will do.
     (hash >> 20) as usize % TABLES
 }
 
 fn home(hash: u64, len: usize) -> usize {
-    // Multiplied, because the bits that chose the table are the same for all in it.
+    // Multiplied, because the bits that chose the table are the same for all its entries.
     (((hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * len as u64) >> 32) as usize
 }
 
@@ -240,7 +244,7 @@ mod tests {
             let mut directory = Directory::new(u64::MAX);
             let mut twin = HashMap::new();
             for (number, is_removed, place) in operations {
-                // A crowd lies in one table.
+                // With `crowd`, all hashes fall into one table.
                 let hash = if crowd { 1 + (number << 40) } else { (number + 1).wrapping_mul(0x2545_f491_4f6c_dd1d) };
                 if is_removed {
                     prop_assert_eq!(directory.remove(hash), twin.remove(&hash));
@@ -267,7 +271,7 @@ mod tests {
         let each = directory.bytes() as f64 / directory.len() as f64;
         assert!(each < 36.0, "{each} bytes an object");
         let bytes = directory.bytes();
-        // Of ten times as many, only the youngest tenth is still there.
+        // Two million more objects are entered, and only records of the newest 900,000 are still there.
         for number in 1_000_000..3_000_000u64 {
             let oldest = number - 900_000;
             directory.insert(kept(hash(number), number + 1), |location| location.bits() > oldest);

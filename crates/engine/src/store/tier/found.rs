@@ -1,9 +1,9 @@
-//! What a start finds on the file, record by record, until it is known what of it each core has.
+//! Records that recovery finds on the file at the start, until each core's objects are known.
 //!
 //! ```text
 //! records, in any order ─▶ directories (the newest of each hash) ─┐
-//!                          parts, heads, by whose they are ───────┴─ all read ─▶ a tier for each core
-//!                          deadlines of segments                                 what nobody claims is dead
+//!                          parts, heads, by their object ─────────┴─ all read ─▶ a tier for each core
+//!                          deadlines of segments                                 unclaimed records are dead
 //! ```
 
 use super::{
@@ -18,16 +18,16 @@ use crate::{
     store::hash::Hash,
 };
 
-/// The records of a file that were found.
+/// Records found on a file.
 pub(super) struct RecoveryIndex {
     header: Header,
     now_s: u32,
-    /// One for each core, as `parts` and `heads`.
+    /// Directories of objects, one for each core; likewise `parts` and `heads`.
     directories: Vec<Directory>,
     parts: Vec<FoundParts>,
     heads: Vec<FoundHeads>,
     deadlines: Deadlines,
-    /// Those of which a newer one was found.
+    /// Objects for which a newer record was found.
     outdated: Vec<FileObject>,
 }
 
@@ -44,18 +44,18 @@ impl RecoveryIndex {
         }
     }
 
-    /// A record was found; whether it is live, as far as can be said now.
+    /// Notes a found record; returns whether it is live, as far as is known yet.
     pub(super) fn note(&mut self, found: &FoundRecord) -> bool {
         let hash = Hash::from_word(found.hash);
         let owner = hash.owner(self.directories.len());
         if found.kind == PART {
             self.parts[owner].part(found.hash, found.tag, found.location, found.payload_bytes);
             self.deadlines.note(self.header.segment_of(found.location), found.location, NEVER);
-            // Until it is known whose it is.
+            // Live until its object is known.
             return true;
         }
         if found.is_claimed {
-            // Until it is known by what: its own time does not matter.
+            // Live until the claiming head is known; the body's own expiry does not matter.
             let is_body = found.kind == OBJECT;
             if is_body {
                 let FoundRecord { location, payload_bytes, .. } = *found;
@@ -86,7 +86,8 @@ impl RecoveryIndex {
         true
     }
 
-    /// Two of one hash: an end was lost with damage, or never written. The one that came later is right.
+    /// Returns whether a record is older than another with the same hash. Both exist if a deletion was lost
+    /// with damage, or never written; the later record is valid.
     fn is_older(&mut self, owner: usize, kept: &FileObject, found: &FoundRecord, number: u32) -> bool {
         let heads = &mut self.heads[owner];
         let other = self.directories[owner].find(kept.hash);
@@ -102,7 +103,7 @@ impl RecoveryIndex {
         }
     }
 
-    /// The whole file has been read.
+    /// Builds the tier of each core, once the whole file has been read.
     pub(super) fn tiers(self, log: &Log, admission: Admission) -> Vec<Tier> {
         let Self { header, mut directories, parts, heads, mut deadlines, outdated, .. } = self;
         let (reader, cores) = (log.reader(), directories.len());
@@ -116,7 +117,7 @@ impl RecoveryIndex {
         let tier_of = |(core, ((directory, parts), bodies)): (usize, ((Directory, FoundParts), Bodies))| {
             let writers =
                 std::array::from_fn(|class| log.writer(core * WRITERS_PER_CORE + class, class as u8));
-            // What is in a segment may be several cores'; one of them looks at it.
+            // A segment may hold records of several cores; one core watches its deadline.
             let writers = LifetimeWriters::new(writers, reader.clone(), deadlines.share(core, cores));
             let mut tier = Box::new(FileTier::new(writers, log.reader(), admission, directory));
             tier.bodies = bodies;
@@ -129,7 +130,7 @@ impl RecoveryIndex {
     }
 }
 
-/// Gives the heads of a core their bodies. A head that has none is no object.
+/// Assigns the heads of a core their bodies. A head without its body is no object and is dropped.
 fn bodies_of(
     directory: &mut Directory,
     heads: FoundHeads,

@@ -1,14 +1,15 @@
-//! A younger head of an object whose body stays where it is on the file.
+//! Newer heads of objects whose bodies stay where they are on the file.
 //!
 //! ```text
 //!   | object: head, body |  ◀─claims─  | head alone, number 1 |  ◀─ended by─ | marker |
 //!            ▲                                                      ▲ written behind number 2
 //!            └──────claims──────────  | head alone, number 2 |  ◀───┘         the directory leads here
 //! ```
-//! A head ends the object's record in the log's sense, and claims it: whoever does not know of heads, and whoever finds
-//! the head gone, finds no object, never one with a head from before. Small bodies are written anew, with their head:
-//! then one read brings them back. *Which memory:* the owner's, 40 bytes a body whose head is elsewhere. *Bounds:* objects
-//! on the file; those that are gone with their segments are swept out when their number has doubled.
+//! A head record deletes the object's record in the log's sense, and claims it. A program that does not know
+//! head records, or a start that finds the head missing, therefore finds no object, and never one with an
+//! outdated head. Small bodies are rewritten together with their head, so that one read restores them.
+//! *Memory:* the owner's, 40 bytes for each body whose head is elsewhere. *Bounds:* objects on the file;
+//! entries whose segments are gone are swept out when the number of entries has doubled.
 
 use std::collections::HashMap;
 
@@ -23,12 +24,12 @@ use crate::{
     store::{index::Slot, object::Object, record::Lengths},
 };
 
-/// The kind of a record that is a head alone.
+/// Record kind of a head without its body.
 pub(super) const HEAD: Kind = Kind(64);
-/// Bodies from this on are not written again for a new head: below it, the header of a record and what a second read
-/// costs weigh more.
+/// Minimum bytes of a body that is not rewritten for a new head. Below it, the header of a record and the
+/// second read cost more.
 const BODY_BYTES_MIN: u64 = 16 << 10;
-/// Bodies below which nobody looks for those that are gone with their segments.
+/// Number of bodies from which the sweep for entries of freed segments begins.
 const SWEEP_AT_MIN: usize = 64;
 
 /// Bodies whose head is in another record, by the hash of their object.
@@ -40,10 +41,10 @@ pub(super) struct Bodies {
 
 #[derive(Debug, Clone, Copy)]
 struct Body {
-    /// The record that was the object.
+    /// Record that was the object.
     cold: FileRecord,
-    /// Which of the object's heads is its last: heads of one object come from different writers, so that their places
-    /// do not tell.
+    /// Number of the object's latest head. Heads of one object come from different writers, so their
+    /// locations do not tell the order.
     number: u32,
 }
 
@@ -56,7 +57,7 @@ impl Bodies {
         self.of.get(&hash).map(|body| body.cold)
     }
 
-    /// No head leads to it any more.
+    /// Releases the body of an object to which no head leads any more.
     pub(super) fn release(&mut self, hash: u64, reader: &Reader) {
         if let Some(body) = self.of.remove(&hash) {
             body.cold.died(reader);
@@ -74,7 +75,7 @@ impl Bodies {
 }
 
 impl FileTier {
-    /// Whether all of an object is on the file still.
+    /// Returns whether all pieces of an object are still on the file.
     pub(super) fn is_there(&self, hash: u64) -> bool {
         let lives = |location| self.reader.segment_of(location).is_some();
         self.known(hash).is_some_and(|kept| lives(kept.location))
@@ -83,7 +84,8 @@ impl FileTier {
 }
 
 impl Shard {
-    /// Where the head is of an object whose body is at another place ([`Shard::cold`]): to be read, too.
+    /// Returns the location of the head of an object whose body is in another record ([`Shard::cold`]); both
+    /// must be read.
     pub fn cold_head(&self, hash: crate::store::Hash) -> Option<FileRecord> {
         let file = self.file.as_ref()?;
         file.bodies.find(hash.word())?;
@@ -91,14 +93,14 @@ impl Shard {
         Some(FileRecord { location, payload_bytes })
     }
 
-    /// Keeps the head of an object on the file that got it just now; its body too, if that is not there or short.
+    /// Writes an object's new head to the file; its body too, if the body is short or not on the file.
     pub(in crate::store) fn keep_head(&mut self, slot: Slot) {
         if !self.put_head(slot) {
             self.keep(slot);
         }
     }
 
-    /// Appends a head alone; `false` if the object is to be written as any other.
+    /// Appends a head without its body; `false` if the whole object must be written.
     fn put_head(&mut self, slot: Slot) -> bool {
         if self.warming.is_some() {
             return false;
@@ -149,21 +151,22 @@ impl Shard {
     }
 }
 
-/// Heads and bodies that a start finds, until it is known which belong together.
+/// Heads and bodies that recovery finds, until they are matched.
 #[derive(Debug, Default)]
 pub(super) struct FoundHeads {
-    /// By hash: the last head, its number, and where its body is.
+    /// The latest head by hash: its location, its number, and the location of its body.
     heads: HashMap<u64, (Location, u32, Location)>,
     bodies: HashMap<Location, (u64, FileRecord)>,
 }
 
 impl FoundHeads {
-    /// A record was found that a head claims.
+    /// Notes a record that a head claims.
     pub(super) fn body(&mut self, hash: u64, cold: FileRecord) {
         self.bodies.insert(cold.location, (hash, cold));
     }
 
-    /// Whether this head is older than the one that was found with its hash before. If it is not, it is the last.
+    /// Returns whether this head is older than the one already found with its hash. If not, this head is now
+    /// the latest.
     pub(super) fn is_older(&mut self, hash: u64, location: Location, number: u32, body: Location) -> bool {
         let is_older = self.heads.get(&hash).is_some_and(|(_, other, _)| *other > number);
         if !is_older {
@@ -172,13 +175,13 @@ impl FoundHeads {
         is_older
     }
 
-    /// The number of the head that is at a place.
+    /// Returns whether the record at a location is the latest head of this hash.
     pub(super) fn is_head(&self, hash: u64, location: Location) -> bool {
         self.heads.get(&hash).is_some_and(|(of, ..)| *of == location)
     }
 
-    /// The whole file has been read: gives the heads that are objects (`is_known`) their bodies, by what comes back: a
-    /// head without a body is none (`lost`).
+    /// Matches heads and bodies once the whole file has been read. Heads that are objects (`is_known`) get
+    /// their bodies; a head without a body is reported to `lost`.
     pub(super) fn matched(
         self,
         is_known: impl Fn(u64, Location) -> bool,

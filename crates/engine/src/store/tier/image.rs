@@ -1,28 +1,28 @@
-//! An object as it lies in a record of the log (`docs/formats/store.md`).
+//! The image of an object in a record of the log (`docs/formats/store.md`).
 //!
 //! ```text
 //! | magic 4 | flags 4 | key 4 | head 4 | extra 4 | tail 4 | body 8 | sequence 8 | kept until 4 | words 4 |
 //! | where the body is 8 | 0 8 | the caller's words, 8 each |                      128 bytes with eight of them
 //! | key | head | extra | body | tail |                             lengths as above, nothing between
 //! ```
-//! Flags: the low half may be passed over by who does not know them, the high half not: then there is no object. Two
-//! are known: what stands in the body's place is a list of parts (`parts.rs`); or nothing stands there, because this
-//! is a younger head of an object whose body is in another record (`heads.rs`).
+//! Flags: a program ignores unknown flags of the low half, and rejects an object with unknown flags of the
+//! high half. Two are known: a list of parts is in place of the body (`parts.rs`), or there is no body,
+//! because this is a newer head of an object whose body is in another record (`heads.rs`).
 //!
-//! A later program may write more words: who knows fewer reads those that it knows.
+//! A later version may write more words; an older program reads those that it knows.
 //!
-//! Little-endian. The bytes come from a file, so that nothing in them is believed before it has been compared.
+//! Little-endian. The bytes come from a file, so every field is validated before use.
 
 use crate::{log::Location, store::record::META_WORDS};
 
-/// Bytes before the key, as this program writes it.
+/// Bytes before the key, as this version writes them.
 pub(crate) const IMAGE_HEADER_BYTES: usize = FIXED_BYTES + 8 * META_WORDS;
 /// Bytes before the words.
 const FIXED_BYTES: usize = 64;
-/// Most words that a header may say it has.
+/// Maximum number of words that a header may state.
 const WORDS_MAX: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"NTob");
-/// The flags that a program must know.
+/// Flags that a program must know to use the object.
 const MUST_KNOW: u32 = 0xffff_0000;
 const IN_PARTS: u32 = 1 << 16;
 const HEAD_ALONE: u32 = 1 << 17;
@@ -35,19 +35,19 @@ pub(crate) struct ImageHeader {
     pub(crate) extra_bytes: u32,
     pub(crate) tail_bytes: u32,
     pub(crate) body_bytes: u64,
-    /// Which of its shard's objects it is; variants of other objects may name it.
+    /// Sequence number of the object in its shard; variants of other objects may refer to it.
     pub(crate) sequence: u64,
-    /// Until when it is kept.
+    /// Expiry of the object.
     pub(crate) expires_s: u32,
-    /// The body is a list of parts.
+    /// True if the body is a list of parts.
     pub(crate) in_parts: bool,
-    /// This is a head alone: body and tail are in that record.
+    /// Location of the record with body and tail, if this image is a head alone.
     pub(crate) body_at: Option<Location>,
     pub(crate) meta: [u64; META_WORDS],
 }
 
 impl ImageHeader {
-    /// Bytes of the whole image; `None` beyond what memory can have.
+    /// Returns the bytes of the whole image; `None` if that exceeds the address space.
     pub(crate) fn bytes(&self) -> Option<usize> {
         self.bytes_with(META_WORDS)
     }
@@ -85,26 +85,26 @@ impl ImageHeader {
     }
 }
 
-/// An object as it was read.
+/// An object as read from the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Image<'a> {
     pub(crate) header: ImageHeader,
-    /// Words of the caller's that it was written with: more or fewer than this program's, if another version wrote it.
+    /// Number of the caller's words in the image; differs from this version's if another version wrote it.
     words: usize,
-    /// What it is found by.
+    /// Key under which the object is stored.
     pub key: &'a [u8],
     /// The caller's bytes before the body.
     pub head: &'a [u8],
-    /// More of them.
+    /// More of the caller's bytes before the body.
     pub extra: &'a [u8],
     /// The body.
     pub body: &'a [u8],
-    /// The caller's bytes after it.
+    /// The caller's bytes after the body.
     pub tail: &'a [u8],
 }
 
 impl<'a> Image<'a> {
-    /// From a record's payload; `None` if that is no object, or one that this program may not show.
+    /// Parses a record's payload; `None` if it is not an object, or one that this version must not use.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = bytes.split_first_chunk::<FIXED_BYTES>()?;
         let u32_at = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
@@ -143,7 +143,8 @@ impl<'a> Image<'a> {
         Some(Self { header, words, key, head, extra, body, tail })
     }
 
-    /// Where in the record the body begins is where this program would have put it.
+    /// Returns whether the body begins at the offset in the record at which this version would have written
+    /// it.
     pub(crate) fn is_laid_out_as_ours(&self) -> bool {
         self.words == META_WORDS
     }
@@ -193,7 +194,7 @@ mod tests {
             for cut in 0..bytes.len() {
                 prop_assert_eq!(Image::parse(&bytes[..cut]), None);
             }
-            // Any byte may be anything: an answer, and no panic.
+            // The parser returns without a panic for any changed byte.
             bytes[at] = value;
             let _ = Image::parse(&bytes);
         }

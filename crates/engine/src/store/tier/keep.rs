@@ -1,4 +1,4 @@
-//! How an object that memory has gets onto the file: when it is linked, or at the latest when it is evicted.
+//! Writing objects from memory to the file: when they are linked, or at the latest when they are evicted.
 //!
 //! ```text
 //! link ─▶ admitted? ─┬ one record: copied at once
@@ -18,16 +18,16 @@ use crate::{
     sys::span::Span,
 };
 
-/// Large objects that are being copied into the log.
+/// Maximum number of large objects that are being copied into the log at once.
 pub(super) const COPIES_MAX: usize = 64;
-/// Bytes that one step copies: some tens of microseconds.
+/// Bytes that one step copies, which takes some tens of microseconds.
 const COPY_BYTES_A_STEP: usize = 256 << 10;
 
 impl Shard {
-    /// Keeps an object on the file that was linked just now.
+    /// Writes an object that was linked just now to the file.
     pub(in crate::store) fn keep(&mut self, slot: Slot) {
         if let Some(warming) = &mut self.warming {
-            // Room for it was asked for when it was begun.
+            // Room for this was checked when the object was begun.
             warming.touch(slot.hash);
             return;
         }
@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    /// An object is about to leave memory for want of room: it must be on the file.
+    /// Makes sure that an object about to be evicted from memory is on the file.
     pub(in crate::store) fn keep_evicted(&mut self, slot: Slot, was_visited: bool) {
         let Some(file) = &self.file else { return };
         let is_kept = file.is_there(slot.hash);
@@ -52,8 +52,8 @@ impl Shard {
         }
     }
 
-    /// Copies an object to the file, or has it copied. AppendRefusal, nothing has changed but that of one with extents an
-    /// older copy is gone.
+    /// Copies an object to the file, or starts copying it. If refused, nothing has changed, except that an
+    /// older copy of an object in extents is gone.
     pub(super) fn put(&mut self, slot: Slot) -> Result<(), AppendRefusal> {
         let Self { local, file, .. } = self;
         let Some(file) = file else { return Ok(()) };
@@ -65,7 +65,7 @@ impl Shard {
         if object.is_in_parts() {
             mark = mark_of(object.sequence());
             if file.large.get(&slot.hash).is_none_or(|owned| owned.mark != mark) {
-                // Without its parts it is nothing that could be kept.
+                // A list without its parts is not worth keeping.
                 return Ok(());
             }
         }
@@ -74,7 +74,7 @@ impl Shard {
         };
         file.copies.retain(|copying| copying.hash() != hash);
         if slot.is_chained() {
-            // It takes some steps, and what it replaces is outdated now.
+            // The copy takes several steps, and the object that it replaces is outdated from now on.
             file.end(hash);
         }
         if !slot.is_chained() {
@@ -111,7 +111,7 @@ impl Shard {
         }
     }
 
-    /// Copies a little more of what is on its way to the file; says whether there is more.
+    /// Copies some more of the pending data to the file; returns whether more remains.
     pub fn copy_to_file(&mut self) -> bool {
         if let Some(file) = &mut self.file {
             file.write_ends();
@@ -145,7 +145,7 @@ impl Shard {
     }
 }
 
-/// The lengths of an object of memory, but for what stands where others have their body.
+/// Returns the lengths of an object in memory, with 0 for the body.
 pub(super) fn lengths_of(object: &Object<'_>) -> Lengths {
     let [key, head, extra, tail] =
         [object.key(), object.head(), object.extra(), object.tail()].map(|part| part.len());
@@ -167,7 +167,7 @@ pub(super) fn header_of(object: &Object<'_>) -> ImageHeader {
     }
 }
 
-/// Bytes of an object with such lengths as a record's payload.
+/// Returns the payload bytes of a record for an object with these lengths.
 pub(super) fn object_bytes(Lengths { key, head, extra, rest, tail }: Lengths) -> usize {
     IMAGE_HEADER_BYTES + key + head + extra + rest + tail
 }

@@ -1,4 +1,4 @@
-//! Objects in parts: how one gets to the file, and what its owner knows of it.
+//! Objects in parts: writing them to the file, and tracking their parts.
 //!
 //! ```text
 //!  larger than a segment, in memory ── copying.rs, a part a step ─┐
@@ -6,7 +6,7 @@
 //!  larger than memory takes ── begin_large, append_part, as it ───┘
 //!                              arrives ─▶ finish_large: its list in memory, as an object
 //! ```
-//! The parts die with their list: whatever takes that out of the directory lets go of them.
+//! The parts die with their list: removing the list from the directory releases them.
 
 use std::time::Duration;
 
@@ -30,20 +30,20 @@ use crate::{
     },
 };
 
-/// How often an orderly end waits for the disk to take large objects that are on their way …
+/// Maximum number of times a clean shutdown waits for the disk to accept large objects that are being copied.
 const END_WAITS_MAX: usize = 5000;
-/// … and how long each time.
+/// Duration of each such wait.
 const END_WAIT: Duration = Duration::from_millis(1);
-/// Objects in parts below which nobody looks for those whose list is gone with its segment.
+/// Number of objects in parts from which the sweep for objects with lost lists begins.
 pub(super) const SWEEP_AT_MIN: usize = 64;
 
-/// Most body bytes of an object on a file that this reads.
+/// Returns the maximum body bytes of an object on the file of this reader.
 pub(super) fn body_bytes_max(reader: &Reader) -> u64 {
     reader.usage().capacity_bytes / FILE_SHARE
 }
 
-/// An object that goes to the file part by part as it arrives, because memory does not take it. Dropped, it is given
-/// up.
+/// Writer of an object that goes to the file part by part as it arrives, because it is too large for memory.
+/// Dropping the writer abandons the object.
 #[derive(Debug)]
 pub struct LargeObjectWriter {
     hash: Hash,
@@ -58,19 +58,19 @@ pub struct LargeObjectWriter {
 }
 
 impl LargeObjectWriter {
-    /// Bytes of the whole body.
+    /// Returns the bytes of the whole body.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
-    /// Bytes of the part that comes next; 0 when all have come.
+    /// Returns the bytes of the next part; 0 when all parts are written.
     pub fn next_bytes(&self) -> usize {
         self.parts.next_bytes()
     }
 }
 
 impl FileTier {
-    /// Appends an object's record, in place of the one with its hash. AppendRefusal, nothing has changed.
+    /// Appends an object's record, in place of the one with its hash. If refused, nothing has changed.
     pub(super) fn append_object(
         &mut self,
         tally: &Tally,
@@ -89,7 +89,7 @@ impl FileTier {
         Ok(location)
     }
 
-    /// Appends an object of memory with a list in the place of its body.
+    /// Appends an object from memory with a list of parts in place of its body.
     fn append_list(
         &mut self,
         tally: &Tally,
@@ -109,7 +109,8 @@ impl FileTier {
         })
     }
 
-    /// All of a body was copied: makes an object of it. It comes back if there is no room for its list now.
+    /// Completes an object whose body was copied. Returns the copy as the error if there is no room for the
+    /// list now.
     pub(super) fn finish_copy(
         &mut self,
         tally: &Tally,
@@ -134,11 +135,11 @@ impl FileTier {
         Ok(())
     }
 
-    /// At an orderly end: what is on its way is copied, for as long as the disk takes it.
+    /// Completes pending copies at a clean shutdown, for as long as the disk accepts them.
     #[expect(clippy::disallowed_methods, reason = "the loop has ended, and nobody waits for it but the end")]
     pub(super) fn copy_the_rest(&mut self) {
         let mut waits_left = END_WAITS_MAX;
-        // Nobody reads what is counted from here on.
+        // Counters are not read any more from here on.
         let tally = Tally::default();
         while let Some(mut copying) = self.copies.pop_front() {
             let unfinished = match copying.step(&mut self.writers, usize::MAX) {
@@ -161,7 +162,7 @@ impl FileTier {
         }
     }
 
-    /// The object that was entered last has these parts.
+    /// Records the parts of the object that was entered last.
     pub(super) fn own(&mut self, tally: &Tally, hash: u64, owned: OwnedParts) {
         tally.file_parts.add(owned.len() as u64);
         if let Some(old) = self.large.insert(hash, owned) {
@@ -172,19 +173,19 @@ impl FileTier {
         }
     }
 
-    /// Lets go of the parts of an object that is not there any more.
+    /// Releases the parts of an object that is gone.
     pub(super) fn release_parts(&mut self, hash: u64) {
         if let Some(owned) = self.large.remove(&hash) {
             owned.died(&self.reader);
         }
     }
 
-    /// Whether segments have been given up that a part of the object was in.
+    /// Returns whether a segment with a part of the object has been given up.
     pub(super) fn has_lost_parts(&self, hash: u64) -> bool {
         self.large.get(&hash).is_some_and(|owned| !owned.are_there(&self.reader))
     }
 
-    /// Lets go of the parts whose list is gone with its segment, which nobody has asked for since.
+    /// Releases parts whose list is gone with its segment and was not requested since.
     fn sweep(&mut self) {
         let Self { large, directory, reader, .. } = self;
         let is_gone = |hash: &u64, _: &mut OwnedParts| {
@@ -197,7 +198,8 @@ impl FileTier {
 }
 
 impl Shard {
-    /// How a body is cut into parts; `None` if the file or memory is too small for it or its list.
+    /// Plans how a body is split into parts; `None` if the file or memory is too small for the body or its
+    /// list.
     pub(super) fn plan_parts(
         &self,
         hash: Hash,
@@ -209,7 +211,7 @@ impl Shard {
         let payload_bytes_max = file.writers.payload_bytes_max();
         let part_bytes = PART_BODY_BYTES_MAX.min(payload_bytes_max - PART_HEADER_BYTES);
         let rest = list_bytes(body_bytes, part_bytes)?;
-        // The list must be one record in memory, and one on the file.
+        // The list must fit into one record in memory and one on the file.
         let lengths = Lengths { rest, ..names };
         let memory = lengths.units()? as usize * UNIT;
         let fits = body_bytes > 0
@@ -219,8 +221,8 @@ impl Shard {
         fits.then(|| PartsWriter::new(hash.word(), id, body_bytes, part_bytes, file.reader.clone()))
     }
 
-    /// Has an object of memory copied that is longer than a segment; or, where its parts are on the file already, their
-    /// list alone (it expires at another time now).
+    /// Starts copying an object in memory that is longer than a segment. If its parts are on the file
+    /// already, only the list is written, with the new expiry.
     pub(super) fn put_in_parts(&mut self, slot: Slot) -> Result<(), AppendRefusal> {
         let object = Object { local: &self.local, slot };
         let (hash, id) = (slot.hash(), object.sequence());
@@ -241,7 +243,7 @@ impl Shard {
             return Ok(());
         }
         file.copies.retain(|copying| copying.hash() != hash);
-        // It takes some steps, and what it replaces is outdated now.
+        // The copy takes several steps, and the object that it replaces is outdated from now on.
         file.end(hash);
         if file.copies.len() >= COPIES_MAX {
             return Err(AppendRefusal::Busy);
@@ -253,9 +255,9 @@ impl Shard {
         Ok(())
     }
 
-    /// Begins an object that memory does not take and the file may. `None` if there is no file, it is not known yet
-    /// what that holds, or it does not take this (larger than a share of it, its length not known, not asked for
-    /// before).
+    /// Begins an object that is too large for memory but may fit on the file. `None` if there is no file, the
+    /// file is still being read, or it does not take the object (larger than a share of the file, length
+    /// unknown, not requested before).
     pub fn begin_large(&mut self, object: &NewObject<'_>) -> Option<LargeObjectWriter> {
         let BodyLength::Exact(body_bytes) = object.body else { return None };
         if self.is_warming() || self.file.is_none() {
@@ -283,13 +285,13 @@ impl Shard {
         })
     }
 
-    /// Appends the next part, whose bytes are [`LargeObjectWriter::next_bytes`].
+    /// Appends the next part, which must have [`LargeObjectWriter::next_bytes`] bytes.
     ///
     /// # Errors
-    /// [`AppendRefusal`]: not now. The filling is as it was.
+    /// [`AppendRefusal`] if the log cannot take the part now; the writer is unchanged.
     ///
     /// # Panics
-    /// If the part has other bytes.
+    /// Panics if the part has another length.
     pub fn append_part(&mut self, filling: &mut LargeObjectWriter, body: &[u8]) -> Result<(), AppendRefusal> {
         let Some(file) = &mut self.file else { return Err(AppendRefusal::Full) };
         filling.parts.append(&mut file.writers, filling.expires_s, |part| {
@@ -297,13 +299,13 @@ impl Shard {
         })
     }
 
-    /// All parts have been appended: the object is stored, in place of an older one.
+    /// Stores the object, in place of an older one, once all parts have been appended.
     ///
     /// # Errors
-    /// [`AppendRefusal`]: not now. The filling is as it was.
+    /// [`AppendRefusal`] if the log cannot take the list now; the writer is unchanged.
     ///
     /// # Panics
-    /// If parts are missing.
+    /// Panics if parts are missing.
     pub fn finish_large(&mut self, filling: &mut Option<LargeObjectWriter>) -> Result<(), AppendRefusal> {
         let Self { local, file, .. } = self;
         let tally = &local.store.shards[local.core].tally;
@@ -352,19 +354,20 @@ impl Shard {
             if self.insert_as(new, &list, &[], Some(restored)).is_err()
                 && let Some((slot, at)) = self.index.find(self.shared(), hash)
             {
-                // The new object is on the file nevertheless, and the one that it replaces must not be found.
+                // The new object is on the file nevertheless, so the one that it replaces must not be found
+                // in memory.
                 self.unlink_at(slot, at);
             }
         }
         Ok(())
     }
 
-    /// A large object could not be kept, because the disk was behind.
+    /// Counts a large object that could not be stored, because the disk was behind.
     pub fn refused_large(&self) {
         self.tally().file_refused.add(1);
     }
 
-    /// The object with this number has a part that is not there, or damaged: it is not there any more.
+    /// Drops the object with this sequence number, because one of its parts is missing or damaged.
     pub fn lost_part(&mut self, hash: Hash, key: &[u8], id: u64) {
         if self.lookup_owned(hash, key).is_some_and(|object| object.is_in_parts() && object.sequence() == id)
         {

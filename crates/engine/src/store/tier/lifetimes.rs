@@ -1,15 +1,15 @@
-//! A core's writers, one for each class of lifetimes, and the segments whose time is over.
+//! A core's writers, one for each class of lifetimes, and the segments that have expired.
 //!
 //! ```text
 //!  up to a minute ─▶ short  ─┐
 //!  up to an hour  ─▶ medium ─┼─▶ segments whose objects end about together ─▶ the last is due ─▶ given up, unread
 //!  longer         ─▶ long   ─┘
 //! ```
-//! If lifetimes were mixed, the objects of a segment would expire long before it is the oldest and given up; meanwhile
-//! segments with many good objects would be given up for want of room. Records of ends go to the long class: they are
-//! small and few.
+//! With mixed lifetimes, most objects of a segment would expire long before the segment is the oldest and
+//! given up; meanwhile segments with many good objects would be given up for want of room. Records of
+//! deletions go to the long class, because they are small and few.
 //!
-//! *Which memory:* the owner's, 24 bytes a segment. *Bounds:* [`SEGMENTS_A_LOOK`] segments are looked at in a step.
+//! *Memory:* the owner's, 24 bytes a segment. *Bounds:* one step examines [`SEGMENTS_A_LOOK`] segments.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,52 +20,52 @@ use crate::{
     store::space::Log as Lifetime,
 };
 
-/// Writers of the log that each core has: one for each class of lifetimes.
+/// Number of log writers of each core: one for each class of lifetimes.
 pub const WRITERS_PER_CORE: usize = 3;
-/// What is due later than this never is.
+/// Expiry that never comes.
 pub(super) const NEVER: u32 = u32::MAX;
-/// The writer of ends.
+/// Index of the writer for deletions.
 const ENDS: usize = Lifetime::Long as usize;
-/// Segments that one step looks at.
+/// Segments that one step examines.
 const SEGMENTS_A_LOOK: usize = 64;
 
-/// What waits for the disk: of each class that has something to write.
+/// Tickets to wait for until the disk has everything: one for each class with something to write.
 pub(super) type Tickets = smallvec::SmallVec<[(Arc<Progress>, Ticket); WRITERS_PER_CORE]>;
 
-/// SegmentDeadline when something in a segment is good, as far as one core knows.
+/// Time until which a record in a segment is valid, as far as one core knows.
 #[derive(Debug, Clone, Copy)]
 struct SegmentDeadline {
-    /// Some record in it, which says which life of the segment is meant.
+    /// Location of a record in the segment, which identifies the segment's current use.
     of: Location,
     s: u32,
 }
 
-/// SegmentDeadline when something in each segment is good.
+/// Deadlines of all segments.
 #[derive(Debug)]
 pub(super) struct Deadlines {
     segments: Box<[Option<SegmentDeadline>]>,
     next: usize,
 }
 
-/// The writers.
+/// Log writers of a core, by class of lifetimes.
 #[derive(Debug)]
 pub(super) struct LifetimeWriters {
     writers: [Writer; WRITERS_PER_CORE],
     reader: Reader,
     deadlines: Deadlines,
-    /// The time, as the owner was told last.
+    /// Current time, as last set by the owner.
     now_s: u32,
 }
 
-/// Records whose ends may not be on the file yet, by hash: the newest of each.
+/// Records whose deletions may not be on the file yet, by hash: the newest of each.
 ///
-/// Two generations, so that each end need not say which ticket it waits for: when all of the older one are written, the
-/// younger becomes the older.
+/// Two generations, so that each deletion need not store its ticket: once all of the older generation are
+/// written, the younger becomes the older.
 #[derive(Debug, Default)]
 pub(super) struct UnwrittenEnds {
     young: HashMap<u64, Location>,
     old: HashMap<u64, Location>,
-    /// What to wait for until the older ones are written.
+    /// Ticket that is written once the older generation is.
     old_until: Ticket,
 }
 
@@ -78,7 +78,7 @@ impl UnwrittenEnds {
         self.young.get(&hash).or_else(|| self.old.get(&hash)).copied()
     }
 
-    /// Forgets what is written; only while all ends have been appended.
+    /// Forgets deletions that are written. Called only while no deletion is waiting to be appended.
     pub(super) fn look(&mut self, writers: &LifetimeWriters) {
         let is_idle = self.young.is_empty() && self.old.is_empty();
         if !is_idle && writers.progress_of_ends().is_written(self.old_until) {
@@ -89,12 +89,12 @@ impl UnwrittenEnds {
 }
 
 impl Deadlines {
-    /// Nothing is known of so many segments.
+    /// Creates deadlines for `segments` segments, none of them known.
     pub(super) fn new(segments: usize) -> Self {
         Self { segments: vec![None; segments].into(), next: 0 }
     }
 
-    /// A record that is good until `until_s` is in this life of a segment.
+    /// Notes that a record at `of` in the segment is valid until `until_s`.
     pub(super) fn note(&mut self, segment: u32, of: Location, until_s: u32) {
         let Some(known) = self.segments.get_mut(segment as usize) else { return };
         match known {
@@ -103,7 +103,7 @@ impl Deadlines {
         }
     }
 
-    /// What one of so many cores is to look at.
+    /// Returns the deadlines that one core out of `cores` watches.
     pub(super) fn share(&self, core: usize, cores: usize) -> Self {
         let of = self.segments.iter().enumerate();
         let segments = of.map(|(segment, until)| until.filter(|_| segment % cores == core)).collect();
@@ -116,17 +116,17 @@ impl LifetimeWriters {
         Self { writers, reader, deadlines, now_s: 0 }
     }
 
-    /// It is this late now.
+    /// Sets the current time.
     pub(super) fn tell(&mut self, now_s: u32) {
         self.now_s = now_s;
     }
 
-    /// The writer of what is good until `until_s`.
+    /// Returns the writer for records that are valid until `until_s`.
     pub(super) fn of(&mut self, until_s: u32) -> &mut Writer {
         &mut self.writers[Lifetime::for_lifetime(until_s.saturating_sub(self.now_s)) as usize]
     }
 
-    /// As [`Writer::begin`], with those that are good about as long.
+    /// Begins a record like [`Writer::begin`], in the writer for its lifetime.
     pub(super) fn begin(
         &mut self,
         new: NewRecord,
@@ -136,7 +136,7 @@ impl LifetimeWriters {
         self.of(until_s).begin(new, bytes)
     }
 
-    /// As [`Writer::finish`]; it is good until `until_s`.
+    /// Finishes a record like [`Writer::finish`]; it is valid until `until_s`.
     pub(super) fn finish(&mut self, filling: RecordWriter, until_s: u32) -> Location {
         let writer = self.writers.iter_mut().find(|writer| writer.has_begun(&filling));
         let Some(writer) = writer else { unreachable!("a filling is finished by who began it") };
@@ -145,42 +145,42 @@ impl LifetimeWriters {
         location
     }
 
-    /// A part of an object that is good until `until_s` was appended. Its segment is not over by then: the object may
-    /// be refreshed, and its parts stay where they are.
+    /// Notes an appended part of an object. Its segment never expires, because the object may be refreshed
+    /// while its parts stay where they are.
     pub(super) fn note_part(&mut self, location: Location) {
         self.note(location, NEVER);
     }
 
-    /// What is at a place is good until `until_s`.
+    /// Notes that the record at a location is valid until `until_s`.
     pub(super) fn note(&mut self, location: Location, until_s: u32) {
         if let Some(segment) = self.reader.segment_of(location) {
             self.deadlines.note(segment, location, until_s);
         }
     }
 
-    /// As [`Writer::delete`].
+    /// Deletes a record like [`Writer::delete`].
     pub(super) fn delete(&mut self, location: Location) -> Result<(), AppendRefusal> {
         self.writers[ENDS].delete(location).map(|_| ())
     }
 
-    /// How far the writing of ends has come.
+    /// Returns the progress of writing deletions.
     fn progress_of_ends(&self) -> Arc<Progress> {
         self.writers[ENDS].progress()
     }
 
-    /// What to wait for until all ends so far are written.
+    /// Returns the ticket that is written once all deletions so far are.
     fn last_of_ends(&self) -> Ticket {
         self.writers[ENDS].last()
     }
 
-    /// Gives up the segments in which nothing is good any more, of the next few.
+    /// Examines the next few segments and gives up those in which nothing is valid any more.
     pub(super) fn give_up_what_is_over(&mut self) {
         let Deadlines { segments, next } = &mut self.deadlines;
         for _ in 0..SEGMENTS_A_LOOK.min(segments.len()) {
             *next = (*next + 1) % segments.len();
             let Some(until) = segments[*next] else { continue };
             let is_there = self.reader.segment_of(until.of).is_some();
-            // One that is still being filled is looked at again.
+            // A segment that is still being filled is checked again later.
             if !is_there || (until.s <= self.now_s && self.reader.give_up(until.of)) {
                 segments[*next] = None;
             }
@@ -191,15 +191,15 @@ impl LifetimeWriters {
         self.writers[0].payload_bytes_max()
     }
 
-    /// Asks for everything so far to be written now.
+    /// Requests that all records appended so far are written now.
     pub(super) fn flush(&self) {
         self.writers.iter().for_each(Writer::flush);
     }
 
-    /// Asks for everything so far to be written now; what to wait for until it is.
+    /// Requests that all records appended so far are written now; returns the tickets to wait for.
     ///
-    /// Of all classes: where one record ends another that lies with another class, and is ended itself, all three must
-    /// be known after a crash.
+    /// All classes are included: a record may delete another in a different class and be deleted itself, and
+    /// after a crash all three records must be known.
     pub(super) fn tickets(&self) -> Tickets {
         let waiting = self.writers.iter().filter_map(|writer| {
             let (progress, last) = (writer.progress(), writer.last());

@@ -1,4 +1,4 @@
-//! The file below a shard's memory: every object that is stored goes there too, and comes back from there.
+//! The file tier below a shard's memory: stored objects are also written to the file and restored from there.
 //!
 //! ```text
 //!            link ─▶ copied into the log's buffer ─▶ helpers write it within `flush`
@@ -7,10 +7,11 @@
 //!            evict ─▶ nothing: it is on the file (written anew if its segment has been given up)
 //!            unlink, replace ─▶ its end is in the log, before that is acknowledged
 //! ```
-//! *Which core:* the shard's owner. *Which memory:* the directory, plain memory of the owner. *Bounds:* ends that the
-//! log has not written yet (as many as there are objects on the file), large objects on their way (`keep.rs`;
-//! beyond, an object is not kept on the file, which is counted). Segments whose time is over are given up
-//! (`lifetimes.rs`), and the oldest by the log itself; the directory finds out when it looks.
+//! *Core:* the shard's owner. *Memory:* the directory, plain memory of the owner. *Bounds:* deletions that
+//! the log has not written yet (at most as many as there are objects on the file) and large objects that are
+//! being copied (`keep.rs`; beyond the bound an object is not written to the file, which is counted). Expired
+//! segments are given up by `lifetimes.rs`, and the oldest by the log itself; the directory notices at the
+//! next lookup.
 
 mod admission;
 mod cold;
@@ -52,33 +53,33 @@ pub use parts::{PART_BODY_BYTES_MAX, Part, PartsList};
 pub use promise::Promise;
 pub(super) use warming::WarmupChanges;
 
-/// The kind of a record that is an object.
+/// Record kind of an object.
 const OBJECT: Kind = Kind(1);
-/// Bits of a sequence below the epoch, which grows by a thousand at least with each start.
+/// Bits of a sequence number below the epoch, which grows by at least a thousand with each start.
 const SEQUENCE_BITS: u32 = 20;
 
-/// What of a shard is on the file.
+/// File tier of a shard.
 #[derive(Debug)]
 pub(super) struct FileTier {
     writers: LifetimeWriters,
     reader: Reader,
     directory: Directory,
-    /// Ends that the log has refused. While there is one, no purge is acknowledged.
+    /// Deletions that the log has refused. While this is not empty, no purge is acknowledged.
     ends: VecDeque<Location>,
-    /// What is not yet known to be ended on the file.
+    /// Deletions that may not be on the file yet.
     ending: UnwrittenEnds,
     copies: VecDeque<CopyProgress>,
-    /// By hash: the parts of those objects that are in parts.
+    /// Parts of the objects in parts, by hash.
     large: HashMap<u64, OwnedParts>,
-    /// The records of those objects that have got another head since.
+    /// Body records of the objects that have received a new head.
     bodies: Bodies,
-    /// With so many of them it is time to look for those whose list is gone.
+    /// Number of objects in parts at which the next sweep for lost lists begins.
     sweep_at: usize,
-    /// Most body bytes of an object here.
+    /// Maximum body bytes of an object on the file.
     body_bytes_max: u64,
-    /// The objects that were asked for once, where that is not enough to get onto the file.
+    /// Filter of objects requested once, if one request is not enough to be written to the file.
     door: Option<AdmissionFilter>,
-    /// What was stored and dropped while the file was read, until that is written to the file.
+    /// Changes made while the file was read, until they are written to it.
     catching_up: Option<Box<WarmupChanges>>,
 }
 
@@ -121,7 +122,7 @@ impl FileTier {
             return None;
         }
         if !self.is_there(hash.word()) {
-            // A head without its body: nothing that could come back.
+            // A head without its body cannot be restored.
             self.forget(hash);
             return None;
         }
@@ -132,7 +133,8 @@ impl FileTier {
         Some(kept)
     }
 
-    /// Whether what the file holds under this hash is from before this process, and something has happened to it since.
+    /// Returns whether the file's object with this hash is from before this process and has changed in memory
+    /// since.
     fn is_outdated(&self, hash: u64) -> bool {
         self.catching_up.as_ref().is_some_and(|warming| warming.is_touched(hash))
     }
@@ -143,7 +145,7 @@ impl FileTier {
         }
     }
 
-    /// Takes an expired object out. After a crash the tag in its record says that it has expired.
+    /// Removes an expired object. After a crash the tag in its record shows that it has expired.
     fn forget(&mut self, hash: Hash) {
         self.release_pieces(hash.word());
         if let Some(kept) = self.directory.remove(hash.word()) {
@@ -151,7 +153,7 @@ impl FileTier {
         }
     }
 
-    /// Takes an object out for good; whether it was there.
+    /// Deletes an object for good; returns whether it was there.
     fn end(&mut self, hash: Hash) -> bool {
         self.settle(hash.word());
         self.release_pieces(hash.word());
@@ -164,7 +166,7 @@ impl FileTier {
         true
     }
 
-    /// What an object had besides the record that the directory leads to is live no more.
+    /// Releases the records that an object has besides the one in the directory.
     fn release_pieces(&mut self, hash: u64) {
         self.release_parts(hash);
         self.bodies.release(hash, &self.reader);
@@ -177,7 +179,7 @@ impl FileTier {
         }
     }
 
-    /// Writes the ends that were refused.
+    /// Writes the deletions that were refused.
     fn write_ends(&mut self) {
         while let Some(location) = self.ends.front() {
             if self.reader.segment_of(*location).is_some() && self.writers.delete(*location).is_err() {
@@ -188,14 +190,15 @@ impl FileTier {
         self.ending.look(&self.writers);
     }
 
-    /// The record that a new one with this hash ends: what is known, or what was and whose end may not be on the file
-    /// yet. A start that finds both could not tell by their places which came later, because they may be of different
-    /// writers.
+    /// Returns the record that a new one with this hash replaces: the known one, or one whose deletion may
+    /// not be on the file yet. A start that finds both records could not tell from their locations which is
+    /// newer, because they may come from different writers.
     fn target(&self, hash: u64) -> Option<Location> {
         self.known(hash).map(|kept| kept.location).or_else(|| self.ending.of(hash))
     }
 
-    /// Enters what has been appended, and lets go of what it replaces; `mark` says which parts it has.
+    /// Enters an appended record into the directory and releases the one that it replaces; `mark` identifies
+    /// its parts.
     fn enter(&mut self, tally: &Tally, kept: FileObject, mark: u32) {
         self.make_way(tally, kept.hash);
         let reader = &self.reader;
@@ -212,8 +215,8 @@ impl FileTier {
         self.count(tally);
     }
 
-    /// Where memory allows no more of them, an object that was written long ago is given up for a new one. Its end is
-    /// written: a later start could not tell it from one that is known.
+    /// Makes room for a new object when memory allows no more entries: an object written long ago is given
+    /// up. Its deletion is written, because a later start could not tell it from a known object.
     fn make_way(&mut self, tally: &Tally, hash: u64) {
         let reader = &self.reader;
         let is_living = |location| reader.segment_of(location).is_some();
@@ -229,7 +232,7 @@ impl FileTier {
         tally.file_copying.set(self.copies.len() as u64);
     }
 
-    /// The log had no room: whatever is on the file under this hash is outdated by now.
+    /// Counts a refused object and deletes the file's object with this hash, which is outdated by now.
     fn refused(&mut self, tally: &Tally, hash: Hash, refused: AppendRefusal) {
         match refused {
             AppendRefusal::TooLarge => tally.file_too_large.add(1),
@@ -241,26 +244,27 @@ impl FileTier {
 }
 
 impl Shard {
-    /// From now on what is stored goes to the file too, and what the file holds is found.
+    /// Attaches the file tier: from now on stored objects also go to the file, and the file's objects are
+    /// found.
     pub fn put_on_file(&mut self, tier: Tier) {
         let Tier { mut tier, epoch } = tier;
         tier.count(self.tally());
         tier.catching_up = self.warming.take().filter(|warming| !warming.is_idle());
         self.tally().file_warming.set(tier.catching_up.is_some().into());
         self.file = Some(tier);
-        // Sequences are in the names of variants: none may come twice. While warming it began at what was known then,
-        // which is no more.
+        // Sequence numbers are part of variants' names, so none may be used twice. While warming they began
+        // at the epoch known then, which is not higher.
         self.sequence = self.sequence.max(epoch << SEQUENCE_BITS);
     }
 
-    /// It is this late now.
+    /// Sets the current time of the file tier.
     pub(super) fn tell_file(&mut self, now_s: u32) {
         if let Some(file) = &mut self.file {
             file.writers.tell(now_s);
         }
     }
 
-    /// An object's time is over.
+    /// Removes an expired object from the file.
     pub(super) fn forget_expired(&mut self, slot: &Slot) {
         if let Some(file) = &mut self.file
             && file.known(slot.hash).is_some_and(|kept| kept.expires_s <= slot.expires_s())
@@ -269,7 +273,7 @@ impl Shard {
         }
     }
 
-    /// An object is dropped on request; whether it was on the file.
+    /// Deletes an object on request; returns whether it was on the file.
     pub(super) fn end_on_file(&mut self, hash: Hash) -> bool {
         if let Some(warming) = &mut self.warming
             && !warming.touch(hash.word())
@@ -287,9 +291,10 @@ impl Shard {
 
 impl Drop for FileTier {
     fn drop(&mut self) {
-        // An orderly end: what was on its way is copied whole, and what was refused has its last chance.
+        // A clean shutdown: pending copies are completed, and refused deletions get a last attempt.
         self.copy_the_rest();
-        // What it was outdated by is lost with the memory; it must not come back for that.
+        // The newer versions of these objects are lost with the memory; the outdated ones on the file must
+        // not come back.
         for hash in self.catching_up.take().into_iter().flat_map(|warming| warming.left()) {
             self.end(Hash::from_word(hash));
         }

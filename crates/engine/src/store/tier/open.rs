@@ -1,4 +1,4 @@
-//! UnreadStore a store whose objects are on a file.
+//! Opening a store whose objects are on a file.
 
 use std::{
     fmt, io,
@@ -22,85 +22,86 @@ use crate::{
     sys::span::Span,
 };
 
-/// How what memory does not have is read.
+/// Method of reading objects from the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadMode {
-    /// Past the page cache, into our memory only.
+    /// Direct I/O, past the page cache, into the store's memory only.
     #[default]
     Direct,
-    /// Through the page cache, which is a tier between our memory and the disk then.
+    /// Through the page cache, which then is a tier between the store's memory and the disk.
     Kernel,
 }
 
-/// The file of a store.
+/// Configuration of a store's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileConfig {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// How long it is.
+    /// Length of the file.
     pub bytes: u64,
-    /// What is stored is on the file after this time at the latest.
+    /// Maximum time until a stored object is on the file.
     pub flush: Duration,
-    /// How it is read.
+    /// Method of reading the file.
     pub paging: ReadMode,
-    /// Which objects go there.
+    /// Condition under which objects are written to the file.
     pub admission: Admission,
-    /// Objects on the file of which there is memory to know, at most. About: a file that holds more is read all the same.
+    /// Approximate maximum of objects on the file for which there is directory memory. A file that holds more
+    /// is read all the same.
     pub objects_max: u64,
 }
 
-/// Why a store on a file could not be opened.
+/// Reasons why a store on a file could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenOnFileError {
-    /// The memory.
+    /// The store in memory could not be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file.
+    /// The file could not be opened.
     #[error(transparent)]
     File(#[from] OpenError),
-    /// Too few segments for the cores.
+    /// The file has too few segments for the cores.
     #[error(
-        "{} are too small a store for {cores} cores: with segments of {} it needs at least {}",
+        "{} are too small for a store with {cores} cores: with segments of {} it needs at least {}",
         Size(*bytes),
         Size(*segment_bytes),
         Size(*needed)
     )]
     TooSmall {
-        /// What was given.
+        /// Configured length of the file.
         bytes: u64,
-        /// For so many cores.
+        /// Number of cores.
         cores: usize,
-        /// With such segments.
+        /// Segment size.
         segment_bytes: u64,
-        /// What would do.
+        /// Minimum length of the file for this number of cores and this segment size.
         needed: u64,
     },
-    /// What is on it cannot be read, or its helpers cannot be started.
+    /// The file cannot be read, or its helper threads cannot be started.
     #[error("cannot start the store {}: {source}", path.display())]
     Start {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// A store whose file is ours, and not yet read.
+/// A store whose file is locked by this process and not read yet.
 pub struct UnreadStore {
-    /// What all cores share.
+    /// The part that all cores share.
     pub store: Arc<Store>,
-    /// One for each core. They may be used at once if [`UnreadStore::may_go_ahead`].
+    /// Shards, one for each core. They may be used at once if [`UnreadStore::may_go_ahead`].
     pub shards: Vec<Shard>,
-    /// What helpers read from: each record is compared with its checksums there.
+    /// Source from which helpers read; it verifies the checksums of each record.
     pub source: Arc<dyn Source>,
-    /// The reading, for a thread that may wait for the disk.
+    /// Recovery of the file, for a thread that may wait for the disk.
     pub start: FileRecovery,
-    /// Whether the shards can do without the file meanwhile, as if it were empty. Not if only reading it can tell which
-    /// numbers objects had before.
+    /// True if the shards can work before the file is read, as if it were empty. False if only reading the
+    /// file can tell which sequence numbers were used before.
     pub may_go_ahead: bool,
 }
 
-/// The reading of a file at the start.
+/// Recovery of a file at the start.
 #[derive(Debug)]
 pub struct FileRecovery {
     opening: LogRecovery,
@@ -110,16 +111,16 @@ pub struct FileRecovery {
     objects_max: u64,
 }
 
-/// What a file holds.
+/// Contents of a file after recovery.
 #[derive(Debug)]
 pub struct StoreContents {
-    /// The file's log. To be dropped last: it writes out what the shards have appended.
+    /// The file's log. It must be dropped last, because dropping it writes out what the shards have appended.
     pub log: Log,
-    /// For each core, what [`Shard::put_on_file`] wants.
+    /// Tiers for [`Shard::put_on_file`], one for each core.
     pub tiers: Vec<Tier>,
-    /// What the start found.
+    /// Report of the recovery.
     pub recovered: RecoveryReport,
-    /// Objects that the cores know to be on the file.
+    /// Number of objects that the cores know to be on the file.
     pub objects: u64,
 }
 
@@ -130,17 +131,17 @@ pub struct Tier {
     pub(super) epoch: u64,
 }
 
-/// A store that is open on a file.
+/// An open store on a file.
 pub struct FileStore {
-    /// What all cores share.
+    /// The part that all cores share.
     pub store: Arc<Store>,
-    /// One for each core.
+    /// Shards, one for each core.
     pub shards: Vec<Shard>,
-    /// The file's log. To be dropped last: it writes out what the shards have appended.
+    /// The file's log. It must be dropped last, because dropping it writes out what the shards have appended.
     pub log: Log,
-    /// What helpers read from: each record is compared with its checksums there.
+    /// Source from which helpers read; it verifies the checksums of each record.
     pub source: Arc<dyn Source>,
-    /// What the start found.
+    /// Report of the recovery.
     pub recovered: RecoveryReport,
 }
 
@@ -166,21 +167,22 @@ impl fmt::Debug for FileStore {
     }
 }
 
-/// Segments that each core needs: one open for each class of lifetimes, one being written, two to choose from.
+/// Segments that each core needs: one open for each class of lifetimes, one being written, two to choose
+/// from.
 const SEGMENTS_PER_CORE: u64 = WRITERS_PER_CORE as u64 + 3;
-/// The oldest version of the file that a cache goes on with: what it holds can be fetched again.
+/// Oldest format version that a cache can continue with; objects of older files can be fetched again.
 const VERSION_MIN: u32 = 2;
-/// Segments besides: the reaper's, and what it is freeing.
+/// Additional segments: the reaper's, and the one it is freeing.
 const SEGMENTS_BESIDES: u64 = 4;
-/// Most bytes that wait to be written.
+/// Maximum bytes that wait to be written.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
-/// Threads that read at a start.
+/// Threads that read the file at the start.
 const START_THREADS: usize = 4;
 
-/// Opens a store whose objects are on a file, and finds again what the file holds and is still good at `now_s`.
+/// Opens a store whose objects are on a file, and recovers the objects there that are valid at `now_s`.
 ///
 /// # Errors
-/// [`OpenOnFileError`], with the numbers and what would be right.
+/// Returns an [`OpenOnFileError`] that names the given numbers and the numbers that would be accepted.
 pub fn open_on_file(
     config: &StoreConfig,
     file: &FileConfig,
@@ -197,11 +199,12 @@ pub fn open_on_file(
     Ok(FileStore { store, shards, log, source, recovered })
 }
 
-/// Opens a store above a log on any disk, with [`Log::turn`] in the place of helpers: for tests and instruments, in
-/// simulated time.
+/// Opens a store on a log on any disk, with [`Log::turn`] in place of helper threads: for tests and
+/// benchmarks in simulated time.
 ///
 /// # Errors
-/// [`OpenOnFileError::Store`]; the disk's, as [`OpenOnFileError::Start`] without a path.
+/// [`OpenOnFileError::Store`] if the store in memory cannot be opened; [`OpenOnFileError::Start`] without a
+/// path for an error of the disk.
 pub fn open_stepped(
     config: &StoreConfig,
     opening: LogRecovery,
@@ -217,10 +220,10 @@ pub fn open_stepped(
     Ok((store, shards, log))
 }
 
-/// Most bytes of memory that wait to be written to the file, beside those of the store.
+/// Returns the maximum bytes of memory, besides the store's, that wait to be written to the file.
 ///
 /// # Errors
-/// [`OpenOnFileError`], with the numbers and what would be right.
+/// Returns an [`OpenOnFileError`] that names the given numbers and the numbers that would be accepted.
 pub fn write_buffer_bytes_max(config: &StoreConfig, file: &FileConfig) -> Result<u64, OpenOnFileError> {
     let options = log_options(config, file)?;
     Ok(options.buffer_bytes_max(log::header_of(&options.file)?.segment_bytes))
@@ -242,7 +245,7 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
     };
     let header = log::header_of(&options.file)?;
     let segment_bytes = u64::from(header.segment_bytes);
-    // What waits to be written is memory too, beside that of the store.
+    // Data that waits to be written takes memory besides the store's, so it is bounded by that size, too.
     let of_memory = (config.capacity_bytes / 4).max(4 * segment_bytes);
     options.unwritten_bytes_max = options.unwritten_bytes_max.min(of_memory);
     let needed = cores as u64 * SEGMENTS_PER_CORE + SEGMENTS_BESIDES;
@@ -257,10 +260,10 @@ fn log_options(config: &StoreConfig, file: &FileConfig) -> Result<Options, OpenO
 /// Opens a store whose objects are on a file, and leaves the file to be read by [`FileRecovery::read`].
 ///
 /// # Errors
-/// [`OpenOnFileError`], with the numbers and what would be right.
+/// Returns an [`OpenOnFileError`] that names the given numbers and the numbers that would be accepted.
 pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<UnreadStore, OpenOnFileError> {
     let options = log_options(config, file)?;
-    // Before there is a file: what cannot be is said first.
+    // Checked before the file is created, so that an invalid configuration leaves no file.
     Geometry::of(config)?;
     let failed = |source| OpenOnFileError::Start { path: file.path.clone(), source };
     let opening = LogRecovery::file(&file.path, options)?;
@@ -277,20 +280,20 @@ pub fn begin_on_file(config: &StoreConfig, file: &FileConfig) -> Result<UnreadSt
 }
 
 impl FileRecovery {
-    /// The file's path.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Set, it makes [`FileRecovery::read`] end soon, with an error.
+    /// Returns a flag; setting it makes [`FileRecovery::read`] end soon, with an error.
     pub fn stopper(&self) -> Arc<AtomicBool> {
         self.opening.stopper()
     }
 
-    /// Finds out what the file holds that is still good at `now_s`. Waits for the disk.
+    /// Reads the file and finds the objects that are valid at `now_s`. Waits for the disk.
     ///
     /// # Errors
-    /// [`OpenOnFileError::Start`]
+    /// [`OpenOnFileError::Start`] if the file cannot be read or the helper threads cannot be started.
     pub fn read(self, now_s: u32) -> Result<StoreContents, OpenOnFileError> {
         let Self { opening, cores, path, admission, objects_max } = self;
         let header = *opening.header();
@@ -300,7 +303,7 @@ impl FileRecovery {
     }
 }
 
-/// What is not on the file.
+/// Start parameters that are not in the file.
 struct StartOptions {
     cores: usize,
     admission: Admission,
@@ -320,7 +323,7 @@ fn read(
     Ok(StoreContents { log, tiers, recovered, objects })
 }
 
-/// The store's file as helpers read it: what they hand out is a whole record.
+/// The store's file as helpers read it, one whole record at a time.
 #[derive(Debug)]
 struct TierSource {
     file: PagedFile,
@@ -338,7 +341,7 @@ impl TierSource {
     fn open(path: &Path, paging: ReadMode, header: &log::Header) -> io::Result<Self> {
         let file = match paging {
             ReadMode::Direct => match DirectFile::open(path) {
-                // A file system that knows no other way than through its cache.
+                // The file system does not support direct I/O.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                     PagedFile::Kernel(CachedFile::open(path)?)
                 }
@@ -372,7 +375,7 @@ impl Source for TierSource {
         if log::is_record(&record, self.seed, offset as usize) {
             Ok(())
         } else {
-            Err(Damage { at, rule: "a record's checksum does not match" })
+            Err(Damage { at, rule: "the record's checksum does not match" })
         }
     }
 }

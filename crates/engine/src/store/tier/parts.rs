@@ -1,28 +1,31 @@
-//! A large object on the file: its body in parts, a record each, and a small object that names them.
+//! A large object on the file: its body in parts, one record each, and a small object that lists them.
 //!
 //! ```text
 //!  record of kind 2   | magic 4 | number 4 | hash 8 | object 8 | 0 8 | body …       one part, at most 480 KiB of body
 //!  record of kind 1   an object as any other (image.rs, magic NTo2), whose body is the list:
 //!                     | magic 4 | part 4 | body 8 | object 8 | parts 4 | 0 4 | place 8 | place 8 | …
 //! ```
-//! The list is written behind the parts. A part that it names may be missing (helpers write segments in any order, the
-//! oldest segments are given up first): so an object is there if its list *and* all of its parts are, and each part
-//! says whose it is. Which parts belong to which object a start knows by their tags alone ([`part_tag`],
-//! [`object_tag`]): it reads no record for that. A part that no list names is dead.
+//! The list is written after the parts. A listed part may be missing (helpers write segments in any order,
+//! and the oldest segments are given up first), so an object exists only if its list *and* all of its parts
+//! do, and each part names its object. A start matches parts and objects by their tags alone ([`tag`]) and
+//! reads no record for that. A part that no list names is dead.
 //!
-//! *Which memory:* for each part 16 bytes of the owner's; the list, 8 bytes a part, where the object is in memory.
-//! *Bounds:* the list is one record of memory and of the file, the body at most [`FILE_SHARE`] of the file.
+//! *Memory:* 16 bytes of the owner's for each part, and the list, 8 bytes a part, where the object is in
+//! memory. *Bounds:* the list is one record in memory and on the file; the body is at most a [`FILE_SHARE`]th
+//! of the file.
 
 use std::collections::HashMap;
 
 use super::{FileObject, FileRecord, lifetimes::LifetimeWriters};
 use crate::log::{AppendRefusal, Kind, Location, NewRecord, Reader, RecordWriter};
 
-/// The kind of a record that is a part.
+/// Record kind of a part.
 pub(super) const PART: Kind = Kind(2);
-/// Most body bytes of a part: with all that is around it, it is one read of the helpers (`io::READ_BYTES_MAX`).
+/// Maximum body bytes of a part: together with its headers it fits into one read of the helpers
+/// (`io::READ_BYTES_MAX`).
 pub const PART_BODY_BYTES_MAX: usize = 480 << 10;
-/// An object takes at most one in so many bytes of the file, so that what is asked for once does not empty it.
+/// Divisor of the file size that bounds an object's size, so that an object requested once does not empty the
+/// file.
 pub(super) const FILE_SHARE: u64 = 2;
 
 const PART_MAGIC: u32 = u32::from_le_bytes(*b"NTp2");
@@ -32,37 +35,38 @@ pub(super) const PART_HEADER_BYTES: usize = 32;
 const LIST_HEADER_BYTES: usize = 40;
 const PLACE_BYTES: usize = 8;
 
-/// What an object in parts has in its tag, and its parts in theirs: never zero.
+/// Returns the mark in the tags of an object in parts and of its parts; never zero.
 pub(super) fn mark_of(id: u64) -> u32 {
     (id % u64::from(u32::MAX)) as u32 + 1
 }
 
-/// The tag of an object: when it expires, and the mark of its parts (0: it has none). That of a part: its number, and
-/// the mark of its object.
+/// Builds a tag. An object's tag has its expiry and the mark of its parts (0: no parts); a part's tag has its
+/// number and the mark of its object.
 pub(super) fn tag(expires_s_or_number: u32, mark: u32) -> u64 {
     u64::from(expires_s_or_number) | u64::from(mark) << 32
 }
 
-/// The halves of a [`tag`].
+/// Splits a [`tag`] into its halves.
 pub(super) fn split_tag(tag: u64) -> (u32, u32) {
     (tag as u32, (tag >> 32) as u32)
 }
 
-/// Bytes of the list of a body that is cut into parts of so many bytes; `None` if nothing can describe that.
+/// Returns the bytes of the list of a body that is split into parts of `part_bytes` bytes; `None` if that
+/// overflows.
 pub(super) fn list_bytes(body_bytes: u64, part_bytes: usize) -> Option<usize> {
     let parts = usize::try_from(body_bytes.div_ceil(part_bytes as u64)).ok()?;
     parts.checked_mul(PLACE_BYTES)?.checked_add(LIST_HEADER_BYTES)
 }
 
-/// Where the parts of an object are.
+/// List of the parts of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartsList {
     hash: u64,
     id: u64,
     body_bytes: u64,
     part_bytes: u32,
-    /// Of the origin's strong validator and the length, where parts come by several answers, so that bytes of two
-    /// versions are never mixed; 0 where all came by one.
+    /// Hash of the origin's strong validator and the length, if the parts come from several answers, so that
+    /// bytes of two versions are never mixed; 0 if all parts come from one answer.
     validator: u64,
     places: Vec<Location>,
 }
@@ -70,17 +74,17 @@ pub struct PartsList {
 /// A part of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Its record.
+    /// Record of the part.
     pub cold: FileRecord,
-    /// The byte of the body that it begins with.
+    /// Offset of the part in the body.
     pub first: u64,
-    /// How many it has.
+    /// Body bytes of the part.
     pub bytes: usize,
 }
 
 impl PartsList {
-    /// From an object's body; `None` if that is no list. Nothing in it is believed but that it was written so: a part
-    /// says itself whose it is.
+    /// Parses an object's body as a list; `None` if it is not one. The list alone proves nothing about the
+    /// parts: each part names its own object.
     pub fn parse(bytes: &[u8], hash: u64) -> Option<Self> {
         let (header, places) = bytes.split_first_chunk::<LIST_HEADER_BYTES>()?;
         let [magic, part_bytes] = [0, 4].map(|at| u32_at(header, at));
@@ -111,22 +115,22 @@ impl PartsList {
         bytes
     }
 
-    /// Bytes of the body.
+    /// Returns the bytes of the body.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
-    /// Which of its shard's objects it is ([`crate::store::Object::sequence`]).
+    /// Returns the sequence number of the object in its shard ([`crate::store::Object::sequence`]).
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The number of the part that byte `at` of the body is in.
+    /// Returns the number of the part that contains byte `at` of the body.
     pub fn number_at(&self, at: u64) -> usize {
         (at / u64::from(self.part_bytes)) as usize
     }
 
-    /// Part `number`.
+    /// Returns part `number`.
     pub fn part(&self, number: usize) -> Option<Part> {
         let location = *self.places.get(number)?;
         let (first, bytes) = self.range(number);
@@ -134,18 +138,20 @@ impl PartsList {
         Some(Part { cold, first, bytes })
     }
 
-    /// The byte of the body that part `number` begins with, and how many it has; none behind the last.
+    /// Returns the offset in the body at which part `number` begins, and its length; 0 bytes after the last
+    /// part.
     fn range(&self, number: usize) -> (u64, usize) {
         let first = (number as u64 * u64::from(self.part_bytes)).min(self.body_bytes);
         (first, (self.body_bytes - first).min(u64::from(self.part_bytes)) as usize)
     }
 
-    /// The records of all parts.
+    /// Returns the records of all parts.
     fn records(&self) -> impl Iterator<Item = FileRecord> {
         (0..self.places.len()).filter_map(|number| self.part(number)).map(|part| part.cold)
     }
 
-    /// The body in the payload of part `number`; `None` if that is of something else.
+    /// Returns the body in the payload of part `number`; `None` if the payload belongs to another part or
+    /// object.
     pub fn body_of<'b>(&self, number: usize, payload: &'b [u8]) -> Option<&'b [u8]> {
         let part = self.part(number)?;
         let (header, body) = payload.split_first_chunk::<PART_HEADER_BYTES>()?;
@@ -173,10 +179,11 @@ fn u64_at(bytes: &[u8; LIST_HEADER_BYTES], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// Parts on their way to the file. Dropped before the list was written, they are dead.
+/// Parts that are being written to the file. If this is dropped before the list is written, the parts are
+/// dead.
 #[derive(Debug)]
 pub(super) struct PartsWriter {
-    /// Names those that have been written.
+    /// List of the parts that have been written.
     list: PartsList,
     reader: Reader,
 }
@@ -188,12 +195,12 @@ impl PartsWriter {
         Self { list, reader }
     }
 
-    /// Body bytes of the part that comes next; 0 when there is none.
+    /// Returns the body bytes of the next part; 0 after the last.
     pub(super) fn next_bytes(&self) -> usize {
         self.list.range(self.list.places.len()).1
     }
 
-    /// Body bytes of the parts that have been written.
+    /// Returns the body bytes of the parts that have been written.
     pub(super) fn written(&self) -> u64 {
         self.list.range(self.list.places.len()).0
     }
@@ -202,7 +209,8 @@ impl PartsWriter {
         self.list.id
     }
 
-    /// Appends the next part; `write` puts its body. What is so long can wait.
+    /// Appends the next part; `write` writes its body. A part is appended only if the log has room to spare,
+    /// because a large object can wait.
     pub(super) fn append(
         &mut self,
         writers: &mut LifetimeWriters,
@@ -223,16 +231,16 @@ impl PartsWriter {
         Ok(())
     }
 
-    /// The list of all parts, to be written now.
+    /// Returns the list of all parts, for writing.
     pub(super) fn list(&self) -> Vec<u8> {
         assert!(self.next_bytes() == 0, "a list is written when all parts are");
         self.list.encode()
     }
 
-    /// The list was written: from now on the parts are its owner's.
+    /// Hands the parts to the owner, once the list is written.
     pub(super) fn into_owned(mut self) -> OwnedParts {
         let parts = self.list.records().collect();
-        // So that dropping this lets go of none.
+        // Cleared, so that dropping this writer releases no part.
         self.list.places.clear();
         OwnedParts { mark: mark_of(self.list.id), parts }
     }
@@ -245,13 +253,13 @@ impl Drop for PartsWriter {
 }
 
 impl FileRecord {
-    /// It is live no more.
+    /// Reports to the log that this record is dead.
     pub(super) fn died(self, reader: &Reader) {
         reader.died(self.location, self.payload_bytes as usize);
     }
 }
 
-/// The parts of an object on the file, as its owner knows them.
+/// Parts of an object on the file, as its owner knows them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OwnedParts {
     pub(super) mark: u32,
@@ -263,54 +271,54 @@ impl OwnedParts {
         self.parts.len()
     }
 
-    /// Whether these are all the parts that the list names.
+    /// Returns whether these are exactly the parts that the list names.
     pub(super) fn are(&self, list: &PartsList) -> bool {
         self.mark == mark_of(list.id) && self.parts.iter().copied().eq(list.records())
     }
 
-    /// Whether no segment has been given up that one of them was in.
+    /// Returns whether the segments of all parts are still there.
     pub(super) fn are_there(&self, reader: &Reader) -> bool {
         self.parts.iter().all(|part| reader.segment_of(part.location).is_some())
     }
 
-    /// The list that names them, of the object with this hash, number and length.
+    /// Returns the list of these parts, for the object with this hash, sequence number and length.
     pub(super) fn list(&self, hash: u64, id: u64, body_bytes: u64) -> Option<Vec<u8>> {
         let part_bytes = self.parts.first()?.payload_bytes - PART_HEADER_BYTES as u32;
         let places = self.parts.iter().map(|part| part.location).collect();
         Some(PartsList { hash, id, body_bytes, part_bytes, validator: 0, places }.encode())
     }
 
-    /// They are live no more.
+    /// Reports to the log that all these parts are dead.
     pub(super) fn died(self, reader: &Reader) {
         self.parts.into_iter().for_each(|part| part.died(reader));
     }
 }
 
-/// Parts that a start finds, until it is known whose they are.
+/// Parts that recovery finds, until their objects are known.
 #[derive(Debug, Default)]
 pub(super) struct FoundParts {
-    /// By hash and mark; each with its number.
+    /// Parts by hash and mark, each with its number.
     parts: HashMap<(u64, u32), Vec<(u32, FileRecord)>>,
-    /// By hash: the object that is in parts, and its mark.
+    /// Objects in parts by hash, each with its location and mark.
     lists: HashMap<u64, (Location, u32)>,
 }
 
 impl FoundParts {
-    /// A part was found.
+    /// Notes a found part.
     pub(super) fn part(&mut self, hash: u64, tag: u64, location: Location, payload_bytes: u32) {
         let (number, mark) = split_tag(tag);
         self.parts.entry((hash, mark)).or_default().push((number, FileRecord { location, payload_bytes }));
     }
 
-    /// An object was found, and is the one with its hash, as far as it is known now.
+    /// Notes a found object that is the newest with its hash so far.
     pub(super) fn object(&mut self, kept: &FileObject, mark: u32) {
         if mark != 0 {
             self.lists.insert(kept.hash, (kept.location, mark));
         }
     }
 
-    /// The whole file has been read: which parts belong to which object (`is_known`: whether this object is the newest
-    /// of its hash). All other parts are dead.
+    /// Assigns the parts to their objects once the whole file has been read (`is_known` tells whether an
+    /// object is the newest of its hash). All other parts are dead.
     pub(super) fn claimed(
         self,
         is_known: impl Fn(u64, Location) -> bool,
@@ -369,7 +377,7 @@ mod tests {
             }
             prop_assert_eq!(next, body_bytes);
             prop_assert_eq!(list.part(parts as usize), None);
-            // Any byte may be anything: an answer, and no panic, and no part beyond what is there.
+            // The parser returns without a panic for any changed byte, and never with a part beyond the list.
             bytes[at] = value;
             if let Some(list) = PartsList::parse(&bytes, hash) {
                 prop_assert!(list.part(list.number_at(list.body_bytes() - 1)).is_some());
@@ -401,7 +409,7 @@ mod tests {
             assert_eq!(split_tag(tag(77, mark_of(id))), (77, mark_of(id)));
             assert_eq!(split_tag(tag(u32::MAX, mark_of(id))), (u32::MAX, mark_of(id)));
         }
-        // As objects were written that are not in parts.
+        // The tag of an object that is not in parts.
         assert_eq!(split_tag(u64::from(u32::MAX)), (u32::MAX, 0));
     }
 }

@@ -1,11 +1,11 @@
-//! What somebody who drops an object waits for before that may be acknowledged.
+//! Promises: what must be durable before the removal of an object may be acknowledged.
 
 use tokio::sync::oneshot;
 
 use super::{lifetimes::Tickets, warming::PurgeTickets};
 use crate::{log::DurabilityError, store::shard::Shard};
 
-/// What has to happen before an end may be acknowledged.
+/// Condition that must hold before a deletion may be acknowledged.
 #[derive(Debug)]
 pub struct Promise(Wait);
 
@@ -13,13 +13,13 @@ pub struct Promise(Wait);
 enum Wait {
     Nothing,
     Disk(Tickets),
-    /// First for the file to be known.
+    /// The file must be read first.
     Start(oneshot::Receiver<PurgeTickets>),
     InVain,
 }
 
 impl Promise {
-    /// Whether there is nothing to wait for.
+    /// Returns whether there is nothing to wait for.
     pub fn is_void(&self) -> bool {
         matches!(self.0, Wait::Nothing)
     }
@@ -32,10 +32,11 @@ impl Promise {
         Self(Wait::Start(start))
     }
 
-    /// Waits until it survives the process.
+    /// Waits until the deletion survives the end of the process.
     ///
     /// # Errors
-    /// It does not, or not yet: [`DurabilityError::Failing`] also when the log had no room for it.
+    /// Returns a [`DurabilityError`] if the deletion does not survive, or not yet:
+    /// [`DurabilityError::Failing`] also if the log had no room for it.
     pub async fn kept(self) -> Result<(), DurabilityError> {
         let no_room = DurabilityError::Failing(libc::ENOSPC);
         let tickets = match self.0 {
@@ -45,7 +46,7 @@ impl Promise {
             Wait::Start(start) => match start.await {
                 Ok(Ok(written)) => written,
                 Ok(Err(())) => return Err(no_room),
-                // The file could not be read.
+                // The file could not be read, so the channel was closed.
                 Err(_) => return Err(DurabilityError::Failing(libc::EIO)),
             },
         };
@@ -57,8 +58,8 @@ impl Promise {
 }
 
 impl Shard {
-    /// What to wait for before an unlinking is acknowledged; asks for it to be written now. While the file is being
-    /// read at the start, until that is done.
+    /// Returns the promise to wait for before an unlinking is acknowledged, and requests that the deletion is
+    /// written now. While the file is being read at the start, the promise first waits for the end of that.
     pub fn promise(&mut self) -> Promise {
         let warming = match &mut self.file {
             None => &mut self.warming,

@@ -9,10 +9,10 @@
 //!            ▼
 //!          warm: purges that wait are answered
 //! ```
-//! So the file's older records undo nothing that was stored or dropped meanwhile: until its hash has been looked at, a
-//! touched object is not found on the file. *Which core:* the shard's owner. *Bounds:* [`TOUCHED_MAX`] hashes, beyond
-//! which nothing new is stored (drops may be as many again); [`PURGES_WAITING_MAX`] purges that wait to be
-//! acknowledged.
+//! The file's older records therefore undo nothing that was stored or dropped meanwhile: until its hash has
+//! been processed, a touched object is not found on the file. *Core:* the shard's owner. *Bounds:*
+//! [`TOUCHED_MAX`] hashes, beyond which nothing new is stored (drops may take as many again);
+//! [`PURGES_WAITING_MAX`] purges that wait to be acknowledged.
 
 use std::collections::HashSet;
 
@@ -24,31 +24,33 @@ use crate::{
     store::{Hash, Shard},
 };
 
-/// Hashes of what a shard stores while it is warming; with drops, twice as many. 32 bytes each at most.
+/// Maximum hashes of objects that a shard stores while it is warming; with drops, twice as many. At most 32
+/// bytes each.
 const TOUCHED_MAX: usize = 1 << 20;
-/// Purges of a shard that wait for its file.
+/// Maximum purges of a shard that wait for its file.
 const PURGES_WAITING_MAX: usize = 4096;
-/// Touched hashes that one step looks at.
+/// Touched hashes that one step processes.
 const HASHES_A_STEP: usize = 256;
 
-/// What a purge made while warming waits for, or nothing if the disk did not take it.
+/// Tickets that a purge made while warming waits for, or an error if the log refused the deletion.
 pub(super) type PurgeTickets = Result<Tickets, ()>;
 
-/// What happened to a shard while nobody knew what its file holds.
+/// Changes in a shard while the contents of its file are unknown.
 #[derive(Debug)]
 pub(in crate::store) struct WarmupChanges {
-    /// Each hash once, but for those that were looked at out of turn; `set` says which are left.
+    /// Touched hashes in order. Hashes that were processed out of order are still here; `set` tells which
+    /// remain.
     order: Vec<u64>,
     set: HashSet<u64>,
     waiting: Vec<oneshot::Sender<PurgeTickets>>,
-    /// Something was dropped and could not be noted: no purge is promised to hold any more.
+    /// True once a drop could not be noted: no purge is promised any more.
     is_overrun: bool,
 }
 
 impl WarmupChanges {
     fn new() -> Self {
-        // Room from the start, so that no insert waits for a table to grow; pages of it that are not used are not
-        // there.
+        // Reserved from the start, so that no insert waits for a table to grow; unused pages of it are not
+        // resident.
         Self {
             order: Vec::new(),
             set: HashSet::with_capacity(TOUCHED_MAX),
@@ -71,27 +73,27 @@ impl WarmupChanges {
         true
     }
 
-    /// Whether the object's record on the file, if there is one, is outdated.
+    /// Returns whether the object's record on the file, if there is one, is outdated.
     pub(super) fn is_touched(&self, hash: u64) -> bool {
         self.set.contains(&hash)
     }
 
-    /// The object's record on the file has been seen to.
+    /// Marks the object's record on the file as processed.
     pub(super) fn settle(&mut self, hash: u64) {
         self.set.remove(&hash);
     }
 
-    /// Whether nothing has happened that must be seen to.
+    /// Returns whether no change and no purge is waiting.
     pub(super) fn is_idle(&self) -> bool {
         self.set.is_empty() && self.waiting.is_empty()
     }
 
-    /// What has not been seen to.
+    /// Returns the hashes that have not been processed.
     pub(super) fn left(self) -> impl Iterator<Item = u64> {
         self.set.into_iter()
     }
 
-    /// Whether there is no room for one more object to be stored.
+    /// Returns whether there is no room to note one more stored object.
     fn is_full(&self, hash: u64) -> bool {
         self.set.len() >= TOUCHED_MAX && !self.set.contains(&hash)
     }
@@ -107,32 +109,34 @@ impl WarmupChanges {
 }
 
 impl Shard {
-    /// Lets it work though it is not yet known what its file holds. What is stored has numbers from `epoch` on.
+    /// Lets the shard work before the contents of its file are known. Stored objects get sequence numbers
+    /// from `epoch` on.
     pub(super) fn warm_up(&mut self, epoch: u64) {
         self.warming = Some(Box::new(WarmupChanges::new()));
         self.sequence = epoch << SEQUENCE_BITS;
         self.tally().file_warming.set(1);
     }
 
-    /// Whether the file is still being read, or what was stored and dropped meanwhile is not yet written to it.
+    /// Returns whether the file is still being read, or changes made meanwhile are not yet written to it.
     pub fn is_warming(&self) -> bool {
         self.warming.is_some() || self.file.as_ref().is_some_and(|file| file.catching_up.is_some())
     }
 
-    /// The file could not be read: the shard goes on in memory alone, and no purge so far is promised to hold.
+    /// Continues in memory alone, because the file could not be read. No purge so far is promised to be
+    /// durable.
     pub fn go_without_file(&mut self) {
-        // Purges that wait find their channels closed.
+        // Waiting purges find their channels closed.
         self.warming = None;
         self.tally().file_warming.set(0);
         self.tally().file_lost.set(1);
     }
 
-    /// Whether so much has been stored while warming that no more can be remembered.
+    /// Returns whether so many objects have been stored while warming that no more can be noted.
     pub(in crate::store) fn has_no_room_while_warming(&self, hash: Hash) -> bool {
         self.warming.as_ref().is_some_and(|warming| warming.is_full(hash.word()))
     }
 
-    /// Sees to some of what happened while the file was read; whether there is more to do now.
+    /// Processes some of the changes made while the file was read; returns whether more remains to do now.
     pub(super) fn catch_up(&mut self) -> bool {
         for _ in 0..HASHES_A_STEP {
             let Some(file) = &mut self.file else { return false };
@@ -152,11 +156,11 @@ impl Shard {
                 Some(_) if !self.is_admitted(hash) => self.settle_while_catching_up(hash),
                 Some((slot, _)) => match self.put(slot) {
                     Ok(()) => {}
-                    // The disk has to catch up first.
+                    // The disk must catch up first.
                     Err(AppendRefusal::Busy | AppendRefusal::Full) => {
                         if let Some(warming) = self.file.as_mut().and_then(|file| file.catching_up.as_mut()) {
-                            // Its older copy may be gone already; the object itself is not written yet, so it stays in
-                            // the set.
+                            // Its older copy may be gone already; the object itself is not written yet, so
+                            // its hash stays in the set.
                             warming.set.insert(hash.word());
                             warming.order.push(hash.word());
                         }
@@ -172,14 +176,15 @@ impl Shard {
         true
     }
 
-    /// Nothing on the file is replaced by this object, and it is not written to the file.
+    /// Marks an object as processed: it replaces nothing on the file and is not written to it.
     fn settle_while_catching_up(&mut self, hash: Hash) {
         if let Some(file) = &mut self.file {
             file.settle(hash.word());
         }
     }
 
-    /// Everything stored and dropped while warming is in the log: the purges that wait now wait for the disk.
+    /// Ends catching up: all changes made while warming are in the log, and the waiting purges now wait for
+    /// the disk.
     fn caught_up(&mut self) {
         let Some(file) = &mut self.file else { return };
         let Some(warming) = file.catching_up.take() else { return };
@@ -192,7 +197,7 @@ impl Shard {
 }
 
 impl FileTier {
-    /// What to wait for until every end so far is written; asks for it.
+    /// Requests that every deletion so far is written, and returns the tickets to wait for.
     pub(super) fn written(&self) -> PurgeTickets {
         if !self.ends.is_empty() {
             return Err(());

@@ -1,6 +1,6 @@
-//! What several tests of the engine use.
+//! Helpers for several tests of the engine.
 
-/// Numbers that follow from a seed (xorshift64).
+/// Pseudo-random numbers from a seed (xorshift64).
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -142,7 +142,7 @@ impl Ready {
     fn build(mapping: &Mapping) -> Result<Self, String> {
         let source = &mapping.source;
         if !pattern::is_valid(source) {
-            return Err(format!("`{source}` is no pattern of subjects, such as orders.*"));
+            return Err(format!("invalid subject pattern `{source}`; expected a pattern such as orders.*"));
         }
         let mut destinations = Vec::new();
         let mut sum: u8 = 0;
@@ -153,7 +153,7 @@ impl Ready {
             sum = sum
                 .checked_add(one.weight)
                 .filter(|sum| *sum <= 100)
-                .ok_or_else(|| format!("the weights of `{source}` are more than 100 together"))?;
+                .ok_or_else(|| format!("the weights of `{source}` exceed 100 together"))?;
             destinations.push((one.weight, Transform::build(source, &one.subject)?));
         }
         let is_listed = mapping.destinations.iter().any(|one| one.subject == *source);
@@ -201,10 +201,10 @@ impl Transform {
         let mut has_tail = false;
         while let Some(token) = all.next() {
             match token {
-                "" => return wrong("a token is empty"),
-                "*" => return wrong("a destination has $1 or {{wildcard(1)}} for a token of the source"),
+                "" => return wrong("empty token"),
+                "*" => return wrong("use $1 or {{wildcard(1)}} in a destination for a token of the source"),
                 ">" if all.peek().is_none() && tail_from.is_some() => has_tail = true,
-                ">" => return wrong("`>` stands at the end of both or of none"),
+                ">" => return wrong("`>` must be at the end of both or of neither"),
                 _ => match Token::read(token, &wildcards) {
                     Ok(token) => tokens.push(token),
                     Err(why) => return wrong(&format!("{token}: {why}")),
@@ -212,7 +212,7 @@ impl Transform {
             }
         }
         if tail_from.is_some() != has_tail {
-            return wrong("`>` stands at the end of both or of none");
+            return wrong("`>` must be at the end of both or of neither");
         }
         Ok(Self { tokens, tail_from })
     }
@@ -237,9 +237,9 @@ impl Transform {
 impl Token {
     fn read(text: &str, wildcards: &[usize]) -> Result<Self, String> {
         let place = |number: &str| -> Result<usize, String> {
-            let number: usize = number.trim().parse().map_err(|_| format!("`{number}` is no number"))?;
+            let number: usize = number.trim().parse().map_err(|_| format!("invalid number `{number}`"))?;
             let place = number.checked_sub(1).and_then(|at| wildcards.get(at)).copied();
-            place.ok_or_else(|| format!("the source has no {number}. wildcard"))
+            place.ok_or_else(|| format!("the source has no wildcard number {number}"))
         };
         // A literal token may begin with a dollar, too.
         if let Some(number) = text.strip_prefix('$').filter(|number| number.parse::<u32>().is_ok()) {
@@ -247,24 +247,24 @@ impl Token {
         }
         let Some(call) = text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) else {
             return match text.bytes().any(|byte| byte.is_ascii_whitespace()) {
-                true => Err("a subject has no blanks".to_owned()),
+                true => Err("a subject may not contain blanks".to_owned()),
                 false => Ok(Self::Literal(text.as_bytes().into())),
             };
         };
         let call = call.trim();
         let Some((name, arguments)) = call.strip_suffix(')').and_then(|call| call.split_once('(')) else {
-            return Err("a function is such as {{wildcard(1)}}".to_owned());
+            return Err("invalid function; expected one such as {{wildcard(1)}}".to_owned());
         };
         let arguments: Vec<&str> = arguments.split(',').map(str::trim).collect();
-        let length = |text: &str| text.parse::<usize>().map_err(|_| format!("`{text}` is no number"));
+        let length = |text: &str| text.parse::<usize>().map_err(|_| format!("invalid number `{text}`"));
         let name = name.trim().to_ascii_lowercase();
         match (name.as_str(), &arguments[..]) {
             ("wildcard", [number]) => place(number).map(Self::Copy),
             ("random", [below]) => {
-                below.parse().map(Self::Random).map_err(|_| format!("`{below}` is no number"))
+                below.parse().map(Self::Random).map_err(|_| format!("invalid number `{below}`"))
             }
             ("partition", [parts, of @ ..]) => {
-                let parts: u32 = parts.parse().map_err(|_| format!("`{parts}` is no number"))?;
+                let parts: u32 = parts.parse().map_err(|_| format!("invalid number `{parts}`"))?;
                 Ok(Self::Partition(parts, of.iter().map(|number| place(number)).collect::<Result<_, _>>()?))
             }
             ("split", [of, at]) if !at.is_empty() && !at.contains(' ') => {
@@ -279,10 +279,10 @@ impl Token {
                     "slicefromright" => Self::SliceFromRight(of, number),
                     "left" => Self::Left(of, number),
                     "right" => Self::Right(of, number),
-                    _ => return Err("there is no such function".to_owned()),
+                    _ => return Err("unknown function".to_owned()),
                 })
             }
-            _ => Err("there is no such function, or it takes other arguments".to_owned()),
+            _ => Err("unknown function, or wrong arguments".to_owned()),
         }
     }
 
@@ -463,22 +463,22 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said() {
         for (source, destinations, says) in [
-            ("a..b", &[("b", 100)][..], "no pattern"),
-            ("a", &[("b", 60), ("c", 60)], "more than 100"),
+            ("a..b", &[("b", 100)][..], "invalid subject pattern"),
+            ("a", &[("b", 60), ("c", 60)], "exceed 100"),
             ("a", &[("b", 60), ("b", 10)], "twice"),
-            ("a", &[("b.$1", 100)], "no 1. wildcard"),
-            ("a.*", &[("b.$2", 100)], "no 2. wildcard"),
-            ("a.*", &[("b.*", 100)], "a destination has $1"),
+            ("a", &[("b.$1", 100)], "no wildcard number 1"),
+            ("a.*", &[("b.$2", 100)], "no wildcard number 2"),
+            ("a.*", &[("b.*", 100)], "use $1"),
             ("a.>", &[("b", 100)], "at the end of both"),
             ("a", &[("b.>", 100)], "at the end of both"),
-            ("a.*", &[("b..$1", 100)], "a token is empty"),
-            ("a.*", &[("b.{{wildcard(0)}}", 100)], "no 0. wildcard"),
-            ("a.*", &[("b.{{wildcard()}}", 100)], "is no number"),
-            ("a.*", &[("b.{{partition()}}", 100)], "is no number"),
-            ("a.*", &[("b.{{random()}}", 100)], "is no number"),
-            ("a.*", &[("b.{{random(3,1)}}", 100)], "no 3. wildcard"),
-            ("a.*", &[("b.{{reverse(1,2)}}", 100)], "no such function"),
-            ("a.*", &[("b.{{oops}}", 100)], "a function is such as"),
+            ("a.*", &[("b..$1", 100)], "empty token"),
+            ("a.*", &[("b.{{wildcard(0)}}", 100)], "no wildcard number 0"),
+            ("a.*", &[("b.{{wildcard()}}", 100)], "invalid number"),
+            ("a.*", &[("b.{{partition()}}", 100)], "invalid number"),
+            ("a.*", &[("b.{{random()}}", 100)], "invalid number"),
+            ("a.*", &[("b.{{random(3,1)}}", 100)], "no wildcard number 3"),
+            ("a.*", &[("b.{{reverse(1,2)}}", 100)], "unknown function"),
+            ("a.*", &[("b.{{oops}}", 100)], "invalid function"),
         ] {
             let error = Mappings::build(&[mapping(source, destinations)]).expect_err(source);
             assert!(error.contains(says), "{source}: {error}");

@@ -129,16 +129,16 @@ pub enum LoginError {
     #[error("no credentials were sent")]
     Missing,
     /// The user does not exist, or the password, token or key is wrong.
-    #[error("the credentials are wrong")]
+    #[error("invalid credentials")]
     Wrong,
     /// The signature does not match this connection's nonce.
-    #[error("the signature of the nonce is wrong")]
+    #[error("invalid signature of the nonce")]
     Signature,
     /// The user may not use this connection type.
-    #[error("the user may not connect in this way (allowed_connection_types)")]
+    #[error("connection type not allowed for this user (allowed_connection_types)")]
     ConnectionType,
     /// The certificate names no user.
-    #[error("no user is named as the certificate is")]
+    #[error("no user matches the certificate")]
     Certificate,
     /// The client sent a JWT.
     #[error("JWTs are not supported; use a user with a password, a token or an nkey")]

@@ -147,33 +147,31 @@ impl Authorization {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// A user has neither a name nor a key, or both.
-    #[error("a user has either `user` with `password`, or `nkey`")]
+    #[error("a user needs either `user` and `password`, or `nkey`")]
     NeitherNorBoth,
     /// A user has a name but no password.
-    #[error("the user `{0}` has no password")]
+    #[error("user `{0}` has no password")]
     NoPassword(String),
     /// A user, key or account is configured twice.
-    #[error("`{0}` is there twice: a user, a key and an account have one place each")]
+    #[error("duplicate `{0}`: users, keys and accounts may be configured once")]
     Twice(String),
     /// The text is not a public user key.
-    #[error("`{0}` is no public user nkey: it begins with U and has 56 letters and digits")]
+    #[error("invalid public user nkey `{0}`: it begins with U and has 56 letters and digits")]
     NotAKey(String),
     /// The text is not a hash that bcrypt can verify.
-    #[error(
-        "the password of `{0}` begins like a bcrypt hash and is none: a hash has 60 characters, as $2a$11$…"
-    )]
+    #[error("invalid bcrypt hash in the password of `{0}`: a hash has 60 characters, as $2a$11$…")]
     NotAHash(String),
     /// The text is not a valid subject pattern.
-    #[error("`{0}` is no pattern of subjects, such as orders.* or orders.>")]
+    #[error("invalid subject pattern `{0}`; expected a pattern such as orders.* or orders.>")]
     NotAPattern(String),
     /// `no_auth_user` does not exist.
-    #[error("no_auth_user `{0}` is no user of this configuration")]
+    #[error("no_auth_user `{0}` is not a configured user")]
     NobodyKnown(String),
     /// The name of an account is invalid.
-    #[error("`{0}` cannot be an account's name: it is empty, reserved, or has spaces or control characters")]
+    #[error("invalid account name `{0}`: it is empty, reserved, or has spaces or control characters")]
     AccountName(String),
     /// `system_account` does not exist.
-    #[error("system_account `{0}` is no account of this configuration")]
+    #[error("system_account `{0}` is not a configured account")]
     NoSuchSystemAccount(String),
     /// A mapping is invalid.
     #[error("mappings: {0}")]
@@ -182,10 +180,12 @@ pub enum SpecError {
     #[error(transparent)]
     Exchange(#[from] ExchangeFault),
     /// There are more accounts than [`ACCOUNTS_MAX`].
-    #[error("there are more than {ACCOUNTS_MAX} accounts")]
+    #[error("too many accounts: at most {ACCOUNTS_MAX}")]
     TooManyAccounts,
     /// `no_auth_user` and a token are both configured.
-    #[error("no_auth_user and a token exclude each other: a client that says nothing would need no token")]
+    #[error(
+        "no_auth_user and a token exclude each other: a client without credentials would not need the token"
+    )]
     TokenAndNobody,
 }
 

@@ -263,7 +263,7 @@ impl Core {
 
     fn connect(&mut self, id: ConnId, json: &[u8]) -> Option<SlowCheck> {
         let Ok(Some(options)) = read_options(json) else {
-            self.outputs.reject(id, Rejection::Malformed("CONNECT takes a JSON object"));
+            self.outputs.reject(id, Rejection::Malformed("CONNECT needs a JSON object"));
             return None;
         };
         let was_in = self.outputs.connections[id].stage == Stage::Connected;

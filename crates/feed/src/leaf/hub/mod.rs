@@ -316,7 +316,7 @@ impl Core {
         match serde_json::from_slice::<Info>(json) {
             Ok(info) => self.take_info(id, of, &info, false),
             Err(error) => {
-                self.close_hub(id, Trouble::Protocol(format!("its INFO cannot be read: {error}")));
+                self.close_hub(id, Trouble::Protocol(format!("invalid INFO: {error}")));
             }
         }
     }

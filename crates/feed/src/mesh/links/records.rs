@@ -165,7 +165,7 @@ impl<'a> Iterator for Records<'a> {
                 let shown = (!shown.is_empty()).then_some(shown);
                 let run = Run { bytes, stride, tail_at, body_bytes, header_bytes, subject, shown, reply };
                 if what == HUB_RUN {
-                    let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("a batch names hub {of}"));
+                    let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("invalid hub {of} in a batch"));
                     return Some(Record::ToHub { hub, queues: queue, producer, run });
                 }
                 Record::Run { account: of, is_imported, producer, group, run }
@@ -182,7 +182,7 @@ impl<'a> Iterator for Records<'a> {
             }
             HUB_LOOP => Record::HubLoop { hub: self.u8(), connection: u64::from_le_bytes(self.array()) },
             HUBS_UP => Record::HubsUp { mask: self.u16(), up: self.u16() },
-            other => panic!("a batch has a record of kind {other}"),
+            other => panic!("record of unknown kind {other} in a batch"),
         })
     }
 }

@@ -81,7 +81,7 @@ pub(crate) async fn answer_all(mut told: mpsc::Receiver<SystemEvent>, looker: im
 fn say(looker: &Looker, core: usize, subject: &[u8], answer: &Value) {
     let mut body = to_bytes(answer);
     if body.len() > ANSWER_BYTES_MAX {
-        let description = "the answer is too long: ask for less of it, by limit and offset";
+        let description = "the answer is too long: use limit and offset";
         body = to_bytes(
             &json!({"server": answer["server"], "error": {"code": 500, "description": description}}),
         );
@@ -171,7 +171,7 @@ async fn of_server(asked: &PageRequest, page: Page, options: &Value) -> Result<V
         },
         Page::Jsz => Ok(jetstream(asked)),
         Page::Healthz => Ok(json!({"status": "ok", "status_code": 200})),
-        _ => Err("this is not done here".to_owned().into()),
+        _ => Err("not supported".to_owned().into()),
     }
 }
 

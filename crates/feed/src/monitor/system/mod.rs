@@ -176,7 +176,7 @@ impl Core {
                 self.count(Counter::SystemRefused);
                 let refused = json!({
                     "server": server_info(&self.totals_of_server(), 0),
-                    "error": {"code": 503, "description": "too many questions wait for an answer"},
+                    "error": {"code": 503, "description": "too many requests are waiting for an answer"},
                 });
                 self.say_in_system(run.reply, &to_bytes(&refused));
             }
@@ -305,7 +305,7 @@ fn user_of(connection: &Connection) -> Option<Arc<str>> {
 }
 
 fn to_bytes(value: &Value) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_else(|error| panic!("an answer cannot be written: {error}"))
+    serde_json::to_vec(value).unwrap_or_else(|error| panic!("cannot write an answer: {error}"))
 }
 
 #[cfg(test)]

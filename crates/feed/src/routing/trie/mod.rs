@@ -204,7 +204,7 @@ impl Trie {
     pub(crate) fn remove_subscriber(&mut self, id: NodeId, place: usize) -> (SubId, Option<SubId>) {
         self.generation += 1;
         match self.nodes[id].holds {
-            Holds::Nobody => panic!("trie: nobody is at this node"),
+            Holds::Nobody => panic!("trie: the node has no subscribers"),
             Holds::One(sub) => {
                 self.nodes[id].holds = Holds::Nobody;
                 (sub, None)
@@ -557,7 +557,7 @@ impl Trie {
             let hash = hash_of_node(self.seed, &self.nodes[upper]);
             match self.edges.find_mut(hash, |&id| id == lower) {
                 Some(edge) => *edge = upper,
-                None => panic!("trie: a node is in the table of edges"),
+                None => panic!("trie: the node's edge is missing from the table"),
             }
         }
         self.nodes[lower].label = below;

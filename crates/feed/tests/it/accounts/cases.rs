@@ -1,4 +1,4 @@
-//! The conversations that servers are held against each other by.
+//! Conversations on which the servers are compared.
 
 use super::Case;
 
@@ -282,7 +282,7 @@ pub(super) const CASES: &[Case] = &[
         "a request does not come out of a stream",
         "A { exports: [ {service: q}, {stream: \">\"} ] } B { imports: [ {service: {account: A, subject: q}} ] } \
          D { imports: [ {stream: {account: A, subject: \">\"}, prefix: s} ] }",
-        // Whether nobody else is there is not known where d is another core's.
+        // With d on another core, the server cannot know whether anyone else listens.
         &["d SUB > 1", "b SUB i 1", "a SUB q 1", "b PUB q i", "a PUB q", "a PUB {reply}"],
     ),
     case(

@@ -1,5 +1,5 @@
-//! What goes from account to account, held against nats-server's own behaviour: ours on one core and on two, and
-//! nats-server where there is one, are given the same files and hear the same conversations.
+//! Imports and exports between accounts, compared with nats-server's own behaviour: our server on one core
+//! and on two, and nats-server if it is installed, get the same files and the same conversations.
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what it leaves out")]
 
 use std::{
@@ -22,7 +22,7 @@ use cases::CASES;
 
 use crate::common::{Client, Got, start, wait_until};
 
-/// A file that refers to nothing beside itself.
+/// Surroundings of a file that refers to nothing outside itself.
 pub(crate) struct Nothing;
 
 impl Surroundings for Nothing {
@@ -39,21 +39,21 @@ impl Surroundings for Nothing {
     }
 }
 
-/// A conversation: who says what, one after the other.
+/// A conversation: what each client sends, in order.
 struct Case {
     name: &'static str,
     accounts: &'static str,
-    /// `b PUB q i` is a message of four letters, with an answer wanted at `i`; `{reply}` is the last subject for an
-    /// answer that this client was given, `~` the empty message. A client is one of account A, B, C or D; `b2` another
-    /// one, `bo` one that knows no headers.
+    /// `b PUB q i` publishes a message of four letters with the reply subject `i`; `{reply}` is the last
+    /// reply subject that this client received, `~` the empty message. A client belongs to account A, B, C or
+    /// D; `b2` is another client of B, `bo` a client without headers.
     said: &'static [&'static str],
-    /// Any of several clients may get it: only what they got together is compared.
+    /// Any of several clients may get a message: only their messages together are compared.
     any: bool,
 }
 
 const USERS: [(&str, char); 4] = [("a", 'A'), ("b", 'B'), ("c", 'C'), ("d", 'D')];
 
-/// A file with the accounts of a case, and a user in each.
+/// A configuration file with the accounts of a case, and one user in each.
 fn file(accounts: &str) -> String {
     let mut text = format!(" {accounts}");
     for (user, account) in USERS {
@@ -66,7 +66,7 @@ fn file(accounts: &str) -> String {
     format!("accounts {{ {text} \n}}\n")
 }
 
-/// Those who talk.
+/// The clients of a conversation.
 struct Talk {
     address: SocketAddr,
     clients: BTreeMap<String, (Client, String)>,
@@ -97,7 +97,7 @@ impl Talk {
         })
     }
 
-    /// Says one thing, and gives what each client hears.
+    /// Sends one operation, and returns what each client receives.
     fn say(&mut self, said: &str) -> Vec<(String, String)> {
         let words: Vec<&str> = said.split(' ').collect();
         let (client, reply) = self.client(words[0]);
@@ -120,7 +120,8 @@ impl Talk {
         };
         client.send(text.as_bytes());
         let mut got = vec![(words[0].to_owned(), client.until_pong())];
-        // What goes to another core and back has come when that one's clients and then ours have been answered.
+        // A message to another core and back has arrived once that core's clients and then ours have got a
+        // PONG.
         for _ in 0..2 {
             got.extend(
                 self.clients.iter_mut().map(|(name, (client, _))| (name.clone(), client.until_pong())),
@@ -141,7 +142,7 @@ impl Talk {
     }
 }
 
-/// What arrived, without what differs from server to server.
+/// A received operation as text, without what differs from server to server.
 fn shown(got: Got) -> String {
     let named = |text: &str| match text.split_once("_R_.") {
         Some((before, _)) => format!("{before}_R_"),
@@ -171,7 +172,7 @@ fn header_line(line: &str) -> String {
     format!("Nats-Request-Info {}", all.collect::<Vec<_>>().join(" "))
 }
 
-/// The whole of a conversation.
+/// Runs a whole conversation; returns all that the clients received.
 fn heard(address: SocketAddr, case: &Case) -> Vec<String> {
     let mut talk = Talk::new(address, case);
     let mut all = Vec::new();
@@ -184,7 +185,7 @@ fn heard(address: SocketAddr, case: &Case) -> Vec<String> {
             false => format!("{name}: {what}"),
         };
         let mut lines: Vec<String> = heard.into_iter().map(together).collect();
-        // The order of a client's subscriptions is nobody's business.
+        // The order among a client's subscriptions is not specified.
         lines.sort();
         all.push(format!("-- {said}"));
         all.extend(lines);
@@ -203,7 +204,7 @@ fn ours(loops: usize, text: &str) -> Server {
     start(loops, |config| config.authorization = config_of(text).authorization)
 }
 
-/// nats-server, if it is there.
+/// A running nats-server, if it is installed.
 struct Peer {
     child: Child,
     address: SocketAddr,
@@ -233,7 +234,7 @@ impl Peer {
         Some(peer)
     }
 
-    /// What it says of a file that it does not take.
+    /// Returns whether nats-server refuses a file; `None` if it is not installed.
     fn refuses(text: &str) -> Option<bool> {
         if !Path::new(NATS_SERVER).is_file() {
             return None;

@@ -1,4 +1,4 @@
-//! What is ours alone: words for what is wrong, reloads, bounds, turns.
+//! Behaviour in which we differ from nats-server: error messages, reloads, limits, turns.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,7 +7,8 @@ use feed::{Config, Server, nats_config};
 use super::{Nothing, Peer, Talk, config_of, file, ours};
 use crate::common::wait_until;
 
-/// What is wrong is said with its line, and what would be right; nats-server refuses it, too.
+/// An invalid import or export is refused with its line, and what would be right; nats-server refuses it,
+/// too.
 #[test]
 fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
     const REFUSED: &[(&str, &str, &str)] = &[
@@ -56,7 +57,7 @@ fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
         (
             "exports: [ {stream: \"a.*\"} ]",
             "imports: [ {stream: {account: A, subject: \"a.*\"}, to: b} ]",
-            "stands in `b` once",
+            "must appear in `b` once",
         ),
         (
             "exports: [ {service: \"a.*\"} ]",
@@ -73,25 +74,21 @@ fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
             "imports: [ {service: {account: A, subject: a}, to: n}, {service: {account: A, subject: b}, to: n} ]",
             "give this one another `to`",
         ),
-        ("exports: [ {stream: a, response_type: stream} ]", "", "is of services"),
-        (
-            "exports: [ {service: a, response_type: often} ]",
-            "",
-            "no response type: singleton, stream or chunked",
-        ),
+        ("exports: [ {stream: a, response_type: stream} ]", "", "applies to services"),
+        ("exports: [ {service: a, response_type: often} ]", "", "invalid response type"),
         ("exports: [ {stream: a, service: b} ]", "", "an entry of its own"),
         ("exports: [ {stream: a, nonsense: b} ]", "", "not supported in an export"),
         ("exports: [ {stream: a} ]", "imports: [ {stream: {account: A}} ]", "an `account` and a `subject`"),
-        ("exports: {stream: a}", "", "a list [ … ] is wanted"),
+        ("exports: {stream: a}", "", "expected a list [ … ]"),
         (
             "exports: [ {service: s} ], imports: [ {service: {account: B, subject: s}} ]",
             "exports: [ {service: s} ], imports: [ {service: {account: A, subject: s}} ]",
-            "makes a circle, in which a message would go round: B from A from B",
+            "forms a cycle: B from A from B",
         ),
         (
             "exports: [ {stream: s} ], imports: [ {stream: {account: B, subject: s}} ]",
             "exports: [ {stream: s} ], imports: [ {stream: {account: A, subject: s}} ]",
-            "makes a circle",
+            "forms a cycle",
         ),
     ];
     for (a, b, why) in REFUSED {
@@ -103,13 +100,13 @@ fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
         assert_eq!(fault.line, line, "{fault}");
         assert_ne!(Peer::refuses(&text), Some(false), "{text}");
     }
-    // A circle by other names, which nats-server finds only when a message goes round.
+    // A cycle under other names, which nats-server finds only when a message goes round.
     let text = "accounts {\nA { exports: [ {service: a} ], imports: [ {service: {account: B, subject: b}, to: a} ] }\n\
                 B { exports: [ {service: b} ], imports: [ {service: {account: C, subject: c}, to: b} ] }\n\
                 C { exports: [ {service: c} ], imports: [ {service: {account: A, subject: a}, to: c} ] }\n}\n";
-    let faults = nats_config::read(text, Path::new("nats.conf"), &Nothing).expect_err("a circle");
+    let faults = nats_config::read(text, Path::new("nats.conf"), &Nothing).expect_err("a cycle");
     assert_eq!(faults[0].line, 4, "{faults:?}");
-    // There and back to something else is none.
+    // Mutual imports of different services are no cycle.
     let text = "accounts {\nA { exports: [ {service: a} ], imports: [ {service: {account: B, subject: b}} ] }\n\
                 B { exports: [ {service: b} ], imports: [ {service: {account: A, subject: a}, to: b} ] }\n}\n";
     assert!(nats_config::read(text, Path::new("nats.conf"), &Nothing).is_ok());
@@ -123,7 +120,8 @@ fn lines(heard: Vec<(String, String)>) -> Vec<String> {
     heard.into_iter().map(|(name, what)| format!("{name}: {what}")).collect()
 }
 
-/// nats-server 2.15.2 goes on: of its subscription in the other account it is not told the number.
+/// A subscription with a maximum ends after its last message, from any account. nats-server 2.15.2 goes on:
+/// it does not pass the maximum to the subscription in the other account.
 #[test]
 fn a_subscription_ends_after_its_last_message_wherever_that_came_from() {
     for loops in [1, 2] {
@@ -143,7 +141,7 @@ fn a_subscription_ends_after_its_last_message_wherever_that_came_from() {
     }
 }
 
-/// What a reload changes holds for who is connected: streams, services, and requests that wait.
+/// A reload applies to connected clients: streams, services, and pending requests.
 #[test]
 fn a_reload_changes_what_accounts_have_of_each_other() {
     const A: &str = "A { exports: [ {stream: \"a.>\"}, {service: q}, {service: r} ] }";
@@ -171,7 +169,7 @@ fn a_reload_changes_what_accounts_have_of_each_other() {
         assert_eq!(lines(talk.say(&format!("a PUB {waits}"))).len(), 0, "r is taken away");
         assert_eq!(lines(talk.say("a PUB {reply}")), ["b: i 2 [] [] text"], "q goes on");
         assert!(lines(talk.say("b PUB r i"))[0].contains("503"));
-        // What is not sound changes nothing.
+        // An invalid configuration changes nothing.
         let mut authorization = config_of(&with(&service("q"))).authorization;
         authorization.accounts.retain(|account| account.name != "A");
         let listen = server.addresses()[0];
@@ -199,8 +197,8 @@ fn a_request_is_answered_in_time_or_not_at_all() {
     assert_eq!(server.counted(feed::Counter::RequestsOpen), 0);
 }
 
-/// Requests that nobody answers: at the bound who asks is told that nobody is there, and somebody else still gets his
-/// answer.
+/// Unanswered requests are bounded: at the bound a requester gets 503 (no responders), and another client
+/// still gets its answer.
 #[test]
 fn who_asks_for_more_than_there_is_room_for_is_told() {
     const AT_ONCE: usize = 10_000;
@@ -229,7 +227,8 @@ fn who_asks_for_more_than_there_is_room_for_is_told() {
     assert!(server.counted(feed::Counter::RequestsForgotten) > 0);
 }
 
-/// A request for more than a turn serves goes on in others, and each gets it once; so does its answer.
+/// A request to more subscriptions than one turn serves continues in later turns, and each subscription gets
+/// it once; so does its answer.
 #[test]
 fn a_request_for_many_needs_several_turns() {
     const SUBSCRIPTIONS: usize = 40_000;

@@ -1,4 +1,4 @@
-//! A feed in this process and plain clients that speak to it byte by byte.
+//! A feed in this process, and plain clients that speak its protocol byte by byte.
 #![allow(dead_code, clippy::expect_used, reason = "each test takes a part, and may fail")]
 
 use std::{
@@ -13,11 +13,11 @@ use wire::nats::{
     server::{self, ServerOp},
 };
 
-/// How long a test waits for what must come; a machine that is busy for longer fails the test.
+/// Longest wait of a test for something that must happen; a machine that is busy for longer fails the test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A feed of so many loops, all on the first processor that there is. Connections take turns among them, so that what
-/// two clients have to do with each other crosses.
+/// Starts a feed with `loops` event loops, all on the first processor. Connections are distributed
+/// round-robin, so that traffic between two clients crosses loops.
 pub(crate) fn start(loops: usize, change: impl FnOnce(&mut Config)) -> Server {
     let processors = engine::cores::available().expect("processors");
     let mut config = Config {
@@ -32,17 +32,17 @@ pub(crate) fn start(loops: usize, change: impl FnOnce(&mut Config)) -> Server {
     Server::start(config).expect("a feed")
 }
 
-/// What a library sends first.
+/// CONNECT as a client library sends it first.
 pub(crate) const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1}\r\n";
 
-/// One connection.
+/// A client's connection.
 pub(crate) struct Client {
     pub(crate) socket: TcpStream,
     have: Vec<u8>,
 }
 
-/// What arrived.
+/// One operation from the server, or the end of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Got {
     Message { subject: String, sid: String, reply: String, header: Vec<u8>, payload: Vec<u8> },
@@ -55,7 +55,7 @@ pub(crate) enum Got {
 }
 
 impl Client {
-    /// A connection that has read its INFO and said nothing.
+    /// Connects and reads INFO, but sends nothing.
     pub(crate) fn silent(server: &Server) -> Self {
         Self::to(server.addresses()[0])
     }
@@ -69,12 +69,12 @@ impl Client {
         client
     }
 
-    /// A connection as a library makes it.
+    /// Connects like a client library: CONNECT, PING, and the second INFO.
     pub(crate) fn new(server: &Server) -> Self {
         let mut client = Self::silent(server);
         client.send(HELLO);
         client.ping();
-        // The second INFO.
+        // INFO is sent again after CONNECT.
         let Got::Info(_) = client.next() else { panic!("INFO comes again") };
         client
     }
@@ -89,19 +89,19 @@ impl Client {
         self.send(&out);
     }
 
-    /// Subscribes, and waits until the server has done so.
+    /// Subscribes, and waits for the server's PONG.
     pub(crate) fn subscribe(&mut self, subject: &str, sid: &str) {
         self.send(format!("SUB {subject} {sid}\r\n").as_bytes());
         self.ping();
     }
 
-    /// Sends PING and takes the PONG, which must come next.
+    /// Sends PING and reads the PONG, which must come next.
     pub(crate) fn ping(&mut self) {
         self.send(b"PING\r\n");
         assert_eq!(self.next(), Got::Pong);
     }
 
-    /// Sends PING and gives everything that comes before its PONG.
+    /// Sends PING and returns everything that arrives before its PONG.
     pub(crate) fn until_pong(&mut self) -> Vec<Got> {
         self.send(b"PING\r\n");
         let mut all = Vec::new();
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// The next thing that the server says. Panics when nothing comes for [`PATIENCE`].
+    /// Returns the server's next operation. Panics if nothing arrives for [`PATIENCE`].
     pub(crate) fn next(&mut self) -> Got {
         loop {
             match server::parse(&self.have).expect("a server's words") {
@@ -135,7 +135,7 @@ impl Client {
                         ServerOp::Error { text: words } => Got::Error(text(words)),
                     };
                     self.have.drain(..taken);
-                    // The server may ask at any time whether we are there.
+                    // The server may send PING at any time.
                     if got == Got::Ping {
                         let _ = self.socket.write_all(b"PONG\r\n");
                         continue;
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// The payload of the next thing, which must be a message.
+    /// Payload of the next operation, which must be a message.
     pub(crate) fn payload(&mut self) -> Vec<u8> {
         match self.next() {
             Got::Message { payload, .. } => payload,
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Everything that comes until the server closes, as it was sent.
+    /// Reads all bytes until the server closes; returns them, and whether it closed.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut all = std::mem::take(&mut self.have);
         let mut buffer = vec![0; 64 * 1024];
@@ -178,7 +178,7 @@ impl Client {
     }
 }
 
-/// Waits for something that another thread brings about.
+/// Waits until `is_so` returns true, which another thread brings about.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = engine::cores::clock::now();
     while !is_so() {
@@ -187,13 +187,13 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A moment in which others may go on.
+/// Sleeps for a moment, so that other threads may run.
 #[allow(clippy::disallowed_methods, reason = "a test's own thread may wait")]
 pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(2));
 }
 
-/// A port for WebSocket, and time enough for a handshake on a busy machine.
+/// Adds a WebSocket port, and a handshake timeout that is long enough for a busy machine.
 pub(crate) fn with_web(config: &mut Config) {
     config.limits.auth_timeout = Duration::from_secs(600);
     config.websocket = Some(feed::WebSocket {
@@ -204,12 +204,13 @@ pub(crate) fn with_web(config: &mut Config) {
     });
 }
 
-/// Connects by WebSocket. `None`: the server closed.
+/// Connects by WebSocket. Returns `None` if the server closes.
 pub(crate) fn web_client(server: &Server) -> Option<TcpStream> {
     web_handshake(server, "/", "Host: x\r\n").map(|(socket, _)| socket)
 }
 
-/// Asks for a WebSocket with such a target and further fields. Returns the head of the answer, too; `None`: the server closed.
+/// Sends a WebSocket handshake with this target and further fields. Returns the socket and the answer's head,
+/// or `None` if the server closes.
 pub(crate) fn web_handshake(server: &Server, target: &str, fields: &str) -> Option<(TcpStream, String)> {
     let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
     socket.set_read_timeout(Some(PATIENCE)).expect("an option");
@@ -229,13 +230,13 @@ pub(crate) fn web_handshake(server: &Server, target: &str, fields: &str) -> Opti
     Some((socket, String::from_utf8(answer).expect("text")))
 }
 
-/// Head of a binary message of so many bytes, with a mask that changes nothing.
+/// Head of a binary message of `bytes` bytes, with a mask of zeros.
 pub(crate) fn web_head(bytes: u64) -> Vec<u8> {
     [&[0x82, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat()
 }
 
-/// Waits until clients that hold unfinished messages are cut, as many as is needed and no more, and sees an honest client
-/// served.
+/// Waits until clients that hold unfinished messages are cut, as many as needed and no more, and checks that
+/// an honest client is still served.
 pub(crate) fn expect_cut(server: &Server, honest: &mut Client, holders_max: usize) {
     wait_until("some are cut", || server.counted(Counter::SlowProducers) > 0);
     wait_until("no more are cut than is needed", || {

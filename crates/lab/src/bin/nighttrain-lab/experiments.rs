@@ -1,10 +1,11 @@
-//! `nighttrain lab`: which experiments, in which order, and where what they found goes.
+//! `nighttrain lab`: runs the chosen experiments and writes their findings.
 //!
 //! ```text
 //! names ──▶ experiments ──run, progress on stderr──▶ outcomes ──▶ text or JSON on stdout, page in a file
 //! ```
-//! The exit code says whether it was done, not what was found: a claim that does not hold is a result (0). What an
-//! experiment could not do is a failure (1), except under `all` where this machine merely lacks something.
+//! The exit code reports whether the experiments ran, not what they found: a claim that does not hold is a
+//! result (0). An experiment that could not run is a failure (1), except under `all` if this machine merely
+//! lacks something.
 
 use std::{fs, io::IsTerminal, path::Path, sync::Arc, time::Duration};
 
@@ -22,13 +23,13 @@ use crate::{
     feed_bench, print, tools,
 };
 
-/// Characters in a line where there is no terminal to ask.
+/// Number of characters in a line if there is no terminal.
 const WIDTH: usize = 110;
 
-/// `nighttrain lab`
+/// Runs `nighttrain lab`.
 ///
 /// # Errors
-/// A name that nobody has, a file that cannot be written, an experiment that could not be done.
+/// Returns `Failure` for an unknown name, a file that cannot be written, or an experiment that could not run.
 pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
     match task.tool.as_deref() {
         Some(LabTool::Load(load)) => return tools::load(load),
@@ -47,7 +48,7 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
         return print(&list(task.shown.json));
     };
     for file in [&task.shown.html, &task.markdown].into_iter().flatten() {
-        // Said before minutes of measuring, not after.
+        // The file is opened before minutes of measuring, so that an error is reported at once.
         fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -88,10 +89,10 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
     outcomes.iter().find_map(|outcome| failure(outcome, all)).map_or(Ok(()), Err)
 }
 
-/// Text or JSON on stdout, a page in a file.
+/// Writes text or JSON to stdout, and a page to a file.
 ///
 /// # Errors
-/// If one of them cannot be written.
+/// Returns `Failure::Failed` if one of them cannot be written.
 pub(crate) fn show(outcomes: &[Outcome], options: &Options, shown: &DisplayOptions) -> Result<(), Failure> {
     if let Some(file) = &shown.html {
         fs::write(file, page::render(outcomes, options))
@@ -108,7 +109,7 @@ fn unwritable(file: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {error}", file.display())
 }
 
-/// What the names stand for; none for the list.
+/// Returns the experiments of these names; `None` if the list was requested.
 fn chosen(names: &[String]) -> Result<Option<Vec<&'static Experiment>>, Failure> {
     match names {
         [] => return Ok(None),
@@ -122,7 +123,7 @@ fn chosen(names: &[String]) -> Result<Option<Vec<&'static Experiment>>, Failure>
             return Err(Failure::Usage(format!("`{name}` stands alone, without names of experiments")));
         }
         let experiment = experiments::named(name).ok_or_else(|| unknown(name))?;
-        // Asked for twice, done once.
+        // An experiment that is named twice runs once.
         if !chosen.iter().any(|known| known.name == experiment.name) {
             chosen.push(experiment);
         }
@@ -173,7 +174,7 @@ fn list(as_json: bool) -> String {
 
 fn style(shown: &DisplayOptions) -> text::Style {
     let terminal = std::io::stdout().is_terminal();
-    // https://no-color.org: set, and not empty.
+    // NO_COLOR counts if it is set and not empty (https://no-color.org).
     let unwanted = shown.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width = match terminal_size::terminal_size() {
         Some((width, _)) if terminal => usize::from(width.0).max(40),
@@ -182,7 +183,7 @@ fn style(shown: &DisplayOptions) -> text::Style {
     text::Style { colour: terminal && !unwanted, width }
 }
 
-/// What the exit code says about an outcome.
+/// Returns the failure that decides the exit code, if the outcome is one.
 fn failure(outcome: &Outcome, all: bool) -> Option<Failure> {
     let refusal = outcome.result.as_ref().err()?;
     let said = format!("{}: {refusal}", outcome.experiment.name);
@@ -193,7 +194,7 @@ fn failure(outcome: &Outcome, all: bool) -> Option<Failure> {
     }
 }
 
-/// One line on stderr that says what is being done. Where that is no terminal, nothing.
+/// A progress line on stderr; hidden if stderr is not a terminal.
 pub(crate) struct Spinner(ProgressBar);
 
 impl Spinner {
@@ -210,7 +211,7 @@ impl Spinner {
     }
 }
 
-/// The same over several experiments, each by its name.
+/// A progress line over several experiments, each with its name.
 struct Progress {
     bar: ProgressBar,
     many: bool,
@@ -218,12 +219,12 @@ struct Progress {
 
 impl Progress {
     fn new(count: usize) -> Self {
-        // The bar hides itself where stderr is no terminal.
+        // The bar hides itself if stderr is not a terminal.
         let bar = ProgressBar::new(count as u64);
         if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} {msg} ({elapsed})") {
             bar.set_style(style);
         }
-        // Seldom, because a measurement may be running.
+        // Ticks are rare, because a measurement may be running.
         bar.enable_steady_tick(Duration::from_secs(1));
         Self { bar, many: count > 1 }
     }

@@ -1,13 +1,13 @@
-//! How the lab ends when it could not do what it was asked. The codes are those of `nighttrain`.
+//! Failure of the lab. The exit codes are those of `nighttrain`.
 
 use std::{fmt, process::ExitCode};
 
-/// Why it ended, in words that say what to do.
+/// Reason why the lab failed, with a message that says what to do.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It could not be done (exit code 1).
+    /// The command could not do its task (exit code 1).
     Failed(String),
-    /// It was asked for wrongly (exit code 2, as clap's own).
+    /// The arguments are wrong (exit code 2, as clap's own).
     Usage(String),
 }
 

@@ -1,4 +1,4 @@
-//! The page of `nighttrain feed bench --html`: that program measures and hands over what it found.
+//! Page of `nighttrain feed bench --html`: that program measures and passes its figures to the lab.
 
 use std::{fs, io::Read, path::Path};
 
@@ -10,32 +10,33 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// More than any run writes: a curve of some dozen points and a table of some rows.
+/// Maximum size of the input; no run writes more, because a curve has some dozen points and the table a few
+/// rows.
 const MEASURED_BYTES_MAX: u64 = 1 << 20;
 
-/// What was measured, as JSON on standard input.
+/// Figures as JSON on standard input.
 #[derive(Debug, Deserialize)]
 struct Measurement {
-    /// What was done, and whether it arrived.
+    /// Parameters of the run, and whether every message arrived intact.
     title: String,
-    /// A name, a count, a rate.
+    /// Rows of the table: a name, a count, a rate.
     rows: Vec<[String; 3]>,
-    /// The latency in µs that a share of 1 − 10^−x of the messages did not exceed; none without a rate.
+    /// Latency in µs that a share of 1 − 10^−x of the messages did not exceed; `None` without a rate.
     latency_us_by_nines: Option<Vec<(f64, f64)>>,
-    /// Where that axis ends.
+    /// End of that axis.
     nines_max: f64,
-    /// The command that measures it again.
+    /// Command that repeats the measurement.
     repeat: String,
 }
 
-/// Reads what was measured from standard input, and writes the page.
+/// Reads the figures from standard input, and writes the page.
 ///
 /// # Errors
-/// Input that is not what the program writes, a file that cannot be written.
+/// Returns `Failure` if the input is not from that program, or if the file cannot be written.
 pub(crate) fn draw(file: &Path) -> Result<(), Failure> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(MEASURED_BYTES_MAX).read_to_string(&mut text);
-    read.map_err(|error| Failure::Failed(format!("stdin cannot be read: {error}")))?;
+    read.map_err(|error| Failure::Failed(format!("cannot read stdin: {error}")))?;
     let measured: Measurement = serde_json::from_str(&text).map_err(|error| {
         Failure::Usage(format!("stdin is not what `nighttrain feed bench --html` hands over: {error}"))
     })?;

@@ -1,4 +1,4 @@
-//! The lab as a program: `nighttrain lab …` starts it.
+//! The lab's program, which `nighttrain lab …` starts.
 //!
 //! ```text
 //! arguments ──▶ experiments ──▶ outcomes ──▶ text, JSON, a page, Markdown
@@ -21,7 +21,8 @@ use clap::Parser;
 
 use crate::{cli::LabTask, failure::Failure};
 
-/// Two additions a call, so that what a stretch of code allocates can be counted (docs/decisions/004).
+/// Counting allocator, so that the allocations of a stretch of code can be counted; it costs two additions
+/// per call (docs/decisions/004).
 #[global_allocator]
 static ALLOCATOR: allocations::CountingAllocator = allocations::CountingAllocator::system();
 
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
     match experiments::lab(&LabTask::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // If stderr is gone, the exit code still tells.
+            // An error is ignored: if stderr is gone, the exit code still reports the failure.
             _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit_code()
         }

@@ -19,13 +19,14 @@ use crate::{
     print,
 };
 
-/// How far above the given rate a sweep may go.
+/// Factor by which a sweep may exceed the given rate.
 const SWEEP_FACTOR: f64 = 10_000.0;
 
-/// `nighttrain lab load URL`
+/// Runs `nighttrain lab load URL`.
 ///
 /// # Errors
-/// A URL or a plan that makes no sense, a server that is not there, a file that cannot be written.
+/// Returns `Failure` for an invalid URL or plan, a server that is not reachable, or a file that cannot be
+/// written.
 pub(crate) fn load(task: &LoadTask) -> Result<(), Failure> {
     let usage = |text: String| Failure::Usage(text);
     if !(task.percentile > 0.0 && task.percentile < 100.0) {
@@ -75,7 +76,7 @@ pub(crate) fn load(task: &LoadTask) -> Result<(), Failure> {
     finish(&LOAD, report, &task.shown)
 }
 
-/// `PREFIX.corrected.hgrm`, `PREFIX.uncorrected.hgrm` and `PREFIX.hlog`.
+/// Writes `PREFIX.corrected.hgrm`, `PREFIX.uncorrected.hgrm` and `PREFIX.hlog`.
 fn write_histograms(prefix: &Path, outcome: &load::Outcome, duration: Duration) -> Result<(), Failure> {
     let named = |ending: &str| {
         let mut name = prefix.as_os_str().to_owned();
@@ -97,10 +98,10 @@ fn write_histograms(prefix: &Path, outcome: &load::Outcome, duration: Duration) 
     outcome.latencies.write_hlog(&mut file, duration).map_err(|error| unwritable(&path, &error))
 }
 
-/// `nighttrain lab cores -- COMMAND`
+/// Runs `nighttrain lab cores -- COMMAND`.
 ///
 /// # Errors
-/// A command that cannot be started, fails, or prints no figure.
+/// Returns `Failure` for a command that cannot be started, fails, or prints no figure.
 pub(crate) fn cores(task: &CoresTask) -> Result<(), Failure> {
     let trial = cores::Trial {
         command: task.command.clone(),
@@ -118,10 +119,11 @@ pub(crate) fn cores(task: &CoresTask) -> Result<(), Failure> {
     finish(&cores::CORES, cores::report(&trial, &placed), &task.shown)
 }
 
-/// `nighttrain lab compare BEFORE AFTER`
+/// Runs `nighttrain lab compare BEFORE AFTER`.
 ///
 /// # Errors
-/// A file that is no record, records of different machines, records with nothing in common.
+/// Returns `Failure` for a file that is not a record, records of different machines, or records with nothing
+/// in common.
 pub(crate) fn compare(task: &CompareTask) -> Result<(), Failure> {
     let (before, after) = (record(&task.before)?, record(&task.after)?);
     let found = lab::compare::compare(&before, &after, task.any_machine)

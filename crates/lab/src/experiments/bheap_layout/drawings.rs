@@ -1,4 +1,4 @@
-//! The article's figures 5, 6 and 7, at eight items a page.
+//! The article's figures 5, 6 and 7, with eight items per page.
 
 use bheap::layout::{Binary, Layout, PageLayout};
 use serde_json::json;
@@ -8,16 +8,16 @@ use crate::report::drawing::{Anchor, Drawing};
 use crate::report::{PlayKind, Report};
 
 const WIDTH: f64 = 680.0;
-/// Columns of the bottom row.
+/// Number of columns in the bottom row.
 const COLUMNS: f64 = 16.0;
 const CELL: (f64, f64) = (28.0, 22.0);
 
-/// What the page's script needs to step through a figure's heap.
+/// Returns the data with which the page's script steps through a figure's heap.
 fn facts(layout: &str, name: &str) -> serde_json::Value {
     json!({ "layout": layout, "name": name, "keys": walked::keys() })
 }
 
-/// Adds figures 5, 6 and 7.
+/// Adds figures 5, 6 and 7 to the report.
 pub(super) fn add(report: &mut Report) {
     textbook(report);
     vertical(report);
@@ -29,11 +29,11 @@ fn column_x(column: f64) -> f64 {
     margin + (column + 0.5) * (WIDTH - 2.0 * margin) / COLUMNS
 }
 
-/// A tree to draw: where its nodes are, and in which page.
+/// A tree to draw, with the coordinates and the page of each node.
 struct Tree<'a> {
     layout: &'a dyn Layout,
     nodes: usize,
-    /// Column and height of the centre of each node, by position.
+    /// Column and height of each node's centre, by position.
     places: Vec<(f64, f64)>,
 }
 
@@ -42,7 +42,7 @@ impl Tree<'_> {
         (position + 1) / PAGE_ITEMS
     }
 
-    /// The nodes from the root to `node`.
+    /// Returns the nodes from the root to `node`.
     fn way(&self, node: usize) -> Vec<usize> {
         let mut way = vec![node];
         while let Some(up) = way.last().and_then(|&node| self.layout.parent(node)) {
@@ -52,7 +52,7 @@ impl Tree<'_> {
         way
     }
 
-    /// The pages on a way.
+    /// Counts the pages on a path.
     fn pages(way: &[usize]) -> usize {
         let mut pages: Vec<usize> = way.iter().map(|&node| Self::page(node)).collect();
         pages.dedup();
@@ -78,7 +78,7 @@ impl Tree<'_> {
         }
     }
 
-    /// A frame around the nodes of each page; returns the labels, which stand above the edges.
+    /// Draws a frame around the nodes of each page. Returns the labels, which are drawn above the edges.
     fn draw_pages(&self, drawing: &mut Drawing, way: &[usize]) -> Vec<((f64, f64), String)> {
         const MARGIN: f64 = 6.0;
         let mut labels = Vec::new();
@@ -102,7 +102,7 @@ impl Tree<'_> {
     }
 }
 
-/// Figure 5: rows of the tree are runs of the array, so pages are slices of rows.
+/// Draws figure 5: rows of the tree are runs of the array, so pages are parts of rows.
 fn textbook(report: &mut Report) {
     const LEVELS: u32 = 5;
     let nodes = (1_usize << LEVELS) - 1;
@@ -132,7 +132,7 @@ fn textbook(report: &mut Report) {
     report.play(PlayKind::Heap, facts("textbook", "Textbook heap"));
 }
 
-/// Figure 6: a page is filled vertically, and holds both children wherever it is entered.
+/// Draws figure 6: a page is filled vertically, and both children are in it wherever it is entered.
 fn vertical(report: &mut Report) {
     let Ok(layout) = PageLayout::new(PAGE_ITEMS) else { return };
     let nodes = 39;
@@ -166,7 +166,7 @@ fn vertical(report: &mut Report) {
     report.play(PlayKind::Heap, facts("paged", "B-heap"));
 }
 
-/// Figure 7: the computer of the textbooks, and the one that is there.
+/// Draws figure 7: the computer of the textbooks, and a real one.
 fn picture_of_a_computer(report: &mut Report) {
     let title = "Figure 7: the textbook's computer has one memory; a real one has a ladder, and its rungs lie far apart";
     let mut drawing = Drawing::new(WIDTH, 330.0, title);
@@ -220,7 +220,7 @@ mod tests {
         assert!(titles[0].contains("5 levels down means 3 pages"), "{titles:?}");
         assert!(titles[1].contains("6 levels down means 2 pages"), "{titles:?}");
         assert_eq!(titles.len(), 3);
-        // Every node is drawn once: 31 and 39 cells, five and six of them on the way.
+        // Every node is drawn once: 31 and 39 cells, of which five and six are on the path.
         for (figure, cells, on_way) in [(0, 31, 5), (1, 39, 6)] {
             let svg = &report.figures[figure].svg;
             assert_eq!(svg.matches("class=\"cell").count(), cells);

@@ -1,7 +1,8 @@
-//! `bheap-layout`: where the nodes lie, drawn and counted.
+//! `bheap-layout`: the nodes of both heaps in memory, drawn and counted.
 //!
-//! [`widening`] is the variant that the article decided against, [`walks`] counts pages, [`drawings`] draws the
-//! article's figures 5 to 7, [`walked`] lets both heaps of figures 5 and 6 work and says which pages they touch.
+//! [`widening`] is the variant that the article rejects, [`walks`] counts pages, [`drawings`] draws the
+//! article's figures 5 to 7, [`walked`] runs both heaps of figures 5 and 6 and records the pages that they
+//! touch.
 
 pub mod drawings;
 pub mod walked;
@@ -32,7 +33,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const PAGE_ITEMS: usize = PAGE_BYTES / 8;
-/// What the article says that widening would cost.
+/// Number of additional pages that widening would cost according to the article.
 const PAGES_SAID: usize = 5;
 
 fn experiment(options: &Options) -> Result<Report, Refusal> {
@@ -122,14 +123,14 @@ fn judge(report: &mut Report, items: usize, walks: &[Walks; 3]) {
         if paged.siblings_apart == 0 { Verdict::Holds } else { Verdict::DoesNotHoldHere },
     );
     let more = widened.pages - paged.pages;
-    // The other reading: a page is one tree, with its root at offset 1, and siblings enter two pages.
+    // The other interpretation: a page is one tree, with its root at offset 1, and siblings are in two pages.
     let one_root = items.div_ceil(PAGE_ITEMS - 1).saturating_sub(paged.pages);
     let five = items_for(PAGES_SAID);
     let range = five.map_or_else(String::new, |(first, last)| {
         format!("; it would be {PAGES_SAID} with {} to {} items", grouped(first as u64), grouped(last as u64))
     });
     let verdict = match more {
-        // The article's figure is for its number of items.
+        // The article's figure applies only to its own number of items.
         _ if items != ITEMS => Verdict::CannotBeTestedHere,
         PAGES_SAID => Verdict::Holds,
         _ => Verdict::HoldsWithAnotherFigure,
@@ -149,7 +150,8 @@ fn judge(report: &mut Report, items: usize, walks: &[Walks; 3]) {
     report.data["more_pages"] = json!({ "widening": more, "one_root_a_page": one_root, "article": PAGES_SAID, "items_for_the_articles": five });
 }
 
-/// The least and the greatest number of items, up to 2 M, with which widening costs exactly so many pages.
+/// Returns the least and the greatest number of items, up to 2 M, with which widening costs exactly `pages`
+/// pages more.
 fn items_for(pages: usize) -> Option<(usize, usize)> {
     let paged = PageLayout::new(PAGE_ITEMS).ok()?;
     let widening = WideningLayout::new(PAGE_ITEMS)?;
@@ -166,7 +168,7 @@ mod tests {
         let paged = PageLayout::new(PAGE_ITEMS).unwrap();
         let widening = WideningLayout::new(PAGE_ITEMS).unwrap();
         assert_eq!(paged.page_of(ITEMS - 1) + 1, 1954);
-        // 511 in the first page, 510 in each other: 1 + ⌈999,489 / 510⌉.
+        // 511 items are in the first page, 510 in each other page: 1 + ⌈999,489 / 510⌉.
         assert_eq!(widening.page_of(ITEMS - 1) + 1, 1961);
         let (first, last) = items_for(PAGES_SAID).unwrap();
         assert!(first < last && last < ITEMS, "{first} {last}");

@@ -1,7 +1,9 @@
-//! Figures 5 and 6 at work: the same insertions and removals through both heaps, and the pages that each touches.
+//! Figures 5 and 6 in motion: the same insertions and removals in both heaps, and the pages that each
+//! touches.
 //!
-//! What is here is the truth: the heaps of the crate `bheap` themselves, watched by its recorder. The page's script
-//! (`report/play_heaps.js`) steps through the same operations, and a test in a browser compares the two.
+//! This module provides the reference: the heaps of the crate `bheap` themselves, watched by its recorder.
+//! The page's script (`report/play_heaps.js`) steps through the same operations, and a test in a browser
+//! compares the two.
 
 use std::cell::RefCell;
 
@@ -15,33 +17,33 @@ use serde_json::json;
 
 use crate::paired::spread::Draws;
 
-/// Items a page in the article's figures 5 and 6.
+/// Items per page in the article's figures 5 and 6.
 pub(super) const PAGE_ITEMS: usize = 8;
 const ITEM_BYTES: usize = size_of::<u64>();
-/// Keys at the beginning: four pages of either heap, with room for three more in the smaller drawing.
+/// Number of initial keys: four pages of either heap, with room for three more in the smaller drawing.
 const KEYS: usize = 28;
-/// Keys lie below this: two digits fit into a cell.
+/// Upper bound of the keys: two digits fit into a cell.
 const KEY_END: usize = 100;
 
-/// An operation, and what it touches in either heap.
+/// An operation, and the indices and pages that it touches in either heap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Walk {
-    /// The key that is inserted; without one the smallest is removed.
+    /// Key that is inserted; `None` removes the smallest key.
     insert: Option<u64>,
     textbook: TouchLog,
     paged: TouchLog,
 }
 
-/// Places and pages in the order in which they were first touched.
+/// Indices and pages in the order in which they were first touched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 struct TouchLog {
-    /// In the article's numbering: the root is 1.
+    /// Indices in the article's numbering: the root is 1.
     indices: Vec<usize>,
     pages: Vec<usize>,
 }
 
-/// The keys that both heaps hold at the beginning, inserted in ascending order: so they lie in both alike, and a small
-/// key that comes later rises all the way.
+/// Returns the initial keys of both heaps. They are inserted in ascending order, so that both heaps have the
+/// same order, and a later small key rises to the root.
 pub(super) fn keys() -> Vec<u64> {
     let mut draws = Draws::new(10);
     let mut keys: Vec<u64> = Vec::new();
@@ -55,8 +57,8 @@ pub(super) fn keys() -> Vec<u64> {
     keys
 }
 
-/// The operations that are compared: small and large keys, equal ones, removals until little is left, and falling keys,
-/// each of which rises from another place all the way.
+/// Returns the operations that are compared: small and large keys, equal keys, removals until little is left,
+/// and falling keys, each of which rises to the root from another leaf.
 fn operations() -> Vec<Option<u64>> {
     let mut operations = vec![Some(5), None, Some(99), Some(50), Some(0), None, None, Some(50), Some(7)];
     operations.extend([None; KEYS]);
@@ -65,7 +67,7 @@ fn operations() -> Vec<Option<u64>> {
     operations
 }
 
-/// All operations, as the heaps of `bheap` do them.
+/// Runs all operations on the heaps of `bheap`.
 pub(super) fn walks() -> Vec<Walk> {
     let Ok(paged) = PageLayout::new(PAGE_ITEMS) else { unreachable!("eight is a power of two above four") };
     let operations = operations();
@@ -77,12 +79,12 @@ pub(super) fn walks() -> Vec<Walk> {
         .collect()
 }
 
-/// For programs: the keys at the beginning and all walks.
+/// Returns the initial keys and all operations as JSON.
 pub(super) fn data() -> serde_json::Value {
     json!({ "page_items": PAGE_ITEMS, "keys": keys(), "walks": walks() })
 }
 
-/// Takes note of what is touched.
+/// Records the touched indices and pages.
 #[derive(Debug, Default)]
 struct Recorder(RefCell<TouchLog>);
 
@@ -112,7 +114,7 @@ impl Trace for Recorder {
 
 fn touched(layout: impl Layout, operations: &[Option<u64>]) -> Vec<TouchLog> {
     let recorder = Recorder::default();
-    // Index 0 is not used, in either figure.
+    // Index 0 is unused in both figures.
     let base = PageLayout::INDEX_OF_ROOT * ITEM_BYTES;
     let mut heap = Heap::with_rows(layout, TracedRows::new(Vec::new(), &recorder, base));
     for key in keys() {
@@ -138,7 +140,8 @@ mod tests {
     #[test]
     fn a_small_key_rises_through_three_pages_of_the_textbook_and_two_of_the_b_heap() {
         let walks = walks();
-        // Index 29: 29, 14, 7, 3, 1 in the one; 29, 26, 24, then 6, 3, 1 in page 0 in the other.
+        // The path from index 29 is 29, 14, 7, 3, 1 in the textbook's heap; 29, 26, 24, then 6, 3, 1 in page
+        // 0 in the B-heap.
         let textbook = TouchLog { indices: vec![29, 14, 7, 3, 1], pages: vec![3, 1, 0] };
         let paged = TouchLog { indices: vec![29, 26, 24, 6, 3, 1], pages: vec![3, 0] };
         assert_eq!(walks[0], Walk { insert: Some(5), textbook, paged });

@@ -1,32 +1,32 @@
-//! What a walk from the root touches.
+//! Pages on the paths from the root.
 
 use bheap::layout::Layout;
 
 /// Counts over all nodes of a heap.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Walks {
-    /// Pages in which a node lies.
+    /// Number of pages with at least one node.
     pub pages: usize,
-    /// Pairs of siblings that are both there.
+    /// Number of nodes that have two children.
     pub siblings: usize,
-    /// Of these, pairs that lie in two pages.
+    /// Number of sibling pairs that are in two different pages.
     pub siblings_apart: usize,
-    /// Nodes on the longest walk.
+    /// Number of nodes on the longest path.
     pub levels: u32,
-    /// Pages on that walk; the greatest number if several are as long.
+    /// Number of pages on that path; the maximum if several paths are as long.
     pub pages_to_deepest: u32,
-    /// Pages on the walk to a node, the mean over all nodes.
+    /// Mean number of pages on the path to a node, over all nodes.
     pub pages_mean: f64,
 }
 
 impl Walks {
-    /// Counts for `items` nodes, each in the page that `page_of` says.
+    /// Counts for `items` nodes, each in the page that `page_of` returns.
     ///
     /// # Panics
-    /// If a parent does not come before its child, against the law of [`Layout`].
+    /// Panics if a parent does not come before its child, as [`Layout`] requires.
     #[must_use]
     pub fn of(layout: &impl Layout, items: usize, page_of: impl Fn(usize) -> usize) -> Self {
-        // For each node: levels and pages from the root to it, itself included.
+        // For each node: levels and pages from the root to it, including the node itself.
         let mut walks: Vec<(u32, u32)> = Vec::with_capacity(items);
         let (mut siblings, mut siblings_apart) = (0, 0);
         let mut last_page = 0;
@@ -60,11 +60,11 @@ mod tests {
     #[test]
     fn walks_at_eight_items_a_page_can_be_counted_by_hand() {
         let paged = PageLayout::new(8).unwrap();
-        // One page above four: 7 nodes, then 4 × 8.
+        // One page is above four others: 7 nodes, then 4 × 8.
         let b_heap = Walks::of(&paged, 39, |node| paged.page_of(node));
         assert_eq!((b_heap.pages, b_heap.levels, b_heap.pages_to_deepest), (5, 6, 2));
         assert_eq!((b_heap.siblings_apart, b_heap.pages_mean), (0, f64::from(7 + 4 * 8 * 2) / 39.0));
-        // 1–7, 8–15, 16–31: a page a level from the fourth on.
+        // Pages hold nodes 1–7, 8–15 and 16–31: each level from the fourth on is a page further.
         let binary = Walks::of(&Binary, 31, |node| (node + 1) / 8);
         assert_eq!((binary.pages, binary.levels, binary.pages_to_deepest), (4, 5, 3));
         assert_eq!(binary.siblings, 15);

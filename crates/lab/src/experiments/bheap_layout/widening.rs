@@ -1,6 +1,6 @@
-//! The variant that the article decided against: a page's two siblings both have two children.
+//! The variant that the article rejects: the two siblings at the top of a page both have two children.
 //!
-//! Then a page holds two complete trees, of which offsets 0 and 1 are no part:
+//! A page then holds two complete trees, and offsets 0 and 1 belong to neither:
 //!
 //! ```text
 //!   page 1    8, 9 are never used
@@ -13,15 +13,15 @@
 use bheap::layout::{ChildRange, Layout};
 use bheap::trace::Trace;
 
-/// Index arithmetic of the B-heap that widens. Positions have no gaps; the places in memory do.
+/// Index arithmetic of the widening B-heap. Positions have no gaps; addresses in memory do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WideningLayout {
-    /// log2 of the places in a page.
+    /// log2 of the number of slots in a page.
     shift: u32,
 }
 
 impl WideningLayout {
-    /// Pages of so many places: a power of two, at least 8. `None` otherwise.
+    /// Creates a layout with pages of `page_items` slots; `None` unless that is a power of two, at least 8.
     #[must_use]
     pub const fn new(page_items: usize) -> Option<Self> {
         if page_items.is_power_of_two() && page_items >= 8 {
@@ -35,7 +35,7 @@ impl WideningLayout {
         1 << self.shift
     }
 
-    /// The place in memory of a position, counted from the beginning of page 0.
+    /// Returns the slot of a position in memory, counted from the beginning of page 0.
     #[must_use]
     pub const fn place(self, position: usize) -> usize {
         let first_page = self.page_items() - 1;
@@ -56,7 +56,7 @@ impl WideningLayout {
         }
     }
 
-    /// The page in which a position lies.
+    /// Returns the page of a position.
     #[must_use]
     pub const fn page_of(self, position: usize) -> usize {
         self.place(position) >> self.shift
@@ -93,7 +93,8 @@ impl Layout for WideningLayout {
     }
 }
 
-/// Puts the gaps where the heap counts none: each address of a position becomes that of its place.
+/// Recorder adapter that inserts the gaps of the layout: each address of a position becomes the address of
+/// its slot.
 #[derive(Debug)]
 pub struct Gaps<'a, M> {
     layout: WideningLayout,
@@ -103,12 +104,13 @@ pub struct Gaps<'a, M> {
 impl<'a, M: Trace> Gaps<'a, M> {
     const ITEM_BYTES: usize = 8;
 
-    /// Before this memory, for items of 8 bytes.
+    /// Wraps this recorder, for items of 8 bytes.
     pub const fn new(layout: WideningLayout, memory: &'a M) -> Self {
         Self { layout, memory }
     }
 
-    /// The recorder is told of index 1 for position 0 (see [`super::super::bheap_sim::run::drive_layout`]).
+    /// Translates an address. Position 0 is reported as index 1 (see
+    /// [`super::super::bheap_sim::run::drive_layout`]).
     const fn moved(&self, address: usize) -> usize {
         self.layout.place(address / Self::ITEM_BYTES - 1) * Self::ITEM_BYTES
     }
@@ -141,7 +143,7 @@ mod tests {
                 }
                 assert_eq!(layout.page_of(children.first), layout.page_of(children.first + 1));
                 if layout.page_of(children.first) > layout.page_of(node) {
-                    // Bottom rows open pages one after the other.
+                    // The bottom row's nodes open new pages in order.
                     assert_eq!(layout.page_of(children.first), next);
                     next += 1;
                 }

@@ -1,5 +1,5 @@
-//! One measurement in a process of its own ([`super::super::again`]), which lives in a memory cgroup from its first
-//! moment.
+//! A measurement in a process of its own ([`super::super::again`]), which is in a memory cgroup from its
+//! start.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,76 +13,76 @@ use crate::experiments::again::{self, ChildCommand};
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::counters::Counters;
 
-/// The environment variable that makes a process such a child: a [`Task`] as JSON.
+/// Environment variable that makes a process such a child: a [`Task`] as JSON.
 pub const TASK: &str = "NIGHTTRAIN_LAB_PAGING_TASK";
 
-/// What a child has to do.
+/// Task of a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// The group that it enters, or none.
+    /// Memory cgroup that the child enters, if any.
     pub group: Option<Group>,
-    /// Which queue.
+    /// Kind of queue to measure.
     pub kind: Kind,
-    /// How many items it holds.
+    /// Number of items in the queue.
     pub items: usize,
-    /// The share of the items' bytes that may stay in memory, in percent; 100 and more set no limit.
+    /// Percentage of the items' bytes that may stay in memory; 100 and more set no limit.
     pub percent: u64,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// Pairs before the measurement, and in it, at most.
+    /// Maximum numbers of pairs in the warm-up and in the measurement.
     pub pairs: (u64, u64),
-    /// Each of both ends after this many seconds even if fewer pairs were done.
+    /// Time limit in seconds of the warm-up and of the measurement, after which each ends with fewer pairs.
     pub seconds: f64,
-    /// Seed of the keys.
+    /// Seed of the key generator.
     pub seed: u32,
-    /// Where the child puts the file of the items, which has no name.
+    /// Directory of the items' file, which is unnamed.
     pub directory: PathBuf,
 }
 
-/// What a child found.
+/// Figures that a child measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PagingFigures {
-    /// Which queue.
+    /// Kind of queue.
     pub kind: Kind,
-    /// The limit in percent of the items' bytes.
+    /// Memory limit in percent of the items' bytes.
     pub percent: u64,
-    /// How many items.
+    /// Number of items.
     pub items: usize,
-    /// Pairs of one removal and one insertion that were measured.
+    /// Number of measured pairs of one removal and one insertion.
     pub pairs: u64,
-    /// Seconds that they took.
+    /// Seconds that the pairs took.
     pub seconds: f64,
-    /// What the kernel counted meanwhile.
+    /// Kernel counters during the measurement.
     pub counted: Counters,
     /// The longest single pair, in seconds.
     pub worst_seconds: f64,
-    /// Bytes that the group may keep, and that it kept before the queue was there; none without a limit.
+    /// Memory limit of the group in bytes, and its usage before the queue existed; `None` without a limit.
     pub limit: Option<(u64, u64)>,
     /// Bytes charged to the group at the end.
     pub usage_bytes: Option<u64>,
 }
 
 impl PagingFigures {
-    /// Of a count of the whole measurement, the part of a pair.
+    /// Returns a total of the whole measurement per pair.
     #[must_use]
     pub fn a_pair(&self, total: u64) -> f64 {
         total as f64 / self.pairs as f64
     }
 
-    /// Major faults a pair.
+    /// Returns the major faults per pair.
     #[must_use]
     pub fn faults(&self) -> f64 {
         self.a_pair(self.counted.major_faults)
     }
 
-    /// Microseconds a pair.
+    /// Returns the microseconds per pair.
     #[must_use]
     pub fn us(&self) -> f64 {
         self.seconds * 1e6 / self.pairs as f64
     }
 }
 
-/// If this process is such a child: does its task and ends the process. Returns at once if it is not.
+/// Does the task and ends the process if this process is such a child. Otherwise returns at once.
 pub fn do_task_and_exit() {
     again::do_task_and_exit(TASK, |task: &Task| {
         if let Some(group) = &task.group {
@@ -92,21 +92,21 @@ pub fn do_task_and_exit() {
     });
 }
 
-/// Starts a child for `task` and waits for what it finds; the answer passes through `directory`.
+/// Starts a child for `task` and waits for its figures; the answer passes through `directory`.
 ///
 /// # Errors
-/// As [`again::ask`].
+/// Returns the errors of [`again::ask`].
 pub fn found_by_child(task: &Task, directory: &Path, again: &ChildCommand) -> io::Result<PagingFigures> {
     again::ask(TASK, task, directory, again)
 }
 
-/// Builds the queue, applies the limit, warms up, measures.
+/// Builds the queue, applies the limit, warms up, and measures.
 fn measured(task: &Task) -> io::Result<PagingFigures> {
     let mut keys = Random3::new(task.seed);
     let mut key = move || keys.next().map_or(0, u64::from);
     let unfiled = task.group.as_ref().map(Group::usage_bytes).transpose()?;
     let (mut queue, out) = filled(task.kind, &task.directory, task.items, task.page_bytes, &mut key)?;
-    // Clean pages can be taken back when the limit comes; dirty ones would make the kernel refuse it.
+    // Clean pages can be reclaimed when the limit is set; dirty pages would make the kernel refuse it.
     out.now()?;
     let mut limit = None;
     if let (Some(group), Some(unfiled), true) = (&task.group, unfiled, task.percent < 100) {

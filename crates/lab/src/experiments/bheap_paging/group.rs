@@ -1,4 +1,4 @@
-//! A memory cgroup of our own: a limit on what a process and its page cache may keep.
+//! A memory cgroup of our own: a limit on the memory and page cache of a process.
 //!
 //! ```text
 //! parent: Group::create() ─▶ <hierarchy>/nighttrain-lab-PID-N
@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Which of the two interfaces a hierarchy speaks.
+/// Version of the cgroup interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
-    /// `memory.limit_in_bytes`.
+    /// Version 1, with `memory.limit_in_bytes`.
     One,
-    /// `memory.max`.
+    /// Version 2, with `memory.max`.
     Two,
 }
 
@@ -41,15 +41,15 @@ impl Version {
     }
 }
 
-/// A place where a group can be made: a mounted hierarchy.
+/// A mounted hierarchy, in which a group can be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hierarchy {
     version: Version,
     mount: PathBuf,
 }
 
-/// The hierarchies with a memory controller that are mounted, from the text of `/proc/self/mounts`. Version 1 comes
-/// first: where it is mounted with `memory`, the other one has no memory controller.
+/// Returns the mounted hierarchies with a memory controller, from the text of `/proc/self/mounts`. Version 1
+/// comes first: if it is mounted with `memory`, version 2 has no memory controller.
 fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = mounts
         .lines()
@@ -68,17 +68,17 @@ fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     found
 }
 
-/// A group that exists; the one who made it removes it.
+/// A cgroup. The value that created it removes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Group {
     path: PathBuf,
     version: Version,
-    /// Whether dropping this value removes the group.
+    /// True if dropping this value removes the group.
     #[serde(skip)]
     ours: bool,
 }
 
-/// No group can be made here: what is missing, and how to provide it.
+/// Error of creating a group: what is missing here, and how to provide it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no memory cgroup can be made here ({0}); run as root, or where a group with a memory controller is delegated"
@@ -86,10 +86,10 @@ pub struct Group {
 pub struct CgroupFault(String);
 
 impl Group {
-    /// Makes one, below the root of the first hierarchy that allows it.
+    /// Creates a group below the root of the first hierarchy that allows it.
     ///
     /// # Errors
-    /// If none does; the text says why not.
+    /// Returns [`CgroupFault`] with the reasons if no hierarchy allows it.
     pub fn create() -> Result<Self, CgroupFault> {
         let mounts =
             fs::read_to_string("/proc/self/mounts").map_err(|error| CgroupFault(error.to_string()))?;
@@ -111,7 +111,7 @@ impl Group {
                 continue;
             }
             let group = Self { path, version: *version, ours: true };
-            // A directory in a version 2 hierarchy has this file only where its parent hands the controller down.
+            // A directory in a version 2 hierarchy has this file only if its parent delegates the controller.
             if group.path.join(version.limit_file()).exists() {
                 return Ok(group);
             }
@@ -123,38 +123,40 @@ impl Group {
         Err(CgroupFault(refused.join("; ")))
     }
 
-    /// Which interface it speaks.
+    /// Returns the version of the interface.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// Its directory.
+    /// Returns the group's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Moves the calling process into it: what it has touched already stays charged where it was.
+    /// Moves the calling process into the group; pages that it has already touched stay charged to its old
+    /// group.
     ///
     /// # Errors
-    /// If the process may not be moved.
+    /// Returns the system's error if the process may not be moved.
     pub fn enter(&self) -> io::Result<()> {
         fs::write(self.path.join("cgroup.procs"), std::process::id().to_string())
     }
 
-    /// Limits it to `bytes`; the kernel takes back what is above, and says no if it cannot.
+    /// Limits the group to `bytes`; the kernel reclaims everything above, or refuses.
     ///
     /// # Errors
-    /// `EBUSY` in version 1 if what is above cannot be taken back.
+    /// Returns `EBUSY` in version 1 if the excess cannot be reclaimed.
     pub fn limit(&self, bytes: u64) -> io::Result<()> {
         fs::write(self.path.join(self.version.limit_file()), bytes.to_string())
     }
 
-    /// Bytes charged to it now: memory of its processes and page cache that they were the first to touch.
+    /// Returns the bytes charged to the group now: memory of its processes, and page cache that they touched
+    /// first.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns the system's error if the file cannot be read.
     pub fn usage_bytes(&self) -> io::Result<u64> {
         let text = fs::read_to_string(self.path.join(self.version.usage_file()))?;
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "usage is no number"))
@@ -166,36 +168,37 @@ impl Drop for Group {
         if !self.ours {
             return;
         }
-        // A process that has just ended may still be counted for a moment.
+        // The kernel may still count a process for a moment after its end.
         for _ in 0..50 {
             match fs::remove_dir(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                // Gone, or not to be removed by us: nothing else can be done about it here.
+                // The group is gone, or may not be removed: there is nothing else to do.
                 _ => return,
             }
         }
     }
 }
 
-/// What the name of each of our groups begins with; the process that made it and a number follow.
+/// Prefix of the names of our groups; the creating process's id and a number follow.
 const PREFIX: &str = "nighttrain-lab-";
 
-/// Removes groups of ours whose process was killed before it could: a group with processes in it is refused.
+/// Removes groups of ours whose process was killed before it could. The kernel refuses to remove a group that
+/// still has processes.
 fn remove_abandoned(mount: &Path) {
     for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let maker =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|rest| rest.split('-').next());
         if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            // Whether it could be removed is of no consequence to the one that is made now.
+            // An error is ignored: the leftover does not affect the new group.
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// Held by tests that make groups, so that one can say that none of this process is left.
+/// Lock of tests that create groups, so that a test can check that none of this process is left.
 #[cfg(test)]
 pub(crate) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn groups_of_the_dead_are_removed_and_those_of_the_living_and_of_others_stay() {
         let directory = tempfile::tempdir().unwrap();
-        // Above the largest process number that the kernel allows (2^22).
+        // The process id is above the kernel's maximum (2^22), so no such process exists.
         let dead = directory.path().join(format!("{PREFIX}4194305-0"));
         let kept = [
             directory.path().join(format!("{PREFIX}{}-0", std::process::id())),

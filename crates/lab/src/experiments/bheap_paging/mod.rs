@@ -1,10 +1,11 @@
-//! `bheap-paging`: the article's comparison for real, on a kernel that pages.
+//! `bheap-paging`: the article's comparison under real paging by the kernel.
 //!
 //! ```text
 //! parent ─▶ a memory cgroup ─▶ child: file ─mmap, MADV_RANDOM─▶ queue of N keys ─▶ limit = 25% or 10% of their bytes
 //!                                     pairs of remove and insert: major faults, bytes, time ─▶ answer ─▶ parent
 //! ```
-//! A child for each measurement: its counters, its page cache and its group are its own and end with it.
+//! Each measurement has a child process: its counters, its page cache and its group are its own and end with
+//! it.
 
 pub mod child;
 pub mod group;
@@ -33,27 +34,27 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Debug, Clone)]
 pub struct Sizes {
-    /// Items in a queue, of 8 bytes.
+    /// Number of 8-byte items in a queue.
     pub items: usize,
-    /// Pairs before the measurement and in it, at most; [`Kind::pairs`] makes more of them.
+    /// Maximum numbers of pairs in the warm-up and in the measurement; [`Kind::pairs`] may raise them.
     pub pairs: (u64, u64),
-    /// Seconds for each of both, at most.
+    /// Maximum seconds of the warm-up, and of the measurement.
     pub seconds: f64,
-    /// Limits, in percent of the items' bytes; 100 is none.
+    /// Memory limits in percent of the items' bytes; 100 is no limit.
     pub percents: Vec<u64>,
 }
 
 impl Sizes {
-    /// For people who wait (under half a minute), or for the record.
+    /// Returns sizes for a quick run of under half a minute, or for the record.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
             Self { items: 4 << 20, pairs: (5_000, 20_000), seconds: 2.0, percents: vec![100, 10] }
         } else {
-            // Six heaps under a limit, at most 2 × 15 s each: not above five minutes with filling them.
+            // Six heaps under a limit, at most 2 × 15 s each, stay within five minutes including filling.
             Self { items: 16 << 20, pairs: (20_000, 100_000), seconds: 15.0, percents: vec![100, 25, 10] }
         }
     }
@@ -69,7 +70,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&found))
 }
 
-/// Takes all measurements, one child each; files go below `directory` if there is one.
+/// Takes all measurements, each in a child process; files go below `directory` if there is one.
 ///
 /// # Errors
 /// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk.
@@ -110,7 +111,7 @@ pub fn measured(
 mod tests {
     use super::*;
 
-    /// Where a child of the tests' executable comes to work; as a test, it has nothing to do.
+    /// Entry point of a child process of the tests' executable; run as a test it does nothing.
     #[test]
     fn as_a_child_it_does_its_task() {
         child::do_task_and_exit();
@@ -129,7 +130,7 @@ mod tests {
         let found = match measured(&sizes, 4096, None, &again(), &|_| ()) {
             Ok(found) => found,
             Err(Refusal::Missing(what)) => {
-                // Where nobody may make a group, to say so is what it has to do.
+                // A refusal is right only if groups cannot be created here.
                 assert!(Group::create().is_err(), "refused although groups can be made: {what}");
                 return;
             }
@@ -143,7 +144,8 @@ mod tests {
             );
             if found.percent == 100 {
                 assert_eq!(found.counted.bytes_read, 0, "nothing is taken from it: {found:?}");
-                // The page queue takes fresh pages, which the kernel counts although it reads nothing.
+                // The page queue takes fresh pages, for which the kernel counts major faults although it
+                // reads nothing.
                 assert!(found.counted.major_faults == 0 || found.kind == Kind::PageQueue, "{found:?}");
             } else if found.kind != Kind::PageQueue {
                 assert!(found.counted.major_faults > 0, "{found:?}");
@@ -174,7 +176,7 @@ mod tests {
             kind: Kind::BHeap,
             items: 1000,
             percent: 100,
-            // No power of two.
+            // The page size is not a power of two.
             page_bytes: 3000,
             pairs: (1, 1),
             seconds: 1.0,

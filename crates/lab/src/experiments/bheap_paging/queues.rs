@@ -1,4 +1,4 @@
-//! The queues that page: one that is asked for by name, filled, and pushed and popped.
+//! The queues under test, by kind: each can be filled, pushed and popped.
 
 use std::io;
 use std::path::Path;
@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 
 use super::storage::{PagedBlocks, PagedRows};
 
-/// Which queue.
+/// Kind of queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The textbook's.
+    /// The textbook's binary heap.
     BinaryHeap,
-    /// As published.
+    /// The B-heap as published.
     BHeap,
-    /// Ours.
+    /// Our page queue.
     PageQueue,
 }
 
 impl Kind {
-    /// All of them, the slowest first.
+    /// Kinds of queues, the slowest first.
     pub const ALL: [Self; 3] = [Self::BinaryHeap, Self::BHeap, Self::PageQueue];
 
-    /// What it is called in a report.
+    /// Returns the name for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,9 +38,9 @@ impl Kind {
         }
     }
 
-    /// Pairs before the measurement and in it, of a queue of `items` keys, where `pairs` are enough for one whose
-    /// every pair faults alike. The page queue's work comes in waves, of which the longest takes as many pairs as
-    /// there are items: it does so many.
+    /// Returns the numbers of pairs in the warm-up and in the measurement of a queue of `items` keys. `pairs`
+    /// suffice if every pair faults alike. The page queue works in waves, the longest of which takes as many
+    /// pairs as there are items, so it gets that many.
     #[must_use]
     pub const fn pairs(self, pairs: (u64, u64), items: usize) -> (u64, u64) {
         match self {
@@ -50,12 +50,12 @@ impl Kind {
     }
 }
 
-/// A queue of keys of 8 bytes that gives the smallest.
+/// A queue of 8-byte keys that returns the smallest first.
 pub trait PagedQueue {
-    /// Removes the smallest and inserts another; says what was removed. Two operations, as the article's phase has
-    /// them, and not the one that both could be made of.
+    /// Removes the smallest key, inserts another, and returns the removed one. These are two operations, as
+    /// in the article, and not a combined replacement.
     fn remove_insert(&mut self, key: u64) -> Option<u64>;
-    /// How many keys it holds.
+    /// Returns the number of keys.
     fn held(&self) -> usize;
 }
 
@@ -81,15 +81,15 @@ impl<B: Blocks<u64>> PagedQueue for PageQueue<u64, B> {
     }
 }
 
-/// Parts into which a level of the page queue is divided: what its own constructor chooses for a memory of 64 pages
-/// or more.
+/// Number of parts into which a level of the page queue is divided; its own constructor chooses this for a
+/// memory of 64 pages or more.
 const FAN_OUT: usize = 16;
 
-/// A queue of this kind that holds `items` keys, with its storage in a file below `directory`, and the way to write
-/// that out. The heaps are put in order at once, in O(n); the page queue is filled an item at a time.
+/// Creates a queue of this kind with `items` keys and storage in a file below `directory`, and a handle that
+/// writes the file out. The heaps are built at once, in O(n); the page queue is filled item by item.
 ///
 /// # Errors
-/// If the disk is full, or a page holds no sensible number of items.
+/// Returns an error if the disk is full, or if the page size does not suit the items.
 pub fn filled(
     kind: Kind,
     directory: &Path,
@@ -104,7 +104,8 @@ pub fn filled(
                 "a page's bytes are no power of two, or too few",
             ));
         }
-        // Twice the items' own bytes: its lists end in blocks that are not full, and it divides them by copying.
+        // The storage has twice the items' bytes: the queue's lists end in blocks that are not full, and it
+        // divides them by copying.
         let blocks = 2 * items.div_ceil(page_bytes / size_of::<u64>()) + 1024;
         let storage = PagedBlocks::create(directory, blocks, page_bytes)?;
         let out = storage.write_out()?;

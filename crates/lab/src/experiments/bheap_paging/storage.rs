@@ -1,6 +1,7 @@
-//! Where the queues keep their items here: memory that pages to a file, as an array and as blocks.
+//! Storage of the queues: memory that pages to a file, as an array and as blocks.
 //!
-//! Every access is a load or a store in a mapping, and the kernel pages as it likes; the queues do not know.
+//! Every access is a load or a store in a mapping, and the kernel pages as it likes; the queues are not aware
+//! of it.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +10,7 @@ use bheap::blocks::{Blocks, NO_BLOCK};
 use bheap::{Full, Rows};
 use engine::sys::mapping::{PagedMemory, Pattern, WriteOut};
 
-/// A heap's array, of a fixed size at most; item 0 lies `lead` words after the start of a page.
+/// Array of a heap with a fixed maximum size; item 0 is `lead` words after the start of a page.
 #[derive(Debug)]
 pub struct PagedRows {
     memory: PagedMemory,
@@ -19,20 +20,20 @@ pub struct PagedRows {
 }
 
 impl PagedRows {
-    /// Room for `items` items, of which the kernel is told that they will be read in no order.
+    /// Creates an array for `items` items, and advises the kernel of random access.
     ///
     /// # Errors
-    /// As [`PagedMemory::create`].
+    /// Returns the errors of [`PagedMemory::create`].
     pub fn create(directory: &Path, lead: usize, items: usize) -> io::Result<Self> {
         let memory = PagedMemory::create(directory, lead + items)?;
         memory.expect(Pattern::Random)?;
         Ok(Self { memory, lead, len: 0 })
     }
 
-    /// A way to write out what has changed.
+    /// Returns a handle that writes changes to the file.
     ///
     /// # Errors
-    /// As [`PagedMemory::write_out`].
+    /// Returns the errors of [`PagedMemory::write_out`].
     pub fn write_out(&self) -> io::Result<WriteOut> {
         self.memory.write_out()
     }
@@ -76,25 +77,25 @@ impl Rows<u64> for PagedRows {
     }
 }
 
-/// Blocks of a page each, of a fixed number at most; their chains are kept beside them, in memory of 4 bytes a block.
+/// Blocks of a page each, up to a fixed number; their chains are kept in separate memory, 4 bytes per block.
 #[derive(Debug)]
 pub struct PagedBlocks {
     memory: PagedMemory,
     block_words: usize,
-    /// The successor of each block.
+    /// Successor of each block.
     links: Vec<u32>,
-    /// The chain of blocks that were given back.
+    /// First block of the chain of free blocks.
     free: u32,
     free_blocks: usize,
-    /// Blocks given out at least once. Invariant: `fresh <= links.len()`.
+    /// Number of blocks that were allocated at least once. Invariant: `fresh <= links.len()`.
     fresh: usize,
 }
 
 impl PagedBlocks {
-    /// Room for `blocks` blocks of `block_bytes` bytes, a multiple of 8.
+    /// Creates storage for `blocks` blocks of `block_bytes` bytes, a multiple of 8.
     ///
     /// # Errors
-    /// As [`PagedMemory::create`].
+    /// Returns the errors of [`PagedMemory::create`].
     pub fn create(directory: &Path, blocks: usize, block_bytes: usize) -> io::Result<Self> {
         let block_words = block_bytes / 8;
         let memory = PagedMemory::create(directory, blocks * block_words)?;
@@ -109,10 +110,10 @@ impl PagedBlocks {
         })
     }
 
-    /// A way to write out what has changed.
+    /// Returns a handle that writes changes to the file.
     ///
     /// # Errors
-    /// As [`PagedMemory::write_out`].
+    /// Returns the errors of [`PagedMemory::write_out`].
     pub fn write_out(&self) -> io::Result<WriteOut> {
         self.memory.write_out()
     }

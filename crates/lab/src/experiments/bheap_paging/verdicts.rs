@@ -1,10 +1,10 @@
-//! What real paging says about the claim.
+//! Verdicts on the claim from real paging.
 
 use super::child::PagingFigures;
 use super::queues::Kind;
 use crate::experiment::{Report, Table, Verdict};
 
-/// The report of all measurements.
+/// Builds the report of all measurements.
 #[must_use]
 pub(super) fn report(found: &[PagingFigures]) -> Report {
     let mut report = Report { data: serde_json::json!(found), ..Report::default() };
@@ -97,7 +97,7 @@ fn judge_ours(
     );
 }
 
-/// Our own goal, in multiples of our faults.
+/// Goal of the page queue: the B-heap has at least this many times its faults.
 const FEWER: f64 = 20.0;
 
 fn smarter(paged: &PagingFigures, ours: &PagingFigures) -> Verdict {

@@ -1,26 +1,26 @@
-//! What was published, and what an independent simulation found with the same conventions.
+//! Published figures, and those of an independent simulation with the same conventions.
 
-/// Items inserted.
+/// Number of items that are inserted.
 pub const ITEMS: usize = 1_000_000;
-/// Bytes in a page.
+/// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
-/// Bytes in an item: a pointer.
+/// Bytes of an item: a pointer.
 pub const ITEM_BYTES: usize = 8;
-/// Seconds of CPU without memory pressure: the binary heap, the B-heap.
+/// CPU seconds without memory pressure: the binary heap, the B-heap.
 pub const CPU_S: (f64, f64) = (4.55, 5.92);
-/// Seconds a transfer takes in figures 1 to 3, and in figure 4.
+/// Seconds per transfer in figures 1 to 3, and in figure 4.
 pub const TRANSFER_S: (f64, f64) = (0.001, 0.010);
-/// Missing pages at which the B-heap catches up (figure 3).
+/// Number of missing pages at which the B-heap catches up (figure 3).
 pub const CATCHES_UP_AT: usize = 4;
-/// Figure 4: missing pages, and by how much the B-heap is then faster.
+/// Figure 4: missing pages, and the fraction by which the B-heap is then faster.
 pub const ON_A_SLOW_DISK: [(usize, f64); 2] = [(1, 0.10), (4, 0.37)];
 
-/// One line of the independent simulation: pages resident; transfers an operation of the binary heap and of the
-/// B-heap; and their totals where they are known. First touches are free. The article itself has the two at nine
-/// pages, 11.5 and 1.14.
+/// A line of the independent simulation: pages resident; transfers per operation of the binary heap and of
+/// the B-heap; and their totals if they are known. First touches are free. The article itself has the two
+/// figures at nine pages, 11.5 and 1.14.
 pub type Reference = (usize, f64, f64, Option<(u64, u64)>);
 
-/// The reference values, for 1,000,000 items.
+/// Reference values for 1,000,000 items.
 pub const REFERENCES: [Reference; 10] = [
     (8, 11.877, 1.1825, Some((47_509_527, 4_729_956))),
     (9, 11.521, 1.1398, Some((46_082_795, 4_559_228))),
@@ -34,5 +34,6 @@ pub const REFERENCES: [Reference; 10] = [
     (1953, 0.00025, 0.00016, Some((1_015, 659))),
 ];
 
-/// By how much ours may differ: another seed of the generator moves the totals in the third digit.
+/// Largest relative difference from the reference: another seed of the generator changes the totals in the
+/// third digit.
 pub const AGREEMENT: f64 = 0.005;

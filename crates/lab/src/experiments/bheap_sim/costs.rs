@@ -1,4 +1,5 @@
-//! What a transfer, an operation and a page's first touch cost: the user's choice instead of the article's.
+//! Costs of a transfer, of an operation and of a page's first touch, as the user chose them instead of the
+//! article's.
 
 use std::str::FromStr;
 
@@ -17,45 +18,45 @@ use crate::experiment::{Options, Refusal, Report, Table};
 use crate::report::grouped;
 use crate::report::plot::{Axis, Plot, Series, Stroke};
 
-/// What the user chose; what is not chosen is the article's.
+/// Costs that the user chose; missing ones are the article's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Costs {
-    /// Pages of memory: one size instead of many.
+    /// Memory in pages: a single size instead of many.
     pub memory_pages: Option<usize>,
-    /// Seconds that reading a page takes.
+    /// Seconds per page read.
     pub page_read_s: Option<f64>,
-    /// Seconds that writing a page takes.
+    /// Seconds per page write.
     pub page_write_s: Option<f64>,
-    /// CPU an operation.
+    /// CPU time per operation.
     pub cpu: Option<Cpu>,
-    /// Whether a page's first touch costs a read.
+    /// Convention for a page's first touch.
     pub first_touch: Option<FirstTouch>,
 }
 
 /// CPU time of an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cpu {
-    /// The article's: 4.55 s and 5.92 s for 4 M operations.
+    /// The article's: 4.55 s and 5.92 s for 4 million operations.
     Article,
     /// Measured here, without memory pressure.
     Measured,
-    /// So many seconds: binary heap, B-heap, page queue.
+    /// Given seconds: binary heap, B-heap, page queue.
     Given([f64; 3]),
 }
 
-/// Whether a read is charged for the first touch of a page.
+/// Convention for the first touch of a page: free, or charged as a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstTouch {
-    /// The convention that reproduces the article.
+    /// No cost; this convention reproduces the article.
     Free,
-    /// As for a file that was there before.
+    /// A read, as for a file that existed before.
     Charged,
 }
 
-/// A time in words, as `--page-read` takes it: `10ms`, `80us`, `1137ns`; in seconds.
+/// Parses a time as `--page-read` takes it (`10ms`, `80us`, `1137ns`) into seconds.
 ///
 /// # Errors
-/// Says what would be right.
+/// Returns a message with correct examples.
 pub fn seconds(text: &str) -> Result<f64, String> {
     humantime::parse_duration(text)
         .map(|time| time.as_secs_f64())
@@ -73,7 +74,7 @@ impl FromStr for Cpu {
         let times = text.split(',').map(seconds).collect::<Result<Vec<f64>, String>>();
         match times.as_deref() {
             Ok([each]) => Ok(Self::Given([*each; 3])),
-            // What is not said of the page queue is taken to be the B-heap's.
+            // The page queue takes the B-heap's time if it has none of its own.
             Ok([binary, paged]) => Ok(Self::Given([*binary, *paged, *paged])),
             Ok([binary, paged, queue]) => Ok(Self::Given([*binary, *paged, *queue])),
             _ => Err(format!(
@@ -96,19 +97,19 @@ impl FromStr for FirstTouch {
 }
 
 impl Costs {
-    /// Whether anything was chosen.
+    /// Returns whether the user chose any cost.
     #[must_use]
     pub fn are_chosen(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// The costs in numbers.
+/// Costs as numbers.
 #[derive(Debug, Clone, Copy)]
 struct Prices {
     read_s: f64,
     write_s: f64,
-    /// Of all operations: binary heap, B-heap, page queue.
+    /// CPU seconds of all operations: binary heap, B-heap, page queue.
     cpu_s: [f64; 3],
     first: FirstTouch,
 }
@@ -150,10 +151,10 @@ impl Prices {
 
 const NAMES: [&str; 3] = ["binary heap", "B-heap", "page queue"];
 
-/// Both classics and the page queue at the user's costs: what they transfer, and how long they take.
+/// Simulates both classic heaps and the page queue at the user's costs, and reports transfers and run times.
 ///
 /// # Errors
-/// If there is no memory of so many pages, or no page queue with such pages.
+/// Returns [`Refusal`] if the memory has no page, or if no page queue has pages of this size.
 pub(super) fn report(options: &Options, shape: Shape) -> Result<Report, Refusal> {
     let costs = &options.costs;
     if costs.memory_pages == Some(0) {
@@ -367,7 +368,7 @@ mod tests {
             assert!((reading - count("reads") * 0.5).abs() < 1e-6 && reading > 0.0);
             assert!((writing - count("writes") * 0.25).abs() < 1e-6 && writing > 0.0);
             let charged = Costs { page_read_s: Some(0.5), first_touch: Some(FirstTouch::Charged), ..free };
-            // 20,000 items of 4 bytes in pages of 512: at least 157 pages are touched once.
+            // 20,000 items of 4 bytes in pages of 512 bytes touch at least 157 pages once.
             assert!(more(charged) - reading >= 157.0 * 0.5, "{}", more(charged) - reading);
         }
         assert!(base.figures.is_empty() && base.tables[0].rows.len() == 1, "one size of memory is no curve");

@@ -1,4 +1,4 @@
-//! What the two classics cost in CPU on this machine, without memory pressure.
+//! CPU time of the two classic heaps on this machine, without memory pressure.
 
 use bheap::{BHeap, BinaryHeap, PageQueue};
 use rustix::time::{ClockId, clock_gettime};
@@ -6,17 +6,17 @@ use rustix::time::{ClockId, clock_gettime};
 use super::keys::Random3;
 use super::phases::{Subject, three_phases};
 
-/// Seconds of CPU of each round, binary heap and B-heap in turn.
+/// CPU seconds of each round, measured alternately for the binary heap and the B-heap.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuSeconds {
-    /// The binary heap's rounds.
+    /// Rounds of the binary heap.
     pub binary_s: Vec<f64>,
-    /// The B-heap's rounds.
+    /// Rounds of the B-heap.
     pub paged_s: Vec<f64>,
 }
 
-/// Puts both through the phases `rounds` times in turn. Another process takes from the clock on the wall, not from
-/// this thread's own, but it takes from the caches all the same: the rounds say how much.
+/// Runs both heaps through the phases alternately, `rounds` times. Another process does not count on this
+/// thread's CPU clock, but it does evict the caches: the spread of the rounds shows how much.
 #[must_use]
 pub fn measure(items: usize, page_bytes: usize, rounds: u32) -> CpuSeconds {
     let mut measured = CpuSeconds { binary_s: Vec::new(), paged_s: Vec::new() };
@@ -29,7 +29,7 @@ pub fn measure(items: usize, page_bytes: usize, rounds: u32) -> CpuSeconds {
     measured
 }
 
-/// Seconds of CPU of the page queue: the median of `rounds` rounds.
+/// Returns the CPU seconds of the page queue: the median of `rounds` rounds.
 #[must_use]
 pub fn of_page_queue(items: usize, page_bytes: usize, rounds: u32) -> f64 {
     let round =
@@ -50,13 +50,14 @@ fn cpu_s() -> f64 {
 }
 
 impl CpuSeconds {
-    /// The median of each: binary heap, B-heap.
+    /// Returns both medians: binary heap, B-heap.
     #[must_use]
     pub fn medians(&self) -> (f64, f64) {
         (median(&self.binary_s), median(&self.paged_s))
     }
 
-    /// In each round, by which factor the B-heap took longer: the smallest, the median, the greatest.
+    /// Returns the factor by which the B-heap took longer in each round: the smallest, the median, the
+    /// largest.
     #[must_use]
     pub fn slower(&self) -> (f64, f64, f64) {
         let mut ratios: Vec<f64> = self.binary_s.iter().zip(&self.paged_s).map(|(b, p)| p / b).collect();

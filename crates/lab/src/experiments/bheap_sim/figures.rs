@@ -1,4 +1,4 @@
-//! The article's figures 1 to 4, drawn from our own totals on the article's axes.
+//! The article's figures 1 to 4, drawn from our totals on the article's axes.
 
 use super::article::{CPU_S, ON_A_SLOW_DISK, TRANSFER_S};
 use super::costs::FirstTouch;
@@ -9,7 +9,7 @@ use crate::report::plot::{Axis, Plot, Reference, Series, Stroke};
 
 const KIB: f64 = 1024.0;
 
-/// The runtime that a number of transfers means, in seconds.
+/// Returns the run time of a number of transfers, in seconds.
 pub(super) fn runtime_s(cpu_s: f64, transfers: Transfers, transfer_s: f64, first: FirstTouch) -> f64 {
     let count = match first {
         FirstTouch::Free => transfers.free(),
@@ -18,7 +18,7 @@ pub(super) fn runtime_s(cpu_s: f64, transfers: Transfers, transfer_s: f64, first
     cpu_s + count as f64 * transfer_s
 }
 
-/// Runtimes of both at one size of memory, and how many times as fast the B-heap is.
+/// Returns the run times of both heaps at one memory size, and their ratio.
 pub(super) fn runtimes(
     simulated: &SimulatedHeaps,
     resident: usize,
@@ -35,7 +35,7 @@ fn bytes(simulated: &SimulatedHeaps, pages: usize) -> f64 {
     (pages * simulated.shape.page_bytes) as f64
 }
 
-/// The three curves of a figure, at these sizes of memory.
+/// Returns the three curves of a figure at these memory sizes.
 fn curves(
     simulated: &SimulatedHeaps,
     residents: &[usize],
@@ -58,7 +58,7 @@ fn curves(
     ]
 }
 
-/// Adds figures 1 to 4.
+/// Adds figures 1 to 4 to the report.
 pub(super) fn add(report: &mut Report, simulated: &SimulatedHeaps) {
     whole_range(report, simulated);
     few_pages(report, simulated);
@@ -69,7 +69,7 @@ pub(super) fn add(report: &mut Report, simulated: &SimulatedHeaps) {
 fn whole_range(report: &mut Report, simulated: &SimulatedHeaps) {
     let pages = simulated.pages;
     let missing_mib = |resident: usize| -(bytes(simulated, pages) - bytes(simulated, resident)) / KIB / KIB;
-    // Every size where the curves bend, every eighth between.
+    // Every size where the curves bend, and every eighth in between.
     let residents: Vec<usize> =
         (8..=pages).filter(|&n| n <= 64 || n + 16 >= pages || n.is_multiple_of(8)).collect();
     let (_, _, at_nine) = runtimes(simulated, 9, TRANSFER_S.0, FirstTouch::Free);
@@ -129,7 +129,7 @@ fn few_pages(report: &mut Report, simulated: &SimulatedHeaps) {
     );
 }
 
-/// The last 16 pages, in KiB missing.
+/// Returns the last 16 memory sizes in pages, and a function to the missing KiB.
 fn close_up(simulated: &SimulatedHeaps) -> (Vec<usize>, impl Fn(usize) -> f64) {
     let whole = bytes(simulated, simulated.pages);
     let page = bytes(simulated, 1);
@@ -203,7 +203,7 @@ fn slow_disk(report: &mut Report, simulated: &SimulatedHeaps) {
     );
 }
 
-/// The first whole number of missing pages at which the B-heap is the faster one.
+/// Returns the smallest number of missing pages at which the B-heap is faster.
 pub(super) fn catches_up(simulated: &SimulatedHeaps, cpu_s: (f64, f64), transfer_s: f64) -> Option<usize> {
     (0..simulated.pages).find(|&missing| {
         let (binary, paged) = simulated.missing(missing);

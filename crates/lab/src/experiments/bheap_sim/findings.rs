@@ -1,4 +1,4 @@
-//! Our totals beside what was published, and what follows.
+//! Comparison of our totals with the published ones, and the conclusions.
 
 use serde_json::json;
 
@@ -11,13 +11,13 @@ use super::run::{HeapLayout, MisalignedRows, Shape, SimulatedHeaps};
 use crate::experiment::{Options, Report, Table, Verdict};
 use crate::report::grouped;
 
-/// The seed of `srandom` that the totals are for.
+/// Seed of `srandom` for the totals.
 pub(super) const SEED: u32 = 1;
 
-/// The article's own sizes: its table, its figures, its claims.
+/// Reports on the article's own sizes: its table, its figures, its claims.
 pub(super) fn of_the_article(options: &Options, shape: Shape) -> Report {
     options.say("both heaps through 4,000,000 operations before a perfect memory");
-    // The binary heap's simulation takes as long as the two others together.
+    // The simulation of the binary heap takes as long as the other two together.
     let (simulated, misplaced) = std::thread::scope(|scope| {
         let simulated = scope.spawn(|| shape.simulate(SEED));
         let misplaced = misplaced(shape);
@@ -127,14 +127,14 @@ fn judge_slow_disk(report: &mut Report, simulated: &SimulatedHeaps) {
     );
 }
 
-/// By which fraction the B-heap is faster on a 10 ms disk: first touches free, and charged.
+/// Returns the fraction by which the B-heap is faster on a 10 ms disk, with first touches free and charged.
 fn slow_disk(simulated: &SimulatedHeaps, missing: usize) -> (f64, f64) {
     let resident = simulated.pages - missing;
     let faster = |first| runtimes(simulated, resident, TRANSFER_S.1, first).2 - 1.0;
     (faster(FirstTouch::Free), faster(FirstTouch::Charged))
 }
 
-/// Adds the table of transfers; returns what differs from the reference by more than it may.
+/// Adds the table of transfers; returns the rows that differ from the reference by more than [`AGREEMENT`].
 fn transfers_table(report: &mut Report, simulated: &SimulatedHeaps) -> Vec<String> {
     let mut table = Table::new(
         "Transfers an operation, first touch of a page free",
@@ -185,8 +185,8 @@ fn transfers_table(report: &mut Report, simulated: &SimulatedHeaps) -> Vec<Strin
     disagreements
 }
 
-/// By which fraction a total of ours is off: from the reference's total, or where only its rounded figure is known
-/// from that.
+/// Returns the relative difference of our total from the reference's total, or from its rounded figure if no
+/// total is known.
 pub(super) fn off(simulated: &SimulatedHeaps, ours: u64, said: f64, total: Option<u64>) -> f64 {
     match total {
         Some(total) => ours as f64 / total as f64 - 1.0,
@@ -246,7 +246,7 @@ fn misplaced_table(report: &mut Report, simulated: &SimulatedHeaps, misplaced: &
         [("aligned", &simulated.paged), ("16 bytes past", misplaced)].into_iter().enumerate()
     {
         let pages = memory.pages();
-        // The same memory for both: four pages less than the aligned one needs.
+        // Both have the same memory: four pages less than the aligned heap needs.
         at_four[i] = memory.transfers(simulated.pages - 4).free();
         table.row([
             name.to_owned(),
@@ -271,7 +271,7 @@ fn misplaced_table(report: &mut Report, simulated: &SimulatedHeaps, misplaced: &
     });
 }
 
-/// Sizes that the user chose: no reference, no verdict, the same picture.
+/// Reports on sizes that the user chose: the same picture without reference and verdict.
 pub(super) fn of_another_shape(options: &Options, shape: Shape) -> Report {
     options.say("both heaps through the three phases before a perfect memory");
     let simulated = shape.simulate(SEED);
@@ -307,7 +307,7 @@ pub(super) fn of_another_shape(options: &Options, shape: Shape) -> Report {
     report
 }
 
-/// Some sizes of memory, from one page to all.
+/// Returns a selection of memory sizes, from one page to all.
 pub(super) fn sampled(pages: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> = [1, 2, 3, 4, 8, 9, 10, 12, 14, 15, 16, 24, 32, 48]
         .into_iter()
@@ -363,7 +363,7 @@ fn sizes(simulated: &SimulatedHeaps) -> serde_json::Value {
     })
 }
 
-/// How many times the binary heap's transfers are the B-heap's.
+/// Formats the ratio of the binary heap's transfers to the B-heap's.
 pub(super) fn ratio(binary: Transfers, paged: Transfers) -> String {
     if paged.free() == 0 {
         "–".to_owned()
@@ -372,7 +372,7 @@ pub(super) fn ratio(binary: Transfers, paged: Transfers) -> String {
     }
 }
 
-/// A figure with about four digits.
+/// Formats a figure with about four digits.
 pub(super) fn figure(value: f64) -> String {
     match value {
         v if v >= 10.0 => format!("{v:.2}"),

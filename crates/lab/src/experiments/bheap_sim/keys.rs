@@ -1,8 +1,8 @@
-//! Keys as the article drew them: the C library's `random(3)`, and other sequences that a queue meets.
+//! Keys as in the article, from the C library's `random(3)`, and other sequences for queues.
 
-/// `random(3)` with its default table of 31 words, seeded as `srandom(seed)` does: r\[i\] = r\[i−3\] + r\[i−31\],
-/// of which the lowest bit is thrown away. Source: the manual page's "nonlinear additive feedback" of degree 31;
-/// the values are checked against the C library's own in a test.
+/// `random(3)` with its default table of 31 words, seeded as `srandom(seed)` does: r\[i\] = r\[i−3\] +
+/// r\[i−31\], without the lowest bit. Source: the manual page's "nonlinear additive feedback" of degree 31; a
+/// test checks the values against the C library's own.
 #[derive(Debug, Clone)]
 pub struct Random3 {
     words: [u32; 31],
@@ -10,7 +10,7 @@ pub struct Random3 {
 }
 
 impl Random3 {
-    /// The generator after `srandom(seed)`.
+    /// Creates the generator in the state after `srandom(seed)`.
     #[must_use]
     pub fn new(seed: u32) -> Self {
         let mut words = [0_u32; 31];
@@ -27,7 +27,7 @@ impl Random3 {
     }
 
     fn word(&mut self) -> u32 {
-        // `at` is where r[i−31] stands and where r[i] goes; r[i−3] stands 28 places on.
+        // `at` is the index of r[i−31], which r[i] replaces; r[i−3] is 28 slots further on.
         let sum = self.words[self.at].wrapping_add(self.words[(self.at + 28) % 31]);
         self.words[self.at] = sum;
         self.at = (self.at + 1) % 31;

@@ -1,39 +1,40 @@
-//! A perfectly managed memory: least recently used out first, dirty pages written when they go.
+//! A perfectly managed memory: the least recently used page is evicted first, dirty pages are written on
+//! eviction.
 //!
-//! One pass over the addresses gives the transfers for *every* size of memory at once (Mattson's stack
-//! distances, with Thompson's and Smith's treatment of writes). A page touched at stack distance `d`, that is,
-//! with `d − 1` other pages touched since its last touch, is read again in every memory smaller than `d`. It was
-//! written back in those of them in which it was still dirty: where no earlier distance since its last write
-//! had put it out. [`ListLru`] is the slow twin, one size at a time.
+//! One pass over the addresses gives the transfers for *every* memory size at once (Mattson's stack
+//! distances, with Thompson's and Smith's treatment of writes). A page touched at stack distance `d`, that
+//! is, with `d − 1` other pages touched since its last touch, is read again in every memory smaller than `d`.
+//! It was written back in those memories in which it was still dirty: those in which no earlier distance
+//! since its last write had evicted it. [`ListLru`] is the slow twin, one size at a time.
 
 use bheap::trace::Trace;
 use std::cell::{Cell, RefCell};
 
-/// What a run cost in a memory of one size.
+/// Transfers of a run in a memory of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transfers {
-    /// Pages read back after having been put out.
+    /// Pages read again after an eviction.
     pub reads: u64,
-    /// Dirty pages written when put out.
+    /// Dirty pages written on eviction.
     pub writes: u64,
-    /// Pages touched for the first time; a transfer or not, by convention.
+    /// Pages touched for the first time; by convention a transfer or not.
     pub first_touches: u64,
 }
 
 impl Transfers {
-    /// Reads and writes, with first touches free: the convention that reproduces the article.
+    /// Returns reads and writes, with first touches free: the convention that reproduces the article.
     #[must_use]
     pub const fn free(&self) -> u64 {
         self.reads + self.writes
     }
-    /// Reads and writes, with a read charged for the first touch of a page.
+    /// Returns reads and writes, with a read charged for each first touch of a page.
     #[must_use]
     pub const fn charged(&self) -> u64 {
         self.reads + self.writes + self.first_touches
     }
 }
 
-/// The transfers of a sequence of touches in memories of every size.
+/// Transfers of a sequence of touches in memories of every size.
 #[derive(Debug)]
 pub struct LruTransfers {
     page_shift: u32,
@@ -42,37 +43,38 @@ pub struct LruTransfers {
     stack: RefCell<Stack>,
 }
 
-/// Pages in the stack's top: a list that is searched from its newest end.
+/// Number of pages in the top of the stack: a list that is searched from its newest end.
 const TOP: usize = 16;
-/// The moment of a page that was never touched.
+/// Moment of a page that was never touched.
 const NEVER: u32 = 0;
-/// The moment of a page in the top.
+/// Moment of a page in the top.
 const ON_TOP: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 struct Stack {
-    /// For each page: the moment at which it left the top ([`NEVER`], [`ON_TOP`]), and since its last write the
-    /// greatest distance at which it was touched ([`CLEAN`]: clean everywhere).
+    /// For each page: the moment at which it left the top ([`NEVER`], [`ON_TOP`]), and the largest distance
+    /// at which it was touched since its last write ([`CLEAN`]: clean in every memory).
     pages: Vec<(u32, u32)>,
-    /// The pages touched last, newest first. Invariant: exactly those whose moment is [`ON_TOP`]; full once so many
-    /// have been touched.
+    /// Pages touched last, newest first. Invariant: exactly the pages whose moment is [`ON_TOP`]; the list is
+    /// full once that many pages have been touched.
     top: Vec<u32>,
-    /// Fenwick tree over moments: 1 where some page left the top. Later moments are newer pages.
+    /// Fenwick tree over moments: 1 at each moment at which a page left the top. Later moments are newer
+    /// pages.
     tree: Vec<u32>,
-    /// Pages in the tree.
+    /// Number of pages in the tree.
     below: u32,
     now: u32,
     touched: u32,
-    /// `reads[d]`: touches at distance `d`; those are reads in every memory below `d`.
+    /// `reads[d]`: touches at distance `d`, which are reads in every memory smaller than `d`.
     reads: Vec<u64>,
-    /// Differences: `writes[m]` over sizes `m`.
+    /// Write counts as differences: `writes[m]` over sizes `m`.
     writes: Vec<i64>,
 }
 
 const CLEAN: u32 = u32::MAX;
 
 impl LruTransfers {
-    /// A fresh memory of pages of `page_bytes` bytes, a power of two.
+    /// Creates an empty memory with pages of `page_bytes` bytes, a power of two.
     #[must_use]
     pub fn new(page_bytes: usize) -> Self {
         assert!(page_bytes.is_power_of_two(), "a page's size is a power of two");
@@ -96,13 +98,14 @@ impl LruTransfers {
         }
     }
 
-    /// Pages touched at all: the memory in which nothing is ever transferred.
+    /// Returns the number of touched pages: in a memory of this size nothing is ever transferred.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.stack.borrow().touched as usize
     }
 
-    /// The transfers in a memory of `resident` pages (at least 1). Pages still dirty at the end are not counted.
+    /// Returns the transfers in a memory of `resident` pages (at least 1). Pages still dirty at the end are
+    /// not counted.
     #[must_use]
     pub fn transfers(&self, resident: usize) -> Transfers {
         let stack = self.stack.borrow();
@@ -130,7 +133,7 @@ impl Trace for LruTransfers {
 }
 
 impl Stack {
-    /// The stack distance of a page that was touched before: itself and the pages touched since.
+    /// Returns the stack distance of a page that was touched before: itself and the pages touched since.
     fn distance(&self, page: usize) -> u32 {
         let moment = self.pages[page].0;
         if moment == ON_TOP {
@@ -154,7 +157,8 @@ impl Stack {
         }
     }
 
-    /// Renumbers the moments 1, 2, … in order, so that the tree stays a few times as large as the pages.
+    /// Renumbers the moments 1, 2, … in order, so that the tree stays a few times as large as the number of
+    /// pages.
     fn compact(&mut self) {
         let is_below = |page: &(u32, u32)| page.0 != NEVER && page.0 != ON_TOP;
         let below = self.pages.iter().enumerate().filter(|(_, page)| is_below(page));
@@ -199,7 +203,7 @@ impl Stack {
         }
     }
 
-    /// A touch at this distance, of a page that was dirty as told.
+    /// Counts a touch at this distance; `dirty` is the page's entry in `pages`.
     fn count(&mut self, distance: u32, dirty: u32) {
         let d = distance as usize;
         if self.reads.len() <= d {
@@ -213,7 +217,7 @@ impl Stack {
         }
     }
 
-    /// The oldest page of a full top goes to the tree, of which it is the newest.
+    /// Puts a page on top. The oldest page of a full top moves to the tree, as its newest page.
     fn put_on_top(&mut self, page: usize) {
         if self.top.len() == TOP {
             if self.now as usize + 1 >= self.tree.len() {
@@ -230,7 +234,7 @@ impl Stack {
     }
 }
 
-/// One memory of one size, as a list: what [`LruTransfers`] is tested against.
+/// A memory of one size, as a list: the slow twin of [`LruTransfers`].
 #[derive(Debug)]
 pub struct ListLru {
     page_shift: u32,
@@ -240,20 +244,20 @@ pub struct ListLru {
 
 #[derive(Debug, Default)]
 struct ListState {
-    /// Most recently used last; with whether it is dirty.
+    /// Pages, the most recently used last, each with whether it is dirty.
     pages: Vec<(usize, bool)>,
     known: std::collections::HashSet<usize>,
     transfers: Transfers,
 }
 
 impl ListLru {
-    /// A fresh memory of `resident` pages.
+    /// Creates an empty memory of `resident` pages.
     #[must_use]
     pub fn new(page_bytes: usize, resident: usize) -> Self {
         Self { page_shift: page_bytes.trailing_zeros(), resident, state: RefCell::new(ListState::default()) }
     }
 
-    /// What has been transferred so far.
+    /// Returns the transfers so far.
     #[must_use]
     pub fn transfers(&self) -> Transfers {
         self.state.borrow().transfers
@@ -302,7 +306,8 @@ mod tests {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            // A few hot pages, some warm, some that appear only later; runs on one page; items across two.
+            // The sequence has a few hot pages, some warm ones, and some that appear late; runs on one page;
+            // and items across two.
             let page = (seed >> 33) % [3, 12, 37][(seed % 3) as usize] + step / 20_000 * 5;
             let address = usize::try_from(page * 64 + seed % 64).unwrap();
             let write = seed.is_multiple_of(5);

@@ -1,13 +1,13 @@
-//! `bheap-sim`: the article's simulation, repeated.
+//! `bheap-sim`: a replication of the article's simulation.
 //!
 //! ```text
 //!  keys (random(3)) ──▶ three phases ──▶ heap over traced rows ──▶ addresses ──▶ perfect memory of every size
 //!                                                                                    │
 //!             figures 1–4, table, verdicts ◀── transfers × 1 ms or 10 ms, + CPU ◀────┘
 //! ```
-//! [`phases`] drives any queue, [`lru`] is the memory, [`run`] puts a classic through both, [`article`] holds what
-//! was published, `findings` compares, `figures` draws, `sweep` varies the
-//! sizes, [`costs`] the prices.
+//! [`phases`] drives any queue, [`lru`] is the memory, [`run`] runs a classic heap through both, [`article`]
+//! has the published figures, `findings` compares, `figures` draws, `sweep` varies the sizes, [`costs`] the
+//! costs.
 
 pub mod article;
 pub mod costs;
@@ -55,7 +55,7 @@ fn experiment(options: &Options) -> Result<Report, Refusal> {
         findings::of_another_shape(options, shape)
     };
     if articles || options.sweep {
-        // A quarter of the items keeps a quick run far below its 30 seconds.
+        // A quarter of the items keeps a quick run well below its 30 seconds.
         sweep::add(&mut report, options, if options.quick { shape.items.div_ceil(4) } else { shape.items });
     }
     Ok(report)

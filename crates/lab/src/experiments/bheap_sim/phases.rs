@@ -5,11 +5,11 @@ use bheap::blocks::Blocks;
 use bheap::heap::Heap;
 use bheap::layout::Layout;
 
-/// What a queue must be able to do to be put through the article's phases.
+/// Operations that a queue needs for the article's phases.
 pub trait Subject {
     /// Adds a key.
     fn push(&mut self, key: u64);
-    /// Takes the smallest.
+    /// Removes and returns the smallest key.
     fn pop(&mut self) -> Option<u64>;
 }
 
@@ -24,8 +24,8 @@ where
         Heap::push(self, item);
     }
     fn pop(&mut self) -> Option<u64> {
-        // As the users of a heap do, Varnish's expiry among them: look at the smallest, then remove it. (At
-        // nine pages this moves the binary heap's total by 0.4%: the root's page is touched before the last.)
+        // Users of a heap, such as Varnish's expiry, look at the smallest item and then remove it. (At nine
+        // pages this moves the binary heap's total by 0.4%: the root's page is touched before the last.)
         self.peek()?;
         Heap::pop(self)?.try_into().ok()
     }
@@ -46,10 +46,10 @@ where
     }
 }
 
-/// The article's three phases: insert `items`; as many times remove one and insert one; remove all.
+/// Runs the article's three phases: insert `items`; remove one and insert one, as many times; remove all.
 ///
 /// # Panics
-/// If the queue loses an item.
+/// Panics if the queue loses an item.
 pub fn three_phases(queue: &mut impl Subject, items: usize, mut keys: impl FnMut(u64) -> u64) {
     for _ in 0..items {
         queue.push(keys(0));

@@ -1,4 +1,4 @@
-//! The two classics under a memory of every size.
+//! The two classic heaps under a memory of every size.
 
 use bheap::heap::Heap;
 use bheap::layout::{Binary, Layout, PageLayout};
@@ -10,53 +10,53 @@ use super::lru::{LruTransfers, Transfers};
 use super::phases::three_phases;
 use crate::experiment::Refusal;
 
-/// How much of what is simulated.
+/// Sizes of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Items inserted.
+    /// Number of items that are inserted.
     pub items: usize,
-    /// Bytes in a page, a power of two.
+    /// Bytes of a page, a power of two.
     pub page_bytes: usize,
-    /// Bytes in an item: 4, 8 or 16.
+    /// Bytes of an item: 4, 8 or 16.
     pub item_bytes: usize,
 }
 
-/// What became of a shape: the memory behind each heap, and its size.
+/// Result of a simulation: the memory of each heap, and its size.
 #[derive(Debug)]
 pub struct SimulatedHeaps {
-    /// What was simulated.
+    /// Sizes of the simulation.
     pub shape: Shape,
-    /// The textbook heap's memory.
+    /// Memory of the textbook heap.
     pub binary: LruTransfers,
-    /// The B-heap's memory.
+    /// Memory of the B-heap.
     pub paged: LruTransfers,
-    /// Pages that either heap touches: the memory at which nothing is transferred.
+    /// Number of pages that the larger heap touches: in a memory of this size nothing is transferred.
     pub pages: usize,
 }
 
-/// Which layout is put through the phases.
+/// Layout of a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapLayout {
-    /// The textbook's.
+    /// The textbook's layout.
     Binary,
-    /// The B-heap's.
+    /// The B-heap's layout.
     Paged,
 }
 
 impl Shape {
-    /// Items in a page.
+    /// Returns the number of items in a page.
     #[must_use]
     pub const fn page_items(self) -> usize {
         self.page_bytes / self.item_bytes
     }
 
-    /// One operation is one insert or one remove; the three phases have four times as many as items.
+    /// Returns the number of inserts and removes: the three phases have four times as many as items.
     #[must_use]
     pub const fn operations(self) -> usize {
         4 * self.items
     }
 
-    /// Whether these are the article's sizes.
+    /// Returns whether these are the article's sizes.
     #[must_use]
     pub const fn is_the_articles(self) -> bool {
         self.items == article::ITEMS
@@ -64,8 +64,10 @@ impl Shape {
             && self.item_bytes == article::ITEM_BYTES
     }
 
+    /// Checks that pages and items of these sizes are possible.
+    ///
     /// # Errors
-    /// If there is no such page or item.
+    /// [`Refusal::Usage`] with the right range if they are not.
     pub fn check(self) -> Result<(), Refusal> {
         if !matches!(self.item_bytes, 4 | 8 | 16) {
             return Err(Refusal::Usage(format!("--item-bytes {}: 4, 8 or 16", self.item_bytes)));
@@ -88,10 +90,10 @@ impl Shape {
         Ok(())
     }
 
-    /// Puts both classics through the phases, each on a thread of its own.
+    /// Runs both classic heaps through the phases, each on a thread of its own.
     ///
     /// # Panics
-    /// If a heap loses an item.
+    /// Panics if a heap loses an item.
     #[must_use]
     pub fn simulate(self, seed: u32) -> SimulatedHeaps {
         let (binary, paged) = std::thread::scope(|scope| {
@@ -104,7 +106,7 @@ impl Shape {
         SimulatedHeaps { shape: self, binary, paged, pages }
     }
 
-    /// One classic's memory after the three phases.
+    /// Returns the memory of one classic heap after the three phases.
     #[must_use]
     pub fn memory_of(self, which: HeapLayout, seed: u32) -> LruTransfers {
         let memory = LruTransfers::new(self.page_bytes);
@@ -112,7 +114,7 @@ impl Shape {
         memory
     }
 
-    /// Puts one classic through the phases before any recorder.
+    /// Runs one classic heap through the phases with any recorder.
     pub fn drive(self, which: HeapLayout, seed: u32, trace: impl Trace) {
         match self.item_bytes {
             4 => self.drive_items::<u32>(which, seed, trace),
@@ -139,8 +141,8 @@ impl Shape {
     }
 }
 
-/// Puts a layout through the phases. Positions count from 0, the published indices from 1: position 0 lies one item
-/// past a page boundary, so that index `P` begins a page.
+/// Runs a heap of this layout through the phases. Positions count from 0, the published indices from 1:
+/// position 0 is one item past a page boundary, so that index `P` begins a page.
 pub fn drive_layout<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
     layout: impl Layout,
     items: usize,
@@ -153,38 +155,39 @@ pub fn drive_layout<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
 }
 
 impl SimulatedHeaps {
-    /// The transfers of both in a memory of `resident` pages.
+    /// Returns the transfers of both heaps in a memory of `resident` pages.
     #[must_use]
     pub fn at(&self, resident: usize) -> (Transfers, Transfers) {
         (self.binary.transfers(resident), self.paged.transfers(resident))
     }
 
-    /// The same with `missing` pages too few.
+    /// Returns the transfers of both heaps in a memory that lacks `missing` pages.
     #[must_use]
     pub fn missing(&self, missing: usize) -> (Transfers, Transfers) {
         self.at(self.pages - missing)
     }
 
-    /// Transfers an operation.
+    /// Returns a number of transfers per operation.
     #[must_use]
     pub fn an_operation(&self, transfers: u64) -> f64 {
         transfers as f64 / self.shape.operations() as f64
     }
 }
 
-/// Rows as Varnish allocates them: each of 64 Ki pointers in a mapping of its own, 16 bytes past a page boundary.
+/// Recorder adapter for rows as Varnish allocates them: each has 64 Ki pointers in a mapping of its own, 16
+/// bytes past a page boundary.
 #[derive(Debug)]
 pub struct MisalignedRows<'a> {
     memory: &'a LruTransfers,
 }
 
 impl<'a> MisalignedRows<'a> {
-    /// Pointers of 8 bytes in a row.
+    /// Bytes of a row of 8-byte pointers.
     const ROW_BYTES: usize = 65_536 * 8;
-    /// By how much the allocator puts a row past the boundary.
+    /// Offset of a row from the page boundary, caused by the allocator.
     const OFF_BYTES: usize = 16;
 
-    /// Before this memory.
+    /// Wraps this memory.
     #[must_use]
     pub const fn new(memory: &'a LruTransfers) -> Self {
         Self { memory }
@@ -192,7 +195,7 @@ impl<'a> MisalignedRows<'a> {
 
     const fn moved(address: usize) -> usize {
         let (row, within) = (address / Self::ROW_BYTES, address % Self::ROW_BYTES);
-        // A row's mapping has one page more than the row, for the bytes that stick out.
+        // A row's mapping has one page more than the row, for the bytes beyond its last page.
         row * (Self::ROW_BYTES + article::PAGE_BYTES) + Self::OFF_BYTES + within
     }
 }
@@ -210,7 +213,7 @@ impl Trace for MisalignedRows<'_> {
 mod tests {
     use super::*;
 
-    /// Every place of a million once, from index 1.
+    /// Writes each of a million slots once, from index 1, and returns the number of touched pages.
     fn pages_of(trace: impl Trace, memory: &LruTransfers) -> usize {
         for index in 1..=article::ITEMS {
             trace.write(index * article::ITEM_BYTES, article::ITEM_BYTES);
@@ -223,7 +226,7 @@ mod tests {
         let aligned = LruTransfers::new(article::PAGE_BYTES);
         assert_eq!(pages_of(&aligned, &aligned), 1954);
         let memory = LruTransfers::new(article::PAGE_BYTES);
-        // Fifteen whole rows of 129 pages instead of 128, and 34 of the last.
+        // Fifteen whole rows take 129 pages instead of 128, and the last row takes 34.
         assert_eq!(pages_of(MisalignedRows::new(&memory), &memory), 15 * 129 + 34);
     }
 

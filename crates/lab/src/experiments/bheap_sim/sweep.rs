@@ -1,8 +1,8 @@
-//! C21: smaller pointers and larger pages.
+//! Claim C21: smaller pointers and larger pages.
 //!
-//! The items stay the same, so that larger pages are fewer pages, and a number of resident pages is a larger share of
-//! them. What is compared is therefore the same share of the memory; nine pages stand beside it, as the article has
-//! them.
+//! The number of items is constant, so larger pages are fewer, and a number of resident pages is a larger
+//! share of them. The comparison therefore uses the same share of the memory; nine pages, as in the article,
+//! are shown in addition.
 
 use serde_json::json;
 
@@ -11,9 +11,9 @@ use super::run::Shape;
 use crate::experiment::{Options, Report, Table, Verdict};
 use crate::report::grouped;
 
-/// Page in KiB and item in bytes, by items a page: enough for a verdict.
+/// Page size in KiB and item size in bytes, in order of items per page: enough for a verdict.
 const SOME: &[(usize, usize)] = &[(4, 8), (4, 4), (16, 8), (64, 8)];
-/// Up to superpages (`--sweep`).
+/// Page and item sizes up to superpages (`--sweep`).
 const ALL: &[(usize, usize)] = &[
     (4, 8),
     (4, 4),
@@ -28,7 +28,7 @@ const ALL: &[(usize, usize)] = &[
     (2048, 8),
     (2048, 4),
 ];
-/// A tenth of fewer pages than these is no memory that a heap could work in.
+/// Minimum number of resident pages: with fewer, no heap could work in a tenth of its memory.
 const RESIDENT_MIN: usize = 4;
 
 /// Adds the table and the verdict.
@@ -50,7 +50,7 @@ pub(super) fn add(report: &mut Report, options: &Options, items: usize) {
         ],
     );
     let mut data = Vec::new();
-    // Items a page, and the ratio with a tenth resident.
+    // Items per page, and the ratio with a tenth resident.
     let mut tenths: Vec<(usize, f64)> = Vec::new();
     for &(page_kib, item_bytes) in if options.sweep { ALL } else { SOME } {
         options.say(&format!("pages of {page_kib} KiB, items of {item_bytes} bytes"));

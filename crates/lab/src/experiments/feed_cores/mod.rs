@@ -1,10 +1,10 @@
-//! `feed-cores`: producer, server, consumer; the server on one core, on two, on all, and where the system likes (C10).
+//! `feed-cores`: producer, server, consumer; the server on one core, on two, on all, and unpinned (C10).
 //!
 //! ```text
 //!   load: anywhere ──100 bytes, numbered──▶ server: tied to 1, 2, … cores, or not ──▶ load: verifies every message
 //! ```
-//! The load is never tied down, so that only the server's placement differs between two figures. Every server runs all
-//! the time, one for each placement; one is busy at a time, in turns.
+//! The load is never pinned, so that two figures differ only in the server's placement. Every server runs all
+//! the time, one for each placement; only one is busy at a time, alternately.
 
 mod verdicts;
 
@@ -38,10 +38,10 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Independent flows, where there are many.
+/// Number of independent flows in the runs with many.
 const PAIRS: usize = 16;
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     rounds: usize,
@@ -58,13 +58,13 @@ impl Sizes {
     }
 }
 
-/// One server under every placement, with one flow or with many.
+/// Figures of one server under every placement, with one flow or with many.
 #[derive(Debug, Clone, serde::Serialize)]
 struct Graph {
     server: &'static str,
     flows: usize,
     placements: Vec<Placement>,
-    /// In the order of the placements.
+    /// Series in the order of the placements.
     series: Vec<Series>,
 }
 
@@ -125,7 +125,7 @@ fn measured(
     Ok(graphs)
 }
 
-/// A server that dies or loses a message is a sample of nothing, with the reason.
+/// Measures one round. If the server dies or loses a message, the sample is empty and has the reason.
 fn sample(tree: &Tree, server: &ServerProcess, load: &Load) -> Sample {
     measure(tree, &server.cores, || driven(server.contender.wire(), server.address, load))
         .unwrap_or_else(|error: PeerError| Sample::nothing(error.to_string()))
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn without_the_program_it_cannot_be_tested() {
-        // The tests of this crate run from a directory in which there is no `nighttrain`.
+        // The tests of this crate run from a directory without a `nighttrain` program.
         if Contender::Ours.program().is_err() {
             let refused = run(&Options { quick: true, ..Options::default() }).unwrap_err();
             assert!(matches!(refused, Refusal::Missing(why) if why.contains("cargo build")));

@@ -1,4 +1,4 @@
-//! What the placements say about the claim.
+//! Verdicts on the claim from the placements.
 
 use super::Graph;
 use crate::{
@@ -11,12 +11,12 @@ use crate::{
     report::grouped,
 };
 
-/// From here on a message counts as dearer.
+/// Factor from which a message counts as dearer.
 const DEARER: f64 = 1.05;
-/// 790 k/s on one core against 120 k/s unpinned.
+/// Published factor: 790 k/s on one core against 120 k/s unpinned.
 const PUBLISHED: f64 = 6.5;
 
-/// The report of a run.
+/// Builds the report of a run.
 pub(super) fn report(graphs: &[Graph]) -> Report {
     let mut report = Report { data: serde_json::json!({ "graphs": graphs }), ..Report::default() };
     for graph in graphs {
@@ -47,15 +47,16 @@ fn one(graph: &Graph) -> Option<&Series> {
     on(graph, |placement| placement.cores.len() == 1)
 }
 
-/// The placement on every core beside free: for a server that goes where the system puts it, the same thing twice, and
-/// for ours, too. What it differs by is noise.
+/// Returns the ratio of the placement on every core to the free one. Both are the same placement, for a
+/// server that the system places and for ours too, so their difference is noise.
 fn control(graph: &Graph) -> Option<Ratio> {
     let most = graph.placements.iter().find(|placement| placement.name == "free")?.cores.len();
     let all = on(graph, |placement| placement.name != "free" && placement.cores.len() == most)?;
     Ratio::paired(&rates(all), &rates(free(graph)?))
 }
 
-/// The control itself moves by more than this, and the ratio lies where it moves: nothing can be said.
+/// Relative width of the control's interval above which the noise is too large: if the ratio is inside such
+/// an interval, there is no verdict.
 const NOISE: f64 = 1.25;
 
 fn is_within_noise(ratio: &Ratio, control: Option<&Ratio>) -> bool {
@@ -64,7 +65,7 @@ fn is_within_noise(ratio: &Ratio, control: Option<&Ratio>) -> bool {
     })
 }
 
-/// One core against free, by throughput.
+/// Returns the throughput ratio of one core to the free placement.
 fn ratio(graph: &Graph) -> Option<Ratio> {
     Ratio::paired(&rates(one(graph)?), &rates(free(graph)?))
 }
@@ -133,7 +134,7 @@ fn judge(graph: &Graph, report: &mut Report) {
     report.judge("C10", article, ours, verdict);
 }
 
-/// What goes up with the cores when the messages do not.
+/// Adds notes on the costs that rise with the cores while the throughput does not.
 fn explain(graphs: &[Graph], report: &mut Report) {
     for graph in graphs.iter().filter(|graph| graph.flows == 1) {
         let (Some(one), Some(free)) = (one(graph), free(graph)) else { continue };
@@ -227,7 +228,7 @@ mod tests {
     fn the_graph_and_the_reason_are_there() {
         let report = report(&[graph(1, &[1e5; 3], &[2e5; 3])]);
         assert_eq!((report.figures.len(), report.tables.len()), (1, 1));
-        // A core and a half for half as many messages: three times the CPU a message.
+        // A core and a half for half as many messages is three times the CPU per message.
         assert!(report.notes.iter().any(|note| note.contains("(3.00×)")), "{:?}", report.notes);
     }
 }

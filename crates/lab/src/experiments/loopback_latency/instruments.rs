@@ -1,8 +1,8 @@
-//! The instruments held to bounds of their own: a figure is worth no more than what it was measured with.
+//! Bounds on the instruments themselves: a figure is only as good as the instrument that measured it.
 //!
-//! - the raw loop beside the same loop in C, in turns: its median within 5%, its 99th percentile within 10%;
-//! - the generator on one core: 200,000 echoes and 100,000 HTTP requests a second, with its own lateness;
-//! - recording a sample: 25 ns, nothing allocated.
+//! - the raw loop compared with the same loop in C, alternately: its median within 5%, its 99th percentile within 10%;
+//! - the generator on one core: 200,000 echoes and 100,000 HTTP requests per second, with its own lateness;
+//! - recording a sample: 25 ns, and no allocation.
 
 use std::{
     hint::black_box,
@@ -23,32 +23,33 @@ use crate::{
     report::{Table, grouped},
 };
 
-/// RecordingCost a sample, both of its latencies, takes no longer.
+/// Maximum time to record a sample, including both of its latencies.
 const RECORDING_NS_MAX: f64 = 25.0;
-/// The loop's percentiles beside those of the same loop in C: name, place in both records, bound of the ratio.
+/// Percentiles of the loop that are compared with those of the same loop in C: name, position in both
+/// records, bound of the ratio.
 const BESIDE: [(&str, Pick, usize, f64); 2] =
     [("median", |all| all.p50, 0, 1.05), ("99th percentile", |all| all.p99, 2, 1.10)];
 type Pick = fn(&Percentiles) -> u64;
-/// A rate is kept if so much of it is reached.
+/// Fraction of a rate that must be reached.
 const REACHED_MIN: f64 = 0.98;
-/// Recorded samples repeat after so many, which fit into a cache beside the histograms.
+/// Number of distinct samples, which repeat; they fit into a cache together with the histograms.
 const SAMPLES: usize = 4_096;
-/// Samples a round; the least disturbed round counts.
+/// Samples per round; the least disturbed round counts.
 const ROUND: usize = 20_000;
 
-/// What recording a sample costs.
+/// Cost of recording a sample.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct RecordingCost {
-    /// The least of the rounds.
+    /// Minimum over the rounds.
     pub(super) ns: f64,
-    /// Over all rounds; none where the program does not count.
+    /// Allocations over all rounds; `None` if the program does not count them.
     pub(super) allocations: Option<u64>,
 }
 
-/// What the generator sends, and to whom.
+/// Kind of load that the generator sends, and its server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
-    /// In words.
+    /// Name in words.
     pub(super) name: &'static str,
     rate: f64,
     connections: usize,
@@ -56,7 +57,7 @@ pub(super) struct Kind {
     target: fn(SocketAddr) -> Option<Target>,
 }
 
-/// The bounds that the generator is held to.
+/// Rates that the generator must reach.
 pub(super) const KINDS: [Kind; 2] = [
     Kind {
         name: "1-byte echoes",
@@ -74,19 +75,19 @@ pub(super) const KINDS: [Kind; 2] = [
     },
 ];
 
-/// The generator at one of these rates.
+/// Figures of the generator at one of these rates.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct GeneratorFigures {
     name: &'static str,
     asked_per_s: f64,
     reached_per_s: f64,
-    /// How much later than possible requests left.
+    /// Delay of the sent requests behind the earliest possible time.
     lateness: Percentiles,
-    /// The generator's thread was put off its core so often.
+    /// Number of times that the generator's thread was preempted.
     preempted: u64,
 }
 
-/// Records `samples` samples like those of a run, heavy-tailed.
+/// Records `samples` heavy-tailed samples, like those of a run, and measures the cost.
 pub(super) fn recording(samples: usize) -> RecordingCost {
     let mut draws = Draws::new(17);
     let times: Vec<(u64, u64, u64)> = (0..SAMPLES as u64)
@@ -115,7 +116,7 @@ pub(super) fn recording(samples: usize) -> RecordingCost {
     RecordingCost { ns: least, allocations }
 }
 
-/// The generator on the second of `cores`, its peer on the first.
+/// Runs the generator on the second of `cores`, with its peer on the first.
 pub(super) fn sending(kind: Kind, cores: (usize, usize), duration: Duration) -> io::Result<GeneratorFigures> {
     let address = (kind.peer)(cores.0)?;
     let target = (kind.target)(address).ok_or_else(|| io::Error::other("no such target"))?;
@@ -137,7 +138,7 @@ pub(super) fn sending(kind: Kind, cores: (usize, usize), duration: Duration) -> 
     })
 }
 
-/// Each bound, what was measured, and whether it was kept.
+/// Builds the table: each bound, the measured figure, and whether the bound was kept.
 pub(super) fn table(found: &WaitFigures) -> Table {
     let mut table = Table::new(
         "The instruments, held to their own bounds",
@@ -175,7 +176,7 @@ pub(super) fn table(found: &WaitFigures) -> Table {
     table
 }
 
-/// What a reader must know to read the table: the figures behind the ratios, and how late the generator itself was.
+/// Returns notes for the table: the figures behind the ratios, and the lateness of the generator itself.
 pub(super) fn notes(found: &WaitFigures) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, ours, theirs, _) in BESIDE {
@@ -206,7 +207,7 @@ const fn kept(is: bool) -> &'static str {
     if is { "yes" } else { "no" }
 }
 
-/// An interval that is wider says more about the machine than about the loop.
+/// Maximum relative width of an interval; a wider one describes the machine rather than the loop.
 const NOISE_MAX: f64 = 1.5;
 
 fn within_bound(ratio: &Ratio, bound: f64) -> &'static str {
@@ -221,7 +222,7 @@ fn within_bound(ratio: &Ratio, bound: f64) -> &'static str {
     }
 }
 
-/// Medians of both over the rounds, and the ratio of the pairs.
+/// Returns the medians of both over the rounds, and the ratio of the pairs.
 fn beside(rounds: &[(LimitFigures, Percentiles)], ours: Pick, theirs: usize) -> Option<(f64, f64, Ratio)> {
     let (mine, limit): (Vec<_>, Vec<_>) =
         rounds.iter().map(|(c, all)| (Some(ours(all) as f64), Some(c.corrected[theirs]))).unzip();
@@ -257,10 +258,10 @@ mod tests {
         let cores = allowed().unwrap();
         let cores = (cores[0], cores[cores.len() - 1]);
         for kind in KINDS {
-            // A rate that any machine reaches: what is tested is that all is counted.
+            // Any machine reaches this rate: the test is that everything is counted.
             let kind = Kind { rate: 500.0, ..kind };
             let sent = sending(kind, cores, Duration::from_secs(1)).unwrap();
-            // The warm-up lasts a fifth of the second, and what it leaves behind counts.
+            // The warm-up lasts a fifth of a second, and requests that it leaves behind count.
             assert!(sent.reached_per_s > 0.0 && sent.reached_per_s <= 601.0, "{sent:?}");
             assert_eq!(sent.asked_per_s, 500.0);
         }

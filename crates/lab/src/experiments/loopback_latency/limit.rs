@@ -1,4 +1,4 @@
-//! The same in plain C, as the limit.
+//! A loop in plain C that does the same as ours, as the limit of what is possible.
 
 use std::{
     path::PathBuf,
@@ -7,29 +7,29 @@ use std::{
 
 use serde::Serialize;
 
-/// The program, compiled by the system's compiler when it is needed.
+/// Source of the program, which the system's compiler compiles when it is needed.
 const SOURCE: &str = include_str!("../../../../../bench/limit/pingpong.c");
 
-/// The compiled program, in a directory that goes away with it.
+/// The compiled program, in a directory that is removed with it.
 #[derive(Debug)]
 pub(super) struct Limit {
     _directory: tempfile::TempDir,
     program: PathBuf,
 }
 
-/// What it measured, in nanoseconds.
+/// Figures of the program, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct LimitFigures {
-    /// p50, p90, p99 and the worst from when a message was due.
+    /// p50, p90, p99 and the maximum, from when a message was due.
     pub(super) corrected: [f64; 4],
-    /// The same from when it was sent.
+    /// p50, p90, p99 and the maximum, from when a message was sent.
     pub(super) uncorrected: [f64; 4],
-    /// Messages a second.
+    /// Messages per second.
     pub(super) achieved: f64,
 }
 
 impl Limit {
-    /// Compiles it; without a compiler there is no limit to compare with, and the reason why.
+    /// Compiles the program. Without a compiler there is no limit to compare with, and the error says why.
     pub(super) fn compiled() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let source = directory.path().join("pingpong.c");
@@ -48,7 +48,7 @@ impl Limit {
         Ok(Self { _directory: directory, program })
     }
 
-    /// One run.
+    /// Runs the program once.
     pub(super) fn run(&self, rate: f64, count: usize, cores: (usize, usize)) -> Result<LimitFigures, String> {
         let arguments = [format!("{rate}"), count.to_string(), cores.0.to_string(), cores.1.to_string()];
         let output =

@@ -1,7 +1,8 @@
-//! `loopback-latency`: one byte there and back at rising rates, with and without what waited to be sent (C17–C19).
+//! `loopback-latency`: a round trip of one byte at rising rates, with and without the wait for sending
+//! (C17–C19).
 //!
-//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `instruments` holds loop,
-//! generator and record to bounds of their own, `verdicts` is what follows.
+//! [`raw`] is the loop, `limit` the same in C, `servers` the knee of our three servers, `instruments` checks
+//! loop, generator and recorder against bounds of their own, `verdicts` has the conclusions.
 
 mod instruments;
 mod limit;
@@ -35,15 +36,15 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Debug, Clone)]
 struct Sizes {
     rates: Vec<f64>,
     rounds: usize,
     duration: Duration,
-    /// Rounds beside the limit.
+    /// Number of rounds paired with the limit.
     pairs: usize,
-    /// Samples recorded to see what recording costs.
+    /// Number of samples recorded to measure the cost of recording.
     samples: usize,
 }
 
@@ -60,11 +61,11 @@ impl Sizes {
     }
 }
 
-/// A rate, over its rounds.
+/// Figures of one rate, over its rounds.
 #[derive(Debug, Clone, Serialize)]
 struct RateFigures {
     offered: f64,
-    /// The median of the rounds.
+    /// Achieved rate of the round that was chosen.
     achieved: f64,
     corrected: Percentiles,
     uncorrected: Percentiles,
@@ -73,7 +74,7 @@ struct RateFigures {
 }
 
 impl RateFigures {
-    /// It kept up.
+    /// Returns whether the loop kept up with the rate.
     fn holds(&self) -> bool {
         self.achieved >= 0.98 * self.offered
     }
@@ -84,29 +85,29 @@ impl RateFigures {
 struct ClosedLoop {
     wait: Wait,
     cores: usize,
-    /// Messages a second, the best round.
+    /// Messages per second of the best round.
     per_s: f64,
     p50_ns: u64,
 }
 
-/// All that was measured.
+/// Measurements of the run.
 #[derive(Debug, Clone, Serialize)]
 struct WaitFigures {
     wait: Wait,
     cores: usize,
     rates: Vec<RateFigures>,
     closed: Vec<ClosedLoop>,
-    /// The mean time of one message in the closed loop of the same kind, in nanoseconds.
+    /// Mean time of a message in the closed loop of the same kind, in nanoseconds.
     service_ns: f64,
-    /// The C program beside ours at one rate, in turns: median and p99 of both.
+    /// Pairs of rounds at one rate, the C program's and ours, measured alternately.
     beside: Vec<(LimitFigures, Percentiles)>,
     beside_rate: f64,
     no_limit: Option<String>,
-    /// Our three servers.
+    /// Knees of our three servers.
     servers: Vec<servers::Knee>,
     no_servers: Option<String>,
     recording: RecordingCost,
-    /// The generator on a core of its own; empty where there is but one.
+    /// Figures of the generator on a core of its own; empty if there is only one core.
     sending: Vec<GeneratorFigures>,
 }
 
@@ -120,7 +121,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<WaitFigures> {
     let allowed = allowed()?;
     let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
     let cores = (first, last);
-    // Two threads that poll on one core only keep each other from running.
+    // Two polling threads on one core would only prevent each other from running.
     let wait = if first == last { Wait::Block } else { Wait::Busy };
 
     say("closed loops");
@@ -153,7 +154,7 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<WaitFigures> {
     }
     let service_ns = closed.iter().find(|c| c.wait == wait).map_or(f64::NAN, |c| 1e9 / c.per_s);
 
-    // A rate at which neither is near its end.
+    // A rate that is well below the limit of both.
     let beside_rate = (0.3e9 / service_ns / 1e3).floor().max(1.0) * 1e3;
     let mut beside = Vec::new();
     let limit = if wait == Wait::Busy { Limit::compiled() } else { Err("there is one core only".to_owned()) };
@@ -201,7 +202,8 @@ fn measured(sizes: &Sizes, say: &dyn Fn(&str)) -> std::io::Result<WaitFigures> {
     })
 }
 
-/// The rounds of a rate: the one with the least median stands for it, because what disturbs can only add.
+/// Combines the rounds of a rate: the round with the least 99th percentile stands for it, because
+/// disturbances can only add latency.
 fn together(offered: f64, rounds: Vec<Round>) -> RateFigures {
     let best = rounds.into_iter().min_by_key(|round| round.latencies.quantile(LatencyOrigin::Due, 0.99));
     let (latencies, achieved) = best.map_or((Latencies::new(), 0.0), |best| (best.latencies, best.achieved));

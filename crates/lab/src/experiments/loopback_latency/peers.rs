@@ -1,6 +1,6 @@
-//! Servers that do as little as a server can, each on one core, so that the generator is what is measured.
+//! Servers that do as little as possible, each on one core, so that the generator is the thing measured.
 //!
-//! Each ends with its last connection: it takes no new ones once all that it had are closed.
+//! Each ends with its last connection: once all its connections are closed, it takes no new ones.
 
 use std::{
     io::{self, Read, Write},
@@ -15,10 +15,10 @@ use crate::placement::restrict;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const READ_BYTES: usize = 64 << 10;
 const EVENTS: usize = 256;
-/// What stands for the listener among the connections.
+/// Event identifier of the listener, among those of the connections.
 const LISTENER: u64 = u64::MAX;
 
-/// Sends back what comes, over one connection.
+/// Starts a server that echoes one connection.
 pub(super) fn echo(core: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -37,7 +37,8 @@ pub(super) fn echo(core: usize) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// Answers each read with two bytes of HTTP: its client sends one request at a time on a connection, in one piece.
+/// Starts a server that answers each read with two bytes of HTTP: its client sends one request at a time on a
+/// connection, in one piece.
 pub(super) fn http(core: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
@@ -78,7 +79,7 @@ fn answer_all(listener: &TcpListener) -> io::Result<()> {
             match peer.read(&mut buffer) {
                 Ok(1..) => peer.write_all(ANSWER)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Closed, in whatever way.
+                // The connection is closed or broken.
                 Ok(0) | Err(_) => peers[at as usize] = None,
             }
         }

@@ -1,12 +1,12 @@
-//! One byte over loopback TCP and back: the loop itself, in three kinds.
+//! A round trip of one byte over loopback TCP: the loop itself, in three kinds.
 //!
 //! ```text
 //!  client thread                         server thread
 //!  due? send ──────────▶ kernel ───────▶ receive
 //!  receive ◀──────────── kernel ◀─────── send back
 //! ```
-//! One message is under way at a time. What is due meanwhile waits for it, and its waiting counts. Each thread is tied
-//! to its core.
+//! One message is under way at a time. Messages that become due meanwhile wait for it, and their wait counts.
+//! Each thread is pinned to its core.
 
 use std::{
     io,
@@ -29,11 +29,11 @@ use crate::{
     placement::restrict,
 };
 
-/// How a thread waits for its byte.
+/// Method by which a thread waits for its byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// It asks again and again.
+    /// The thread polls the socket.
     Busy,
     /// The kernel wakes it through epoll.
     Epoll,
@@ -42,7 +42,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// In words.
+    /// Returns the method in words.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Busy => "busy-polled",
@@ -52,34 +52,34 @@ impl Wait {
     }
 }
 
-/// What is run.
+/// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// How both sides wait.
+    /// Waiting method of both sides.
     pub wait: Wait,
-    /// Messages a second; `None` sends the next as soon as the last is back.
+    /// Messages per second; `None` sends the next as soon as the last is back.
     pub rate: Option<f64>,
-    /// How long messages become due.
+    /// Time during which messages become due.
     pub duration: Duration,
-    /// The cores of server and client.
+    /// Cores of server and client.
     pub cores: (usize, usize),
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Both latencies of each message. A message that was due and never sent has a latency from its due time only: what
-    /// it had waited when the run was given up.
+    /// Both latencies of each message. A message that was due and never sent has a latency from its due time
+    /// only: its wait until the run was given up.
     pub latencies: Latencies,
-    /// Messages a second that came back.
+    /// Messages per second that came back.
     pub achieved: f64,
-    /// Messages that were due and not sent when the run was given up.
+    /// Number of messages that were due and not sent when the run was given up.
     pub unsent: u64,
 }
 
-/// A run that does not keep up is given up after so many times its duration.
+/// Multiple of its duration after which a run that does not keep up is given up.
 const PATIENCE: u32 = 3;
-/// Messages before the first that is recorded.
+/// Number of messages before the first that is recorded.
 const WARM_UP: usize = 2_000;
 
 struct Peer {
@@ -107,7 +107,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Waits for the byte; `false` at the end.
+    /// Waits for the byte; returns false at the end of the connection.
     fn receive(&self) -> io::Result<bool> {
         let mut byte = [0_u8; 1];
         loop {
@@ -141,7 +141,7 @@ fn serve(listener: &TcpListener, run: Run) -> io::Result<()> {
 /// Runs server and client, each on a thread of its own.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the system's error.
 pub fn round(run: Run) -> io::Result<Round> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -210,7 +210,7 @@ mod tests {
         let cores = allowed().unwrap();
         let cores = (cores[0], cores[cores.len() - 1]);
         for wait in [Wait::Busy, Wait::Epoll, Wait::Block] {
-            // Two busy threads on one core only make each other wait.
+            // Two polling threads on one core only make each other wait.
             if wait == Wait::Busy && cores.0 == cores.1 {
                 continue;
             }

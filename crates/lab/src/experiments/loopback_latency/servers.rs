@@ -1,8 +1,8 @@
 //! The knee of our three servers, one request after another on one connection (C19).
 //!
-//! What a request takes there and back is the service time of that loop; its inverse is the rate that the loop should
-//! sustain. The knee is looked for as `lab load --sweep` does: the highest rate at which 99 of a hundred requests are
-//! answered within [`BOUND`] from when they were due.
+//! The round trip of a request is the service time of that loop; its inverse is the rate that the loop should
+//! sustain. The knee is found as by `lab load --sweep`: the highest rate at which 99 of a hundred requests
+//! are answered within [`BOUND`] from when they were due.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -19,30 +19,32 @@ use crate::{
     placement::within,
 };
 
-/// Long beside a service time, short beside what a queue grows to in a run beyond the knee.
+/// Latency bound: long compared with a service time, short compared with the queue of a run beyond the knee.
 const BOUND: Duration = Duration::from_millis(10);
-/// More than any loop of one connection reaches: its end is what is looked for.
+/// Rate beyond the reach of any loop on one connection, to find the loop's maximum.
 const ENDLESS_PER_S: f64 = 2e6;
-/// Of a message.
+/// Bytes of a message.
 const MESSAGE_BYTES: usize = 100;
-/// The search begins at the inverse of the service time divided by this, and ends at so many times the inverse.
+/// The search begins at the inverse of the service time divided by this, and ends at the inverse multiplied
+/// by it.
 pub(super) const LEAST: f64 = 4.0;
-/// Rounds of the closed loop; the best counts, because what disturbs can only add.
+/// Rounds of the closed loop; the best counts, because disturbances can only slow it down.
 const ROUNDS: usize = 3;
 
-/// One server.
+/// Knee of one server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Knee {
     pub(super) server: &'static str,
-    /// Of one request, there and back, in nanoseconds.
+    /// Nanoseconds of a request's round trip.
     pub(super) service_ns: f64,
-    /// The highest rate that held.
+    /// Highest rate that the server sustained.
     pub(super) held: Option<f64>,
-    /// The lowest above it that did not.
+    /// Lowest rate above it that the server did not sustain.
     pub(super) broke: Option<f64>,
 }
 
-/// The three, on the first core with the load on the last; why not, where they cannot be started.
+/// Measures the three servers on the first core, with the load on the last; returns the reason if they cannot
+/// be started.
 pub(super) fn knees(
     (first, last): (usize, usize),
     duration: Duration,
@@ -85,7 +87,8 @@ fn found(server: &'static str, target: &Target, duration: Duration) -> Result<Kn
     let plan = Plan {
         rate: ENDLESS_PER_S,
         connections: 1,
-        // What is due in a warm-up beyond the knee is answered in the run, and is not counted there.
+        // There is no warm-up: beyond the knee its requests would be answered in the run, and would not be
+        // counted there.
         warm_up: Duration::ZERO,
         duration,
         drain: Duration::ZERO,
@@ -99,7 +102,8 @@ fn found(server: &'static str, target: &Target, duration: Duration) -> Result<Kn
     let bound = LatencyBound { quantile: 0.99, at_most_ns: BOUND.as_nanos() as u64 };
     let search = Search { from: fastest / LEAST, to: fastest * LEAST, precision: 1.1, bound };
     let plan = Plan { drain: BOUND, ..plan };
-    // On a machine that is busy with other things nothing holds, and the search would go far down to find that.
+    // On a machine that is busy with other work no rate is sustained, and the search would go far down to
+    // find that out.
     let least = Plan { rate: search.from, ..plan.clone() };
     let mut held = false;
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! What the rates say about the claims.
+//! Verdicts on the claims from the rates.
 
 use super::{
     RateFigures, WaitFigures, instruments,
@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// What the article has at single rates, as far as its figures are known: messages a second, what, nanoseconds.
+/// Published figures at single rates, as far as they are known: messages per second, and the figures.
 const ARTICLE: &[(f64, &str)] = &[
     (80e3, "laptop: 6.0 s median corrected, 23.3 µs without; server: p99.99 164 µs"),
     (100e3, "server: 6.6 µs median, 317 µs worst"),
     (140e3, "server: broken down"),
 ];
 
-/// The report of a run.
+/// Builds the report of a run.
 pub(super) fn report(found: &WaitFigures) -> Report {
     let mut report = Report { data: serde_json::json!(found), ..Report::default() };
     for (from, title) in [
@@ -86,7 +86,7 @@ fn closed(found: &WaitFigures) -> Table {
     table
 }
 
-/// The last rate that held and the first above it that did not.
+/// Returns the last rate that was sustained, and the first above it that was not.
 fn knee(found: &WaitFigures) -> (Option<&RateFigures>, Option<&RateFigures>) {
     let held = found.rates.iter().rposition(RateFigures::holds);
     let broke = match held {
@@ -96,13 +96,14 @@ fn knee(found: &WaitFigures) -> (Option<&RateFigures>, Option<&RateFigures>) {
     (held.map(|at| &found.rates[at]), broke)
 }
 
-/// Returns whether no rate held above one that broke. Where one did, chance decides which rate is the last that held.
+/// Returns whether no rate was sustained above one that was not. Otherwise chance decides which rate is the
+/// last.
 fn is_monotone(found: &WaitFigures) -> bool {
     let first_that_broke = found.rates.iter().position(|rate| !rate.holds());
     first_that_broke.is_none_or(|at| !found.rates[at..].iter().any(RateFigures::holds))
 }
 
-/// Describes the rate that broke below one that held, if there is one.
+/// Describes the rate that failed below a sustained one, if there is one.
 fn not_monotone(found: &WaitFigures) -> Option<String> {
     let broke = found.rates.iter().find(|rate| !rate.holds()).filter(|_| !is_monotone(found))?;
     let held = knee(found).0?;
@@ -150,7 +151,7 @@ fn sweep_figure(found: &WaitFigures, report: &mut Report) {
     report.figure(title.clone(), plot.draw(&title), caption);
 }
 
-/// The rate at which the omission hides most: the first that broke, or the highest.
+/// Returns the rate at which the omission hides most: the first that was not sustained, or the highest.
 fn telling(found: &WaitFigures) -> Option<&RateFigures> {
     knee(found).1.or(found.rates.last())
 }
@@ -221,7 +222,7 @@ fn judge_rates(found: &WaitFigures, report: &mut Report) {
     report.judge("C17", article, ours, verdict);
 }
 
-/// The omission must hide so much of the median to "hide the breakdown".
+/// Minimum factor between the medians for the omission to "hide the breakdown".
 const HIDDEN: u64 = 10;
 
 fn judge_omission(found: &WaitFigures, report: &mut Report) {
@@ -241,9 +242,9 @@ fn judge_omission(found: &WaitFigures, report: &mut Report) {
     );
     let hides = broke.corrected.p50 > HIDDEN * broke.uncorrected.p50;
     report.judge("C18", article, ours, if hides { Verdict::Holds } else { Verdict::DoesNotHoldHere });
-    // N messages, service time S, offered at distances of 1/R: the last one waits N·(S − 1/R).
+    // N messages with service time S, offered at intervals of 1/R: the last one waits N·(S − 1/R).
     let served = 1e9 / broke.achieved.max(1.0);
-    // The count includes the messages that were never sent: they waited when the run was given up.
+    // The count includes messages that were never sent: they were still waiting when the run was given up.
     let messages = broke.latencies.count() as f64;
     let predicted = messages * (served - 1e9 / broke.offered);
     report.note(format!(
@@ -277,7 +278,7 @@ fn judge_inverse(found: &WaitFigures, report: &mut Report) {
         held.offered / 1e3,
         broke.offered / 1e3
     );
-    // The highest rate that held is below 1/`LEAST` of the inverse: the figure shows the busy machine, not the server.
+    // A sustained rate below 1/`LEAST` of the inverse describes the busy machine, not the server.
     let verdict = if held.offered < inverse / LEAST {
         Verdict::TooNoisyToSay
     } else {
@@ -286,7 +287,7 @@ fn judge_inverse(found: &WaitFigures, report: &mut Report) {
     report.judge("C19", article, ours, verdict);
 }
 
-/// Whether an inverse is about the knee between these rates.
+/// Judges whether an inverse is near the knee between these rates.
 fn about(inverse: f64, held: f64, broke: f64) -> Verdict {
     if (held * 0.9..=broke * 1.1).contains(&inverse) {
         Verdict::Holds
@@ -325,7 +326,7 @@ fn judge_servers(found: &WaitFigures, report: &mut Report) {
             shown(broke)
         );
         let verdict = match (held, broke) {
-            // Not even a fraction of it: what is measured here is the machine.
+            // Only a fraction of the inverse was sustained: the measurement describes the machine.
             (Some(held), _) if *held < inverse / LEAST => Verdict::TooNoisyToSay,
             (Some(held), Some(broke)) => about(inverse, *held, *broke),
             (None, _) => Verdict::TooNoisyToSay,
@@ -355,7 +356,7 @@ mod tests {
     use super::*;
     use crate::latency::Latencies;
 
-    /// A server of this service time, one message at a time, without noise.
+    /// Returns the figures of an ideal server with this service time, one message at a time, without noise.
     fn ideal(offered: f64, service_ns: u64, messages: u64) -> RateFigures {
         let mut latencies = Latencies::new();
         let mut free = 0;
@@ -400,7 +401,7 @@ mod tests {
     fn a_planted_service_time_gives_its_knee_its_law_and_what_is_hidden() {
         let report = report(&planted(8_000));
         assert!(report.verdicts.iter().all(|j| j.verdict == Verdict::Holds), "{:?}", report.verdicts);
-        // 100,000 messages, 8 µs each, 7.14 µs apart: the last waits 85.7 ms.
+        // 100,000 messages of 8 µs each, 7.14 µs apart: the last waits 85.7 ms.
         let law = report.notes.iter().find(|note| note.contains("law")).unwrap();
         assert!(law.contains("85.7 ms against 85.") || law.contains("85.7 ms against 85"), "{law}");
     }
@@ -434,7 +435,8 @@ mod tests {
         assert_eq!((verdicts[0], verdicts[2]), (Verdict::TooNoisyToSay, Verdict::TooNoisyToSay));
     }
 
-    /// 100 k/s reached 82 k/s while 140 k/s held: the knee is unknown.
+    /// Rates that are not monotone give no verdict: 100 k/s reached 82 k/s while 140 k/s was sustained, so
+    /// the knee is unknown.
     #[test]
     fn rates_that_are_not_monotone_say_nothing() {
         let mut found = planted(1_000);

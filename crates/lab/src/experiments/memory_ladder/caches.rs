@@ -1,18 +1,18 @@
-//! What the kernel says of this machine's memory: the data caches of its first processor, and huge pages.
+//! Description of this machine's memory by the kernel: the data caches of the first core, and huge pages.
 
 use std::fs;
 use std::path::Path;
 
-/// A cache that holds data.
+/// A data cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Cache {
-    /// 1 is the nearest.
+    /// Level, of which 1 is nearest to the core.
     pub level: u32,
-    /// Its size; what other cores share is counted whole.
+    /// Size in bytes; a shared cache is counted whole.
     pub bytes: usize,
 }
 
-/// The data caches, nearest first; empty if the kernel does not tell.
+/// Returns the data caches, nearest first; empty if the kernel does not describe them.
 #[must_use]
 pub fn here() -> Vec<Cache> {
     described(Path::new("/sys/devices/system/cpu/cpu0/cache"))
@@ -32,7 +32,7 @@ fn described(directory: &Path) -> Vec<Cache> {
     caches
 }
 
-/// `32K`, `2M`, `123`.
+/// Parses a size such as `32K`, `2M` or `123`.
 fn bytes_of(size: &str) -> Option<usize> {
     let (digits, unit) = match size.strip_suffix('K') {
         Some(digits) => (digits, 1 << 10),
@@ -41,20 +41,20 @@ fn bytes_of(size: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// When anonymous memory comes in huge pages (`transparent_hugepage/enabled`).
+/// Policy of the kernel for huge pages in anonymous memory (`transparent_hugepage/enabled`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugePages {
-    /// Wherever they fit, asked for or not.
+    /// Huge pages are used wherever they fit.
     Always,
-    /// Where they are asked for.
+    /// Huge pages are used only on request (`madvise`).
     Asked,
-    /// Never, or the kernel does not say.
+    /// Huge pages are never used, or the kernel does not report the policy.
     Never,
 }
 
 impl HugePages {
-    /// The setting here.
+    /// Reads the policy of this machine.
     #[must_use]
     pub fn here() -> Self {
         Self::said(&fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default())

@@ -1,4 +1,5 @@
-//! Walking through memory in an order that no prefetcher guesses: each load says where the next one goes.
+//! Walks through memory in an order that no prefetcher can predict: each load returns the address of the
+//! next.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,11 +9,11 @@ use engine::sys::arena::Words;
 
 use super::random::Random;
 
-/// Bytes of a cache line where the system does not say.
+/// Bytes of a cache line, assumed on every machine.
 const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// Lines of memory linked to one circle that visits each once, in a random order.
+/// Lines of memory linked into one cycle that visits each once, in random order.
 #[derive(Debug)]
 pub struct Circle {
     words: Words,
@@ -20,17 +21,19 @@ pub struct Circle {
 }
 
 impl Circle {
-    /// A circle through `bytes` bytes; `huge` asks for huge pages, which take the address translation out.
+    /// Creates a cycle through `bytes` bytes; `huge` requests huge pages, which remove the cost of address
+    /// translation.
     ///
     /// # Errors
-    /// If there is no such memory.
+    /// Returns the system's error if the memory cannot be reserved.
     pub fn new(bytes: usize, huge: bool, random: &mut Random) -> std::io::Result<Self> {
         let lines = (bytes / LINE_BYTES).max(2);
         let words = Words::reserve(lines * LINE_WORDS, huge)?;
         for line in 0..lines {
             words[line * LINE_WORDS].store(line as u64, Relaxed);
         }
-        // Sattolo's shuffle: a permutation that is a single cycle, so that no walk turns in a small circle.
+        // Sattolo's shuffle yields a permutation that is a single cycle, so that no walk stays in a short
+        // one.
         for line in (1..lines).rev() {
             let other = random.below(line);
             let (a, b) = (&words[line * LINE_WORDS], &words[other * LINE_WORDS]);
@@ -40,7 +43,7 @@ impl Circle {
         Ok(Self { words, lines })
     }
 
-    /// Walks `steps` lines on from `line` and says where it arrived.
+    /// Walks `steps` lines on from `line` and returns the line that it reaches.
     fn walk(&self, mut line: usize, steps: usize) -> usize {
         for _ in 0..steps {
             line = self.words[line * LINE_WORDS].load(Relaxed) as usize;
@@ -48,13 +51,14 @@ impl Circle {
         line
     }
 
-    /// Nanoseconds a load: the least of `rounds` rounds of about `round` each, after one whole turn. The least,
-    /// because what disturbs a walk can only make it slower.
+    /// Returns nanoseconds per load: the minimum of `rounds` rounds of about `round` each, after one complete
+    /// cycle. Disturbances can only make a walk slower, so the minimum counts.
     #[must_use]
     pub fn ns_a_load(&self, rounds: usize, round: Duration) -> f64 {
         let start = Instant::now();
         let mut line = self.walk(0, self.lines);
-        // The first turn says how many steps fill a round (the second pass of a tiny circle is much faster).
+        // The first cycle determines how many steps fill a round (the second pass of a tiny cycle is much
+        // faster).
         let turn = start.elapsed().as_secs_f64() / self.lines as f64;
         let steps = ((round.as_secs_f64() / turn) as usize).clamp(10_000, 100_000_000);
         let mut least = f64::INFINITY;

@@ -1,25 +1,24 @@
-//! The processor's clock as the program feels it, and how many instructions it does meanwhile.
+//! The processor's clock rate as a program experiences it, and its instruction rate.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// What a nanosecond is worth.
+/// Cycles and instructions of a nanosecond.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Clock {
-    /// Cycles a nanosecond (GHz): from a chain of operations of one cycle each, of which each needs the last.
+    /// Cycles per nanosecond (GHz), from a chain of one-cycle operations of which each depends on the last.
     pub cycles_a_ns: f64,
-    /// Instructions a nanosecond: from several such chains side by side, which is what a program does when it
-    /// waits for nothing.
+    /// Instructions per nanosecond, from several independent chains, as in a program that waits for nothing.
     pub instructions_a_ns: f64,
 }
 
-/// A rotation and an addition: one cycle each on every processor that we know of the last ten years, and a pair
-/// that no compiler folds into fewer.
+/// Operations of a step: a rotation and an addition, which take one cycle each on every processor of the last
+/// ten years that we know, and which no compiler folds into fewer.
 const STEP_OPERATIONS: f64 = 2.0;
 const CHAINS: usize = 4;
 
 impl Clock {
-    /// Measured over `rounds` rounds of about a millisecond; the fastest counts.
+    /// Measures over `rounds` rounds of about a millisecond; the fastest counts.
     #[must_use]
     pub fn measured(rounds: usize) -> Self {
         const STEPS: u32 = 1 << 20;
@@ -35,18 +34,18 @@ impl Clock {
         let steps = f64::from(STEPS);
         Self {
             cycles_a_ns: steps * STEP_OPERATIONS / one,
-            // The loop's own count and jump are left out: how many they are is up to the compiler.
+            // The loop's own counter and jump are not counted: their number depends on the compiler.
             instructions_a_ns: steps * STEP_OPERATIONS * CHAINS as f64 / many,
         }
     }
 
-    /// Cycles in so many nanoseconds.
+    /// Returns the cycles in `ns` nanoseconds.
     #[must_use]
     pub fn cycles(&self, ns: f64) -> f64 {
         self.cycles_a_ns * ns
     }
 
-    /// Instructions that could have been done in so many nanoseconds.
+    /// Returns the instructions that could have been executed in `ns` nanoseconds.
     #[must_use]
     pub fn instructions(&self, ns: f64) -> f64 {
         self.instructions_a_ns * ns
@@ -64,7 +63,7 @@ fn chain(mut word: u64, steps: u32) -> u64 {
 #[inline(never)]
 fn chains([mut a, mut b, mut c, mut d]: [u64; CHAINS], steps: u32) -> u64 {
     for _ in 0..steps {
-        // Different turns, so that they are not made one operation on a vector.
+        // The rotations differ, so that the compiler does not merge the chains into one vector operation.
         a = a.rotate_left(7).wrapping_add(0x9e37);
         b = b.rotate_left(9).wrapping_add(0x9e37);
         c = c.rotate_left(11).wrapping_add(0x9e37);

@@ -1,4 +1,4 @@
-//! Figure 7 as it should have been drawn: the machine as a ladder of costs, on a logarithmic scale.
+//! Figure 7 redrawn: the machine as a ladder of costs, on a logarithmic scale.
 
 use super::Rung;
 use crate::report::drawing::{Anchor, Drawing};
@@ -7,15 +7,16 @@ const WIDTH: f64 = 780.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 34.0;
 const LEFT: f64 = 216.0;
-/// Room for what is written beside the longest bar.
+/// Space for the text beside the longest bar.
 const RIGHT: f64 = 140.0;
 
-/// The rungs as bars whose length is the logarithm of their time, with the instructions lost beside each.
+/// Draws the rungs as bars whose length is the logarithm of their time, with the lost instructions beside
+/// each.
 #[must_use]
 pub fn drawn(rungs: &[Rung]) -> String {
     let most = rungs.iter().map(|rung| rung.ns).fold(1.0, f64::max);
     let decades = (most.log10().ceil() as i32 + 1).max(2);
-    // The scale begins at a tenth of a nanosecond: less than a cycle.
+    // The scale begins at a tenth of a nanosecond, which is less than a cycle.
     let place = |tens: f64| LEFT + (tens + 1.0) / f64::from(decades) * (WIDTH - LEFT - RIGHT);
     let bottom = TOP + ROW * rungs.len() as f64;
     let mut drawing =
@@ -44,7 +45,7 @@ pub fn drawn(rungs: &[Rung]) -> String {
     drawing.finish()
 }
 
-/// Ten to the power of `tens` nanoseconds.
+/// Returns the label of ten to the power of `tens` nanoseconds.
 fn tick(tens: i32) -> String {
     if tens < 0 {
         return "0.1 ns".to_owned();
@@ -53,7 +54,7 @@ fn tick(tens: i32) -> String {
     format!("{} {unit}", 10_u32.pow(tens as u32 % 3))
 }
 
-/// `12 ns`, `3.4 µs`: three digits.
+/// Formats a time with three digits: `12 ns`, `3.4 µs`.
 #[must_use]
 pub fn time(ns: f64) -> String {
     match ns {
@@ -64,7 +65,7 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// `12`, `3.4 k`, `5.6 M`.
+/// Formats a count: `12`, `3.4 k`, `5.6 M`.
 #[must_use]
 pub fn count(number: f64) -> String {
     match number {

@@ -1,4 +1,4 @@
-//! What a fault costs: each of the three kinds, provoked a page at a time, timed, and counted by the kernel.
+//! Cost of a page fault: each of the three kinds, provoked page by page, timed, and counted by the kernel.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -14,37 +14,38 @@ use super::random::Random;
 use crate::experiments::counters::Counters;
 use crate::experiments::scratch::drop_from_cache;
 
-/// Faults of a kind.
+/// Faults of one kind.
 #[derive(Debug, Clone, Serialize)]
 pub struct Faults {
-    /// Pages touched, each for the first time.
+    /// Number of pages touched, each for the first time.
     pub touched: usize,
-    /// What the kernel counted meanwhile.
+    /// Kernel counters during the touches.
     pub counted: Counters,
-    /// Nanoseconds a touch that faulted, sorted.
+    /// Nanoseconds of each touch, sorted.
     #[serde(skip)]
     pub ns: Vec<f64>,
 }
 
 impl Faults {
-    /// The time that `share` (0 to 1) of the touches did not exceed, in nanoseconds.
+    /// Returns the time in nanoseconds that `share` (0 to 1) of the touches did not exceed.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let last = self.ns.len().saturating_sub(1);
         self.ns.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
     }
 
-    /// The median.
+    /// Returns the median time.
     #[must_use]
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// Touches each of `pages` once by `touch` and notes how long each took, less what reading the clock takes.
+    /// Touches each of `pages` once by `touch` and records the time of each, less the cost of reading the
+    /// clock.
     fn provoked(pages: &[usize], mut touch: impl FnMut(usize)) -> io::Result<Self> {
         let clock_ns = clock_cost();
         let mut ns = Vec::with_capacity(pages.len());
-        // The list's own memory must not fault while the kernel counts.
+        // The list is written beforehand, so that its own memory does not fault while the kernel counts.
         ns.resize(pages.len(), 0.0);
         let before = Counters::now()?;
         for (page, ns) in pages.iter().zip(&mut ns) {
@@ -58,7 +59,7 @@ impl Faults {
     }
 }
 
-/// What two readings of the clock lie apart with nothing between them: the median, in nanoseconds.
+/// Returns the median time in nanoseconds between two readings of the clock with nothing between them.
 fn clock_cost() -> f64 {
     let mut costs: Vec<u128> = (0..101)
         .map(|_| {
@@ -70,10 +71,10 @@ fn clock_cost() -> f64 {
     costs[costs.len() / 2] as f64
 }
 
-/// First touches of anonymous memory: the kernel finds a page, clears it, and maps it.
+/// Touches anonymous memory for the first time: the kernel finds a page, clears it, and maps it.
 ///
 /// # Errors
-/// If there is no memory, or no `/proc`.
+/// Returns the system's error if there is no memory, or no `/proc`.
 pub fn minor(pages: usize, page_bytes: usize) -> io::Result<Faults> {
     let page_words = page_bytes / 8;
     let words = Words::reserve(pages * page_words, false)?;
@@ -81,18 +82,20 @@ pub fn minor(pages: usize, page_bytes: usize) -> io::Result<Faults> {
     Faults::provoked(&order, |page| words[page * page_words].store(1, Relaxed))
 }
 
-/// A fault maps the neighbours that are in memory, too, up to 64 KiB around (`fault_around_bytes`): pages that are
-/// to fault each by itself lie so far apart.
+/// Distance between pages that are to fault one by one: a fault also maps the neighbours that are in memory,
+/// up to 64 KiB around (`fault_around_bytes`).
 const AROUND_BYTES: usize = 64 << 10;
 
-/// Touches of at most `touches` pages, in random order, of a mapped file that is not in memory: first from the disk;
-/// then the same again, taken out of the mapping but not out of the page cache.
+/// Touches at most `touches` pages, in random order, of a mapped file that is not in memory: first from the
+/// disk; then again after the pages were removed from the mapping but not from the page cache.
 ///
-/// (Pages that were written lie in the page cache in large folios, of which one fault maps many; those that a random
-/// fault brought lie there singly. So the second pass counts what the first one brought.)
+/// (Pages that were written are in the page cache in large folios, and one fault maps a whole folio; pages
+/// that a random fault has read are single. The second pass therefore counts the pages that the first has
+/// read.)
 ///
 /// # Errors
-/// If the file cannot be mapped or put out of the cache, or there is no `/proc`.
+/// Returns the system's error if the file cannot be mapped or dropped from the cache, or if there is no
+/// `/proc`.
 pub fn disk_then_cached(
     file: &File,
     words: usize,
@@ -108,10 +111,10 @@ pub fn disk_then_cached(
     Ok((disk, Faults::provoked(&order, touch)?))
 }
 
-/// Touches of a mapped file that is not in memory, each of which brings the kernel's readahead window.
+/// Touches a mapped file that is not in memory; each touch reads the kernel's readahead window.
 ///
 /// # Errors
-/// As [`disk_then_cached`].
+/// Returns the errors of [`disk_then_cached`].
 pub fn disk_ahead(file: &File, words: usize, touches: usize, random: &mut Random) -> io::Result<Faults> {
     let (mapped, order) = cold(file, words, touches, Pattern::Normal, random)?;
     Faults::provoked(&order, |at| {
@@ -119,7 +122,7 @@ pub fn disk_ahead(file: &File, words: usize, touches: usize, random: &mut Random
     })
 }
 
-/// A mapping with nothing in memory, and positions in it in random order, far enough apart.
+/// Returns a mapping with nothing in memory, and positions in it in random order, far enough apart.
 fn cold(
     file: &File,
     words: usize,

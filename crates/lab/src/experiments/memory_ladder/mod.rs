@@ -1,10 +1,11 @@
-//! `memory-ladder`: what each step away from the processor costs on this machine, and three races that follow.
+//! `memory-ladder`: the cost of each step away from the processor on this machine, and three races that
+//! follow from it.
 //!
 //! ```text
 //! registers ▸ L1 ▸ L2 ▸ L3 ▸ RAM ▸ RAM through the page tables ▸ minor fault ▸ page-cache fault ▸ disk fault
 //! └──────────── chase: one load after another ─────────────────┘  └──── faults: a page at a time ─────────┘
 //! ```
-//! All of it runs on one thread, so that one core is enough.
+//! Everything runs on one thread, so that one core is enough.
 
 pub mod caches;
 pub mod chase;
@@ -45,27 +46,27 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Debug, Clone)]
 pub struct Sizes {
-    /// Bytes of the largest circle in memory, and of the file that faults.
+    /// Bytes of the largest cycle in memory, and of the file that faults.
     pub far_bytes: usize,
-    /// Rounds of each walk, and how long one is.
+    /// Number of rounds of each walk.
     pub rounds: usize,
-    /// A round of a walk.
+    /// Duration of a walk's round.
     pub round: Duration,
-    /// Faults of each kind that are provoked.
+    /// Number of faults of each kind to provoke.
     pub faults: usize,
-    /// Sizes of the races, in items: powers of two, rising.
+    /// Numbers of items in the races: rising powers of two.
     pub race_items: Vec<usize>,
-    /// Searches of a size.
+    /// Number of searches at each size.
     pub searches: usize,
-    /// Items in the large shuffled array, and in the sorted one.
+    /// Numbers of items in the large shuffled array, and in the sorted one.
     pub sorts: (usize, usize),
 }
 
 impl Sizes {
-    /// For people who wait (under half a minute), or for the record.
+    /// Returns sizes for a quick run of under half a minute, or for the record.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
@@ -95,36 +96,36 @@ impl Sizes {
 /// A step of the ladder.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Rung {
-    /// What is reached.
+    /// Name of the level of memory.
     pub name: String,
-    /// Nanoseconds: the least of the rounds for loads, the median for faults.
+    /// Time in nanoseconds: the minimum of the rounds for loads, the median for faults.
     pub ns: f64,
-    /// The 99th percentile, for faults.
+    /// 99th percentile, for faults.
     pub p99_ns: Option<f64>,
-    /// Cycles of this processor.
+    /// Cycles of this processor in that time.
     pub cycles: f64,
-    /// Instructions that it does in such a time when it waits for nothing.
+    /// Instructions that the processor executes in that time if it waits for nothing.
     pub instructions: f64,
-    /// What the kernel counted, and over how many touches.
+    /// Number of touches, and the kernel's counters during them.
     pub counted: Option<(usize, Counters)>,
 }
 
-/// All that was measured.
+/// Measurements of the run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ladder {
-    /// The processor's clock.
+    /// Clock of the processor.
     pub clock: Clock,
-    /// Its caches as the kernel describes them.
+    /// Data caches as the kernel describes them.
     pub caches: Vec<Cache>,
-    /// When memory comes in huge pages.
+    /// Policy for huge pages.
     pub huge_pages: HugePages,
-    /// The rungs, nearest first.
+    /// Rungs of the ladder, nearest first.
     pub rungs: Vec<Rung>,
-    /// A load's time by the size of what is walked through: bytes and nanoseconds.
+    /// Time of a load by the size of the memory that is walked: bytes and nanoseconds.
     pub staircase: Vec<(usize, f64)>,
-    /// The races, by size.
+    /// Races, by size.
     pub heats: Vec<RaceSize>,
-    /// The sorts.
+    /// Times of the sorts.
     pub spots: Vec<SortTimes>,
 }
 
@@ -137,7 +138,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
 /// Takes all measurements; files go below `directory` if there is one.
 ///
 /// # Errors
-/// What the system says: no directory on a disk, a full one, no `/proc`.
+/// Returns the system's error: no directory on a disk, a full disk, no `/proc`.
 pub fn measured(sizes: &Sizes, directory: Option<&Path>, say: &dyn Fn(&str)) -> io::Result<Ladder> {
     let mut random = Random::new(2010);
     let clock = Clock::measured(sizes.rounds * 4);
@@ -158,7 +159,7 @@ pub fn measured(sizes: &Sizes, directory: Option<&Path>, say: &dyn Fn(&str)) -> 
         });
     };
     for cache in caches.iter().filter(|cache| cache.bytes * 2 <= sizes.far_bytes) {
-        // Half of it: what else runs needs some, too.
+        // The walk uses half of the cache: other code needs some of it, too.
         rung(format!("L{} ({})", cache.level, size(cache.bytes)), walk(cache.bytes / 2, true)?, None);
     }
     let huge_pages = HugePages::here();
@@ -182,7 +183,8 @@ pub fn measured(sizes: &Sizes, directory: Option<&Path>, say: &dyn Fn(&str)) -> 
     let words = words.max(sizes.race_items.last().copied().unwrap_or(0));
     let file = scratch.words("ladder", words, races::key)?;
     let minor = faults::minor(sizes.faults, page_bytes)?;
-    // Where memory comes in huge pages unasked, most touches do not fault, and their median is no fault's.
+    // If the kernel uses huge pages unasked, most touches do not fault, and their median is not that of a
+    // fault.
     if minor.counted.minor_faults as usize >= minor.touched / 2 {
         rung("minor fault (fresh memory)".into(), minor.median(), Some(&minor));
     }
@@ -205,7 +207,7 @@ pub fn measured(sizes: &Sizes, directory: Option<&Path>, say: &dyn Fn(&str)) -> 
     Ok(Ladder { clock, caches, huge_pages, rungs, staircase, heats, spots })
 }
 
-/// `32 KiB`, `2 MiB`: exact where it is a whole number of them.
+/// Formats a size: `32 KiB`, `2 MiB`; exact if it is a whole number of units.
 fn size(bytes: usize) -> String {
     match bytes {
         bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),

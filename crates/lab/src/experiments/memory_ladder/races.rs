@@ -1,4 +1,4 @@
-//! The races: an algorithm that is worse on paper and does not fault, against a better one that does.
+//! Races: an algorithm of a worse order that does not fault, against a better one that does.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -13,58 +13,60 @@ use super::random::Random;
 use crate::experiments::counters::Counters;
 use crate::experiments::scratch::drop_from_cache;
 
-/// One size of a race.
+/// Figures of a race at one size.
 #[derive(Debug, Clone, Serialize)]
 pub struct RaceSize {
-    /// Items.
+    /// Number of items.
     pub items: usize,
-    /// Medians, in nanoseconds: a search by halves of a sorted file that is not in memory.
+    /// Median nanoseconds of a binary search in a sorted file that is not in memory.
     pub cold_search_ns: f64,
-    /// The same with the file in memory and mapped.
+    /// Median nanoseconds of a binary search with the file in memory and mapped.
     pub warm_search_ns: f64,
-    /// Major faults a cold search.
+    /// Major faults per cold search.
     pub faults_a_search: f64,
-    /// A look at every item of an array in memory until the wanted one is found.
+    /// Median nanoseconds of a linear search in an array in memory.
     pub scan_ns: f64,
-    /// Sorting a copy of the array by insertion, worst order first, and then searching it: O(n²). `None` where it
-    /// was not tried, because a smaller size had already lost by far.
+    /// Median nanoseconds to sort a copy of the array by insertion, worst order first, and then search it:
+    /// O(n²). `None` if it was not tried because a smaller size had already lost by far.
     pub quadratic_ns: Option<f64>,
 }
 
 impl RaceSize {
-    /// The scan, O(n), is faster than the search that faults, O(log n).
+    /// Returns whether the scan, O(n), is faster than the search that faults, O(log n).
     #[must_use]
     pub fn scan_wins(&self) -> bool {
         self.scan_ns < self.cold_search_ns
     }
 
-    /// The sort, O(n²), is faster than the search that faults.
+    /// Returns whether the sort, O(n²), is faster than the search that faults.
     #[must_use]
     pub fn quadratic_wins(&self) -> bool {
         self.quadratic_ns.is_some_and(|ns| ns < self.cold_search_ns)
     }
 }
 
-/// The key of item `at` in a sorted array.
+/// Returns the key of item `at` in a sorted array.
 #[must_use]
 pub const fn key(at: usize) -> u64 {
     2 * at as u64 + 1
 }
 
-/// A quadratic algorithm is tried up to so many items.
+/// Maximum number of items for which the quadratic algorithm is tried.
 const QUADRATIC_ITEMS_MAX: usize = 1 << 14;
 
-/// Runs a race over the first `items` words of `file`, which hold [`key`]s in order: `searches` of each kind.
+/// Runs a race over the first `items` words of `file`, which hold [`key`]s in order, with `searches` of each
+/// kind.
 ///
 /// # Errors
-/// If the file cannot be mapped or put out of the cache, or there is no `/proc`.
+/// Returns the system's error if the file cannot be mapped or dropped from the cache, or if there is no
+/// `/proc`.
 pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> io::Result<RaceSize> {
     let wanted: Vec<usize> = (0..searches).map(|_| random.below(items)).collect();
     let mut found = Vec::with_capacity(searches);
 
     let mut faults = 0;
     for at in &wanted {
-        // Unmapped each time: pages that are mapped cannot be put out of the cache.
+        // The file is mapped anew each time: mapped pages cannot be dropped from the cache.
         drop_from_cache(file)?;
         let mapped = MappedWords::map(file, items)?;
         mapped.expect(Pattern::Random)?;
@@ -95,13 +97,13 @@ pub fn heat(file: &File, items: usize, searches: usize, random: &mut Random) -> 
     Ok(RaceSize { items, cold_search_ns, warm_search_ns, faults_a_search, scan_ns, quadratic_ns })
 }
 
-/// The position of `key`: one look at each item until it is found, as a list would be searched.
+/// Returns the position of `key`, looking at one item after the other, as in a list.
 #[inline(never)]
 fn scan(items: &[u64], key: u64) -> usize {
     items.iter().position(|item| *item == key).unwrap_or(items.len())
 }
 
-/// The textbook's quadratic sort.
+/// Sorts by insertion, the textbook's quadratic sort.
 #[inline(never)]
 pub(in crate::experiments) fn insertion_sort(items: &mut [u64]) {
     for end in 1..items.len() {
@@ -135,8 +137,8 @@ pub(super) fn median(times: &mut [f64]) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Where the last size that wins and the first that loses meet, on a logarithmic scale; `None` if all lose, and
-/// the largest size if none does.
+/// Returns the size at which the worse algorithm starts to lose, interpolated on a logarithmic scale; `None`
+/// if it loses at every size, and the largest size if it loses at none.
 #[must_use]
 pub fn crossing(heats: &[RaceSize], worse: impl Fn(&RaceSize) -> Option<f64>) -> Option<CrossoverSize> {
     let ratio = |heat: &RaceSize| worse(heat).map(|ns| ns / heat.cold_search_ns);
@@ -151,13 +153,13 @@ pub fn crossing(heats: &[RaceSize], worse: impl Fn(&RaceSize) -> Option<f64>) ->
     Some(CrossoverSize::At(items.exp().round() as usize))
 }
 
-/// Up to where the worse algorithm wins.
+/// Size up to which the worse algorithm wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CrossoverSize {
-    /// Up to about so many items.
+    /// About this many items.
     At(usize),
-    /// At every size tried, of which this is the largest.
+    /// Every size that was tried, of which this is the largest.
     Beyond(usize),
 }
 
@@ -194,7 +196,7 @@ mod tests {
         let scratch = Scratch::on_disk(None).unwrap();
         let file = scratch.words("race", 1 << 16, key).unwrap();
         let heat = heat(&file, 1 << 14, 5, &mut Random::new(5)).unwrap();
-        // 16 Ki items are 32 pages: at least the first page looked at is cold, each time.
+        // 16 Ki items are 32 pages: at least the first page of each search is cold.
         assert!(heat.faults_a_search >= 1.0, "{heat:?}");
         assert!(heat.faults_a_search <= 16.0, "{heat:?}");
         assert!(heat.scan_ns > 0.0 && heat.quadratic_ns.is_some());

@@ -1,4 +1,4 @@
-//! Quicksort and heapsort as the textbooks have them, each at its best and in its bad spot.
+//! Textbook quicksort and heapsort, each at its best and at its worst.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,22 +8,23 @@ use serde::Serialize;
 use super::races::median;
 use super::random::Random;
 
-/// Nanoseconds an item, the median of the rounds.
+/// Nanoseconds per item of each sort, the median of the rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct SortTimes {
-    /// What is sorted.
+    /// Description of the input.
     pub input: &'static str,
-    /// How many items.
+    /// Number of items.
     pub items: usize,
-    /// The first item as the pivot.
+    /// Quicksort with the first item as the pivot.
     pub quicksort_ns: f64,
-    /// By sifting down a binary heap.
+    /// Heapsort, which sifts down a binary heap.
     pub heapsort_ns: f64,
-    /// What the standard library does instead.
+    /// Sort of the standard library.
     pub library_ns: f64,
 }
 
-/// Sorts arrays that fit the nearest caches and (with `large` items) arrays that fit none, and one that is sorted.
+/// Sorts arrays that fit the nearest caches, arrays of `large` items that fit none, and one that is already
+/// sorted.
 #[must_use]
 pub fn spots(small: usize, large: usize, sorted: usize, random: &mut Random) -> Vec<SortTimes> {
     let mut shuffled = |items: usize| {
@@ -63,8 +64,8 @@ fn spot(input: &'static str, keys: &[u64], rounds: usize) -> SortTimes {
     }
 }
 
-/// Lomuto's partition, with the first item as the pivot; the smaller part first, so that the depth stays logarithmic
-/// even where the time does not.
+/// Sorts with Lomuto's partition and the first item as the pivot. The smaller part comes first, so that the
+/// depth stays logarithmic even where the time does not.
 fn quicksort(mut keys: &mut [u64]) {
     while keys.len() > 1 {
         let pivot = keys[0];
@@ -88,7 +89,7 @@ fn quicksort(mut keys: &mut [u64]) {
     }
 }
 
-/// Williams' and Floyd's: a heap with the largest on top, taken down from the end.
+/// Sorts by Williams' and Floyd's heapsort: a heap with the largest item on top, dismantled from the end.
 fn heapsort(keys: &mut [u64]) {
     for start in (0..keys.len() / 2).rev() {
         sift_down(keys, start);

@@ -1,4 +1,4 @@
-//! What the ladder says about the claims.
+//! Verdicts on the claims from the ladder.
 
 use super::caches::HugePages;
 use super::drawing::{count, drawn, time};
@@ -7,10 +7,10 @@ use super::{Ladder, Rung, size};
 use crate::experiment::{Report, Table, Verdict};
 use crate::report::{PlayKind, grouped};
 
-/// From this many instructions on, a fault "costs millions".
+/// Number of instructions from which a fault "costs millions".
 const MILLIONS: f64 = 1e6;
 
-/// The report of a ladder.
+/// Builds the report of a ladder.
 #[must_use]
 pub(super) fn report(ladder: &Ladder) -> Report {
     let mut report = Report { data: serde_json::json!(ladder), ..Report::default() };

@@ -1,4 +1,4 @@
-//! One queue's measurement: expiries and deliveries in one memory cgroup, in a process of their own.
+//! Measurement of one queue: expiries and deliveries in one memory cgroup, in a process of their own.
 
 use std::fs::File;
 use std::io;
@@ -18,89 +18,90 @@ use crate::experiments::counters::Counters;
 use crate::experiments::memory_ladder::random::Random;
 use crate::experiments::scratch::drop_from_cache;
 
-/// The environment variable that makes a process such a child.
+/// Environment variable that makes a process such a child.
 pub(super) const TASK: &str = "NIGHTTRAIN_LAB_RENT_TASK";
 
 /// Bytes of an object: four pages.
 pub(super) const OBJECT_BYTES: usize = 16 << 10;
 
-/// How unequal the objects are: the object of rank `n` is asked for as often as `n` to minus this.
+/// Skew of the objects' popularity: the object of rank `n` is requested as often as `n` to the power of minus
+/// this.
 const SKEW: f64 = 0.9;
 
-/// Parts of a period whose 99th percentiles are taken.
+/// Number of parts of a period whose 99th percentiles are taken.
 const SLICES: usize = 8;
 
-/// How often the queue's pages are counted.
+/// Interval at which the queue's resident pages are counted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a child has to do.
+/// Task of a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// The group that it enters.
+    /// Memory cgroup that the child enters.
     pub group: Group,
-    /// Which queue.
+    /// Kind of queue.
     pub kind: Kind,
-    /// How many keys it holds.
+    /// Number of keys in the queue.
     pub items: usize,
-    /// The file of the objects.
+    /// File of the objects.
     pub objects: PathBuf,
-    /// What the group may keep besides what it is charged before there is a queue.
+    /// Bytes that the group may hold beyond its usage before the queue exists.
     pub limit_bytes: u64,
-    /// Deliveries a second.
+    /// Deliveries per second.
     pub deliveries_per_s: f64,
-    /// Expiries a second, period by period.
+    /// Expiries per second in each period.
     pub expiries_per_s: Vec<f64>,
-    /// Seconds of a period before it counts, and while it does.
+    /// Seconds at the start of a period that are not counted, and seconds that are.
     pub seconds: (f64, f64),
-    /// Where the queue's file goes, which has no name.
+    /// Directory of the queue's file, which is unnamed.
     pub directory: PathBuf,
 }
 
-/// What a child found.
+/// Figures that a child measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RentFigures {
-    /// Which queue.
+    /// Kind of queue.
     pub kind: Kind,
-    /// Pages of memory that objects and queue shared.
+    /// Pages of memory that objects and queue share.
     pub limit_pages: u64,
-    /// One for each frequency of expiries.
+    /// Periods, one for each rate of expiries.
     pub periods: Vec<Period>,
 }
 
-/// The counted part of a period.
+/// Figures of the counted part of a period.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Period {
-    /// Expiries a second that were wanted.
+    /// Scheduled expiries per second.
     pub expiries_per_s: f64,
-    /// Expiries that were due, each one removal and one insertion.
+    /// Number of expiries that were due, each a removal and an insertion.
     pub expiries: u64,
-    /// Major faults of the thread that expires.
+    /// Major faults of the expiring thread.
     pub expiry_faults: u64,
-    /// Pages of the queue in the page cache: the mean of many looks.
+    /// Mean number of the queue's pages in the page cache, over many samples.
     pub held_pages: f64,
-    /// Deliveries that were due.
+    /// Number of deliveries that were due.
     pub deliveries: u64,
-    /// Major faults of the thread that delivers.
+    /// Major faults of the delivering thread.
     pub delivery_faults: u64,
-    /// Microseconds from when a delivery was due to its end: the median.
+    /// Median microseconds from when a delivery was due to its end.
     pub p50_us: f64,
-    /// The same, of 99 in a hundred: the median of eight equal parts of the period, because one second in which
-    /// the disk serves somebody else would decide it alone.
+    /// 99th percentile of those microseconds: the median of eight equal parts of the period, because
+    /// otherwise a single second in which the disk serves another process would decide it.
     pub p99_us: f64,
-    /// The 99th percentiles of the eight parts in microseconds, ascending.
+    /// 99th percentiles of the eight parts in microseconds, ascending.
     pub p99_parts_us: Vec<f64>,
-    /// The longest.
+    /// Longest of those times.
     pub worst_us: f64,
 }
 
 impl Period {
-    /// Major faults a delivery.
+    /// Returns the major faults per delivery.
     #[must_use]
     pub fn faults_a_delivery(&self) -> f64 {
         self.delivery_faults as f64 / self.deliveries.max(1) as f64
     }
 
-    /// The 95% interval of the faults a delivery: a count varies by twice its square root.
+    /// Returns the 95% interval of the faults per delivery: a count varies by twice its square root.
     #[must_use]
     pub fn faults_interval(&self) -> (f64, f64) {
         let (faults, deliveries) = (self.delivery_faults as f64, self.deliveries.max(1) as f64);
@@ -108,8 +109,8 @@ impl Period {
         ((faults - spread).max(0.0) / deliveries, (faults + spread) / deliveries)
     }
 
-    /// The 93% interval of the 99th percentile, in microseconds: from the second to the last but one of the eight
-    /// parts. (The median is outside of them if seven of eight fall on one side.)
+    /// Returns the 93% interval of the 99th percentile, in microseconds: from the second to the last but one
+    /// of the eight parts. (The median is outside of it if at least seven of eight are on one side.)
     #[must_use]
     pub fn p99_interval(&self) -> (f64, f64) {
         match &self.p99_parts_us[..] {
@@ -119,7 +120,7 @@ impl Period {
     }
 }
 
-/// If this process is such a child: does its task and ends the process. Returns at once if it is not.
+/// Does the task and ends the process if this process is such a child. Otherwise returns at once.
 pub(super) fn do_task_and_exit() {
     again::do_task_and_exit(TASK, |task: &Task| {
         task.group.enter()?;
@@ -132,7 +133,7 @@ fn measured(task: &Task) -> io::Result<RentFigures> {
     let mut key = move || keys.next().map_or(0, u64::from);
     let before = task.group.usage_bytes()?;
     let (mut queue, out) = filled(task.kind, &task.directory, task.items, PAGE_BYTES, &mut key)?;
-    // Clean pages can be taken back when the limit comes; dirty ones would make the kernel refuse it.
+    // Clean pages can be reclaimed when the limit is set; dirty pages would make the kernel refuse it.
     out.now()?;
     let residency = out.residency()?;
     let objects = Objects::open(task)?;
@@ -153,7 +154,7 @@ fn measured(task: &Task) -> io::Result<RentFigures> {
     Ok(RentFigures { kind: task.kind, limit_pages: task.limit_bytes / PAGE_BYTES as u64, periods })
 }
 
-/// When a period begins to count, and when it ends.
+/// Times at which a period begins to count, and ends.
 struct Schedule {
     start: Instant,
     counts: Duration,
@@ -166,9 +167,10 @@ impl Schedule {
         Self { start: Instant::now(), counts, ends: counts + Duration::from_secs_f64(counted) }
     }
 
-    /// Moments within the counted part at which what happens so often a second is due, and those before it.
+    /// Returns the times at which an event with this rate is due, in the counted part and before it.
     fn due(&self, per_s: f64) -> impl Iterator<Item = Duration> + '_ {
-        // From the start of the counted part, so that the rarest happens once in it.
+        // The times are aligned to the start of the counted part, so that even the rarest event happens once
+        // in it.
         let step = 1.0 / per_s.max(1e-9);
         let before = (self.counts.as_secs_f64() / step).floor() as u32;
         let counts = self.counts.as_secs_f64();
@@ -177,7 +179,7 @@ impl Schedule {
             .take_while(|due| *due < self.ends)
     }
 
-    /// Waits until `due`, or not at all if that has passed.
+    /// Waits until `due`, or not at all if it has passed.
     fn wait(&self, due: Duration) {
         std::thread::sleep(due.saturating_sub(self.start.elapsed()));
     }
@@ -189,7 +191,7 @@ struct Expiries {
     held_pages: f64,
 }
 
-/// Expires on schedule, and looks in between how much of the queue is in memory.
+/// Expires on schedule, and samples in between how much of the queue is in memory.
 fn expire(
     queue: &mut dyn PagedQueue,
     schedule: &Schedule,
@@ -224,17 +226,17 @@ fn expire(
     Ok(Expiries { done, faults, held_pages: held / f64::from(looks.max(1)) })
 }
 
-/// The objects, and how often each is asked for.
+/// The objects, and the popularity of each.
 struct Objects {
     words: MappedWords,
-    /// For each rank, how often it or a more popular one is asked for; the last is 1.
+    /// Cumulative share of requests by rank; the last is 1.
     popular: Vec<f64>,
-    /// Which object has which rank.
+    /// Object of each rank.
     ranks: Vec<usize>,
 }
 
 struct DeliveryFigures {
-    /// In the order in which they were due.
+    /// Latencies in the order in which the deliveries were due.
     latencies_us: Vec<f64>,
     faults: u64,
 }
@@ -244,7 +246,7 @@ const OBJECT_WORDS: usize = OBJECT_BYTES / 8;
 impl Objects {
     fn open(task: &Task) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(&task.objects)?;
-        // What the children before have read of it is charged to nobody here.
+        // Dropped from the cache, because pages that earlier children read are not charged to this group.
         drop_from_cache(&file)?;
         let words = MappedWords::map(&file, usize::try_from(file.metadata()?.len() / 8).unwrap_or(0))?;
         words.expect(Pattern::Random)?;
@@ -262,7 +264,7 @@ impl Objects {
         Ok(Self { words, popular, ranks })
     }
 
-    /// Reads objects on schedule, whether or not those before were late.
+    /// Reads objects on schedule, even if earlier reads were late.
     fn deliver(&self, schedule: &Schedule, per_s: f64, seed: u64) -> io::Result<DeliveryFigures> {
         let mut random = Random::new(seed);
         let mut delivered = DeliveryFigures { latencies_us: Vec::new(), faults: 0 };
@@ -311,7 +313,7 @@ impl DeliveryFigures {
     }
 }
 
-/// The value that this share of `values` does not exceed; 0 if there are none.
+/// Returns the value that this share of `values` does not exceed; 0 if there are none.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -336,7 +338,8 @@ mod tests {
     fn percentiles_are_of_what_was_delivered() {
         let delivered = DeliveryFigures { latencies_us: (1..=200).map(f64::from).collect(), faults: 50 };
         let period = delivered.beside(1.0, &Expiries { done: 3, faults: 2, held_pages: 1.5 });
-        // Eight parts of 25, whose 99th percentile is their greatest; the fourth of these is the median.
+        // The eight parts have 25 values each, whose 99th percentile is their maximum; the fourth of these is
+        // the median.
         assert_eq!((period.p50_us, period.p99_us, period.worst_us), (100.0, 100.0, 200.0));
         assert!((period.faults_a_delivery() - 0.25).abs() < 1e-12);
         assert_eq!(period.p99_interval(), (50.0, 175.0));

@@ -1,4 +1,4 @@
-//! `page-rent`: what the pages that an expiry touches cost those who do not expire (C20, the queue's part).
+//! `page-rent`: the cost of an expiry's pages for concurrent deliveries (C20, the queue's part).
 //!
 //! ```text
 //! memory cgroup ─▶ child ─┬─ expiries, r a second:  queue of N keys in a mapped file ─┐ one limit on
@@ -6,7 +6,7 @@
 //!                              │ time from when each was due, major faults
 //! mincore of the queue's file ─┴─▶ pages that the queue holds while it does nothing
 //! ```
-//! A child for each queue. Its expiries become more frequent from period to period; the first has none.
+//! Each queue has a child. Its expiries become more frequent from period to period; the first has none.
 
 mod child;
 mod verdicts;
@@ -33,25 +33,25 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sizes {
-    /// Keys in the queue, of 8 bytes.
+    /// Number of 8-byte keys in the queue.
     pub items: usize,
-    /// Objects that are delivered, of 16 KiB.
+    /// Number of 16 KiB objects that are delivered.
     pub objects: usize,
-    /// Bytes of page cache that both may have together.
+    /// Bytes of page cache that queue and objects share.
     pub limit_bytes: u64,
-    /// Deliveries a second.
+    /// Deliveries per second.
     pub deliveries_per_s: f64,
-    /// Expiries a second, period by period, rising; the first is the time without any.
+    /// Expiries per second in each period, rising; the first period has none.
     pub expiries_per_s: Vec<f64>,
     /// Seconds at the start of a period that are not counted, and seconds that are.
     pub seconds: (f64, f64),
 }
 
 impl Sizes {
-    /// For people who wait (under half a minute), or for the record.
+    /// Returns sizes for a quick run of under half a minute, or for the record.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         let full = Self {
@@ -86,7 +86,7 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&sizes, &found))
 }
 
-/// Measures beside each queue, one child each; files go below `directory` if there is one.
+/// Measures deliveries beside each queue, in one child each; files go below `directory` if there is one.
 ///
 /// # Errors
 /// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk.
@@ -125,7 +125,7 @@ pub fn measured(
 mod tests {
     use super::*;
 
-    /// Where a child of the tests' executable comes to work; as a test, it has nothing to do.
+    /// Entry point of a child process of the tests' executable; run as a test it does nothing.
     #[test]
     fn as_a_child_it_does_its_task() {
         child::do_task_and_exit();
@@ -148,7 +148,7 @@ mod tests {
         let found = match measured(&sizes, None, &again, &|_| ()) {
             Ok(found) => found,
             Err(Refusal::Missing(what)) => {
-                // Where nobody may make a group, to say so is what it has to do.
+                // A refusal is right only if groups cannot be created here.
                 assert!(Group::create().is_err(), "refused although groups can be made: {what}");
                 return;
             }
@@ -161,7 +161,7 @@ mod tests {
             for period in [idle, busy] {
                 assert_eq!(period.deliveries, 120, "all that were due, however late: {found:?}");
                 assert!(period.p50_us <= period.p99_us && period.p99_us <= period.worst_us);
-                // 4 MiB of objects in half as much memory: the delivery pages.
+                // 4 MiB of objects in half as much memory: the deliveries cause paging.
                 assert!(period.delivery_faults > 0, "{found:?}");
                 assert!(period.held_pages <= (2 << 20) as f64 / 4096.0 + 1024.0, "{found:?}");
             }

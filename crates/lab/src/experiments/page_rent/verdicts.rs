@@ -1,4 +1,4 @@
-//! What the deliveries say about the queues beside them.
+//! Verdicts on the queues from the deliveries beside them.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::experiments::bheap_paging::queues::Kind;
 use crate::report::grouped;
 use crate::report::plot::{Axis, Plot, Series, Stroke};
 
-/// The report of all queues.
+/// Builds the report of all queues.
 pub(super) fn report(sizes: &Sizes, found: &[RentFigures]) -> Report {
     let mut report = Report { data: json!(found), ..Report::default() };
     report.tables.push(table(found));
@@ -70,14 +70,15 @@ pub(super) fn report(sizes: &Sizes, found: &[RentFigures]) -> Report {
     report
 }
 
-/// The interval of what expiries add to a figure, compared with the same queue without expiries.
+/// Returns the interval of the increase that expiries cause in a figure, compared with the same queue without
+/// expiries.
 fn added(found: &RentFigures, interval: impl Fn(&Period) -> (f64, f64)) -> Option<(f64, f64)> {
     let quiet = found.periods.iter().find(|period| period.expiries_per_s <= 0.0)?;
     let ((quiet_low, quiet_high), (low, high)) = (interval(quiet), interval(found.periods.last()?));
     Some((low - quiet_high, high - quiet_low))
 }
 
-/// Returns whether `one` is more than `other`; `None` where the intervals overlap and leave it open.
+/// Returns whether `one` is more than `other`; `None` if the intervals overlap and leave it open.
 fn is_more(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
     if one.0 > other.1 {
         Some(true)
@@ -88,12 +89,13 @@ fn is_more(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
     }
 }
 
-/// Compares the binary heap with ours at the most expiries, each relative to itself without expiries. The claim holds
-/// if the binary heap keeps more pages, and the deliveries beside it fault more and come later.
+/// Compares the binary heap with ours at the highest rate of expiries, each relative to itself without
+/// expiries. The claim holds if the binary heap keeps more pages, and the deliveries beside it fault more and
+/// are slower.
 fn judged(binary: &RentFigures, ours: &RentFigures) -> Verdict {
     let compare =
         |interval: fn(&Period) -> (f64, f64)| Some(is_more(added(binary, interval)?, added(ours, interval)?));
-    // Held pages are counted, not sampled: their interval has no width.
+    // Held pages are counted, not sampled, so their interval has no width.
     let held = |period: &Period| (period.held_pages, period.held_pages);
     let (Some(loiter), Some(push_out), Some(queue)) =
         (compare(held), compare(Period::faults_interval), compare(Period::p99_interval))
@@ -111,7 +113,7 @@ fn judged(binary: &RentFigures, ours: &RentFigures) -> Verdict {
     }
 }
 
-/// What an expiry reads that comes when the queue has long been put out.
+/// Describes how many pages a rare expiry reads, when the queue has long been evicted.
 fn alone(found: &[RentFigures]) -> String {
     let read = found.iter().filter_map(|found| {
         let rare = found.periods.iter().find(|period| period.expiries_per_s > 0.0 && period.expiries > 0)?;
@@ -122,7 +124,7 @@ fn alone(found: &[RentFigures]) -> String {
     if read.is_empty() { String::new() } else { format!("an expiry reads: {}; ", read.join(", ")) }
 }
 
-/// Expiries a second, in words where it is less than one.
+/// Formats expiries per second, in words below one.
 fn rate(per_s: f64) -> String {
     match per_s {
         r if r <= 0.0 => "none".to_owned(),
@@ -220,8 +222,8 @@ fn draw(report: &mut Report, found: &[RentFigures]) {
 mod tests {
     use super::*;
 
-    /// A queue's periods without expiries and with many: pages held, faults of a million deliveries, the 99th
-    /// percentile of each part.
+    /// Returns a queue's periods without expiries and with many: pages held, faults of a million deliveries,
+    /// and the 99th percentile of each part.
     fn queue(quiet: (f64, u64, f64), busy: (f64, u64, f64), spread_us: f64) -> RentFigures {
         let period = |expiries_per_s: f64, (held_pages, delivery_faults, p99_us): (f64, u64, f64)| Period {
             expiries_per_s,
@@ -248,14 +250,14 @@ mod tests {
         assert_eq!(judge((200.0, 10_000, 50.0)), Verdict::DoesNotHoldHere);
         assert_eq!(judge((100.0, 12_000, 80.0)), Verdict::DoesNotHoldHere);
         assert_eq!(judge((200.0, 0, 80.0)), Verdict::CannotBeTestedHere);
-        // The increase is within chance: 100 faults of 10,000, and microseconds where the parts differ by ten.
+        // The increase is within chance: 100 faults of 10,000, and microseconds when the parts differ by ten.
         assert_eq!(judge((200.0, 10_100, 50.0)), Verdict::TooNoisyToSay);
         let wide = |busy| queue((0.0, 10_000, 40.0), busy, 10.0);
         let noisy = judged(&wide((200.0, 10_000, 80.0)), &wide((100.0, 10_000, 50.0)));
         assert_eq!(noisy, Verdict::TooNoisyToSay);
     }
 
-    /// A queue beside which deliveries were slow before anything expired has added nothing.
+    /// A queue adds nothing if the deliveries beside it were slow before anything expired.
     #[test]
     fn each_queue_is_held_against_itself_without_expiries() {
         let ours = queue((0.0, 10_000, 40.0), (100.0, 10_000, 40.0), 0.1);

@@ -1,8 +1,8 @@
-//! The queues that are timed in RAM, behind one interface: `u64` keys with `u64` handles, in memory that grows.
+//! Queues that are timed in RAM, behind one interface: `u64` keys with `u64` handles, in growing memory.
 //!
-//! Two orders, because libraries differ in what they let be compared: by the key alone, of which every queue is
-//! capable (`orx-priority-queue` keeps key and handle apart and compares nothing else), and by key and handle together,
-//! so that equal keys leave in one order everywhere.
+//! There are two orders, because libraries differ in what they can compare: by the key alone, which every
+//! queue can do (`orx-priority-queue` keeps key and handle apart and compares nothing else), and by key and
+//! handle together, so that equal keys leave in the same order everywhere.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -13,23 +13,23 @@ use bheap::{PageQueue, Rows};
 
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
 
-/// A key and the handle of what it stands for, as they are made.
+/// A generated key with its handle.
 pub type Item = (u64, u64);
 
-/// The queue that is ours.
+/// Name of our own queue.
 pub const OURS: &str = "page queue";
 
-/// What decides which item is smaller.
+/// Order of the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemOrder {
-    /// The key; items of equal keys leave in any order.
+    /// Comparison by key; items of equal keys leave in any order.
     Key,
-    /// The key, then the handle.
+    /// Comparison by key, then by handle.
     KeyAndHandle,
 }
 
 impl ItemOrder {
-    /// In words.
+    /// Returns the order in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -76,15 +76,15 @@ impl From<ByKey> for Item {
     }
 }
 
-/// What is timed.
+/// Operations of a queue that is timed.
 pub trait TimedQueue {
     /// Adds an item.
     fn push(&mut self, item: Item);
-    /// Takes the smallest.
+    /// Removes and returns the smallest item.
     fn pop(&mut self) -> Option<Item>;
 }
 
-/// A queue of items of another type, which is made of key and handle.
+/// A queue whose own item type is built from key and handle.
 struct QueueAdapter<Q, T>(Q, std::marker::PhantomData<T>);
 
 impl<T: Ord + From<Item> + Into<Item>, L: Layout, R: Rows<T>> TimedQueue for QueueAdapter<Heap<T, L, R>, T> {
@@ -127,7 +127,7 @@ impl<T: Ord + From<Item> + Into<Item>, const D: usize> TimedQueue
     }
 }
 
-/// Its node is the handle; its key is the key, or both.
+/// The adapter's node is the handle; its key is the key alone, or key and handle.
 impl<T: Clone + PartialOrd + From<Item> + Into<Item>, const D: usize> TimedQueue
     for QueueAdapter<orx_priority_queue::DaryHeap<u64, T, D>, T>
 {
@@ -139,7 +139,7 @@ impl<T: Clone + PartialOrd + From<Item> + Into<Item>, const D: usize> TimedQueue
     }
 }
 
-/// A key that is all that is compared; the handle lies beside it, in the node.
+/// A key that alone is compared; the handle is kept in the node.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 struct Key(u64);
 
@@ -155,7 +155,7 @@ impl From<Key> for Item {
     }
 }
 
-/// The queues that are timed in this process by their names, ours first.
+/// Names of the queues that are timed in this process, ours first.
 pub const NAMES: [&str; 10] = [
     OURS,
     "binary heap",
@@ -169,13 +169,13 @@ pub const NAMES: [&str; 10] = [
     "orx-priority-queue, 8",
 ];
 
-/// An empty queue, number `at` of [`NAMES`], that has allocated next to nothing.
+/// Creates an empty queue, number `at` of [`NAMES`], which has allocated next to nothing.
 ///
 /// # Errors
-/// Never with the page sizes used here.
+/// [`PageSizeError`] never occurs with the page sizes used here.
 ///
 /// # Panics
-/// If there is no such number.
+/// Panics if there is no such number.
 pub fn make(at: usize, compared: ItemOrder) -> Result<Box<dyn TimedQueue>, PageSizeError> {
     match (compared, at) {
         (ItemOrder::Key, 8) => Ok(of::<_, Key>(orx_priority_queue::DaryHeap::<u64, Key, 4>::default())),
@@ -201,7 +201,7 @@ fn made<T: Ord + Copy + From<Item> + Into<Item> + 'static>(
         0 => of::<_, T>(PageQueue::<T>::new(PAGE_BYTES)?),
         1 => of::<_, T>(Heap::with_rows(Binary, Vec::<T>::new())),
         2 => of::<_, T>(Heap::with_rows(Dary::<4>, Vec::<T>::new())),
-        // The children of a node begin where two cache lines begin.
+        // The children of a node begin at a boundary of two cache lines.
         3 => of::<_, T>(Heap::with_rows(Dary::<8>, AlignedRows::<T>::new(128, 7)?)),
         4 => {
             let rows = AlignedRows::<T>::new(PAGE_BYTES, PageLayout::INDEX_OF_ROOT)?;
@@ -214,18 +214,19 @@ fn made<T: Ord + Copy + From<Item> + Into<Item> + 'static>(
     })
 }
 
-/// The keys and handles of a run: a xorshift generator, simple enough to be the same in every language.
+/// Keys and handles of a run, from a xorshift generator that is simple enough to be the same in every
+/// language.
 #[derive(Debug, Clone)]
 pub struct Items(u64);
 
 impl Items {
-    /// The sequence of this seed, which is not zero.
+    /// Creates the generator with this seed, which must not be zero.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next item: 31 bits of key, as random(3) gives.
+    /// Returns the next item; its key has 31 bits, as from random(3).
     #[inline]
     pub const fn take(&mut self) -> Item {
         self.0 ^= self.0 << 13;
@@ -235,7 +236,7 @@ impl Items {
     }
 }
 
-/// The checksum of the keys that left, in their order: two queues that did the same work have the same.
+/// Adds a key to the checksum of the keys in the order in which they left; equal checksums mean equal work.
 #[inline]
 #[must_use]
 pub const fn checked(sum: u64, key: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! The C++ library's `priority_queue`, compiled when it is needed by the compiler that is there.
+//! The C++ library's `priority_queue`, compiled on demand by an installed compiler.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,22 +9,22 @@ use super::contenders::ItemOrder;
 use super::ram::Timing;
 
 const SOURCE: &str = include_str!("priority_queue.cpp");
-/// Compilers by name, the system's own choice first.
+/// Names of compilers, the system's own choice first.
 const COMPILERS: [&str; 3] = ["c++", "g++", "clang++"];
 
-/// A program that was compiled; it goes when this goes.
+/// A compiled program; its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Program {
     directory: TempDir,
-    /// The first line of what the compiler says about itself.
+    /// First line of the compiler's version output.
     pub compiler: String,
 }
 
 impl Program {
-    /// Compiles it.
+    /// Compiles the program.
     ///
     /// # Errors
-    /// In words, if there is no compiler or it refuses.
+    /// Returns a sentence if there is no compiler, or if it refuses.
     pub fn compile() -> Result<Self, String> {
         let directory = tempfile::Builder::new()
             .prefix("nighttrain-lab-")
@@ -63,7 +63,7 @@ impl Program {
     /// Does the same work as [`super::ram::time`].
     ///
     /// # Errors
-    /// In words, if the program fails or answers something else.
+    /// Returns a sentence if the program fails or has an unexpected output.
     pub fn time(
         &self,
         items: usize,
@@ -81,7 +81,7 @@ impl Program {
     }
 }
 
-/// The checksum, and seconds of the three phases.
+/// Parses the checksum, and the seconds of the three phases.
 fn answer(text: &str) -> Option<Timing> {
     let mut words = text.split_whitespace();
     let checksum = words.next()?.parse().ok()?;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn it_does_the_same_work_as_ours() {
-        // Where there is no compiler the experiment says so; here, too, nothing is to be tested then.
+        // There is nothing to test without a compiler; the experiment then reports that.
         let Ok(program) = Program::compile() else { return };
         for compared in [ItemOrder::Key, ItemOrder::KeyAndHandle] {
             let theirs = program.time(500, compared, 2, 9).unwrap();

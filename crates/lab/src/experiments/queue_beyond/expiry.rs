@@ -1,12 +1,12 @@
-//! The store's expiry: words of time and hash, a few popular ttls, what is due leaves each second.
+//! Expiry of the store: entries of time and hash, a few popular ttls; due entries leave each second.
 //!
 //! ```text
 //! each second: pop all that is due ─▶ as many objects come, each with now + one of four ttls ─▶ push
 //! from time to time: sift ─▶ every entry from one queue to another (those of objects that are gone stay behind)
 //! ```
-//! The store keeps no handles: an entry of an object that was replaced finds nothing when it is due. So push, pop and
-//! sift are all that it asks of a queue. A heap is sifted from its end, where removing costs nothing; the page queue
-//! from its head.
+//! The store keeps no handles: the entry of a replaced object finds nothing when it is due. The queue
+//! therefore needs only push, pop and sift. A heap is sifted from its end, where removal is free; the page
+//! queue from its head.
 
 use bheap::heap::Heap;
 use bheap::layout::{Binary, Dary, Layout, PageLayout, PageSizeError};
@@ -18,20 +18,20 @@ use std::time::Instant;
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
 use crate::experiments::memory_ladder::random::Random;
 
-/// Seconds that an object may be used, each as often as the others.
+/// Lifetimes of objects in seconds, all equally frequent.
 const TTLS_S: [u64; 4] = [10, 60, 300, 1800];
-/// Their mean: so many seconds' objects are in the queue.
+/// Mean lifetime: the queue holds the objects of this many seconds.
 const MEAN_S: usize = 542;
 
 /// A queue of expiry entries.
 pub trait Entries {
-    /// Adds one.
+    /// Adds an entry.
     fn push(&mut self, word: u64);
-    /// The smallest.
+    /// Returns the smallest entry.
     fn peek(&mut self) -> Option<u64>;
-    /// Takes the smallest.
+    /// Removes and returns the smallest entry.
     fn pop(&mut self) -> Option<u64>;
-    /// Takes one for sifting, whichever is cheapest.
+    /// Removes and returns an entry for sifting, whichever is cheapest.
     fn take(&mut self) -> Option<u64>;
 }
 
@@ -46,7 +46,7 @@ impl<L: Layout, R: Rows<u64>> Entries for Heap<u64, L, R> {
         Self::pop(self)
     }
     fn take(&mut self) -> Option<u64> {
-        // The last is a leaf, so that nothing else moves.
+        // The last entry is a leaf, so that no other entry moves.
         self.remove_at(self.len().checked_sub(1)?)
     }
 }
@@ -66,19 +66,19 @@ impl Entries for PageQueue<u64> {
     }
 }
 
-/// The queues that could keep the store's entries; the first is the one that does.
+/// Queues that could keep the store's entries; the first is the one that the store uses.
 pub const NAMES: [&str; 5] =
     ["binary heap (the store's)", "4-ary heap", "8-ary heap, aligned", "B-heap", "page queue"];
 
-/// An empty queue, number `at` of [`NAMES`].
+/// Creates an empty queue, number `at` of [`NAMES`].
 ///
 /// # Errors
-/// Never with the page sizes used here.
+/// [`PageSizeError`] never occurs with the page sizes used here.
 pub fn make(at: usize) -> Result<Box<dyn Entries>, PageSizeError> {
     Ok(match at {
         0 => Box::new(Heap::with_rows(Binary, Vec::new())),
         1 => Box::new(Heap::with_rows(Dary::<4>, Vec::new())),
-        // The children of a node begin where a cache line begins.
+        // The children of a node begin at a cache line's boundary.
         2 => Box::new(Heap::with_rows(Dary::<8>, AlignedRows::new(64, 7)?)),
         3 => {
             let rows = AlignedRows::new(PAGE_BYTES, PageLayout::INDEX_OF_ROOT)?;
@@ -88,30 +88,30 @@ pub fn make(at: usize) -> Result<Box<dyn Entries>, PageSizeError> {
     })
 }
 
-/// What one queue needed.
+/// Figures of one queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExpiryFigures {
-    /// Nanoseconds of CPU for one entry's push and pop.
+    /// Nanoseconds of CPU to push and pop an entry.
     pub entry_ns: f64,
-    /// Nanoseconds of CPU to sift one entry.
+    /// Nanoseconds of CPU to sift an entry.
     pub sift_ns: f64,
-    /// Nanoseconds that the longest one in ten thousand operations takes at least.
+    /// Nanoseconds that one in ten thousand operations takes or exceeds.
     pub rare_ns: f64,
-    /// Of the entries that left, in their order.
+    /// Checksum of the entries that left, in their order.
     pub checksum: u64,
 }
 
-/// Puts a queue through a second at a time until each of about `objects` entries has been replaced twice.
+/// Runs a queue second by second until each of about `objects` entries has been replaced twice.
 ///
 /// # Panics
-/// If the queue loses an entry or gives one out of order.
+/// Panics if the queue loses an entry or returns one out of order.
 ///
 /// # Errors
-/// Never with the page sizes used here.
+/// [`PageSizeError`] never occurs with the page sizes used here.
 pub fn measure(at: usize, objects: usize) -> Result<ExpiryFigures, PageSizeError> {
     let mut queue = make(at)?;
     let mut store = Store { random: Random::new(6), now_s: 0, each_s: objects.div_ceil(MEAN_S), checksum: 0 };
-    // Until as many leave as come.
+    // Fills the queue until as many entries leave as arrive.
     while store.now_s < TTLS_S[3] {
         store.second(queue.as_mut());
     }
@@ -148,7 +148,7 @@ pub fn measure(at: usize, objects: usize) -> Result<ExpiryFigures, PageSizeError
 struct Store {
     random: Random,
     now_s: u64,
-    /// Objects that come each second.
+    /// Number of objects that arrive each second.
     each_s: usize,
     checksum: u64,
 }

@@ -1,4 +1,4 @@
-//! Sequences of keys besides the article's, each with a seed of its own on which nothing was tuned.
+//! Sequences of keys besides the article's, each with a seed on which nothing was tuned.
 
 use crate::experiments::bheap_sim::keys::Random3;
 use crate::experiments::memory_ladder::random::Random;
@@ -6,22 +6,22 @@ use crate::experiments::memory_ladder::random::Random;
 /// A kind of key sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// Those of random(3), as in the article, after `srandom` of this seed.
+    /// Keys of random(3), as in the article, after `srandom` with this seed.
     Uniform(u32),
-    /// Each larger than all before.
+    /// Each key is larger than all before.
     Sorted,
-    /// Each smaller than all before: a stack.
+    /// Each key is smaller than all before, so that the queue is a stack.
     Reversed,
     /// Fifty clusters of ten thousand neighbours.
     Clustered,
-    /// Expiries in milliseconds: the time now, one of four popular ttls, and up to a second.
+    /// Expiries in milliseconds: the current time, plus one of four popular ttls, plus up to a second.
     Expiries,
     /// Ten different keys.
     Ten,
 }
 
 impl Keys {
-    /// All that are measured besides the article's own.
+    /// Sequences that are measured besides the article's own.
     pub const OTHERS: [Self; 7] = [
         Self::Uniform(20_250_101),
         Self::Uniform(7_654_321),
@@ -32,7 +32,7 @@ impl Keys {
         Self::Ten,
     ];
 
-    /// In words.
+    /// Returns the name in words.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -45,7 +45,8 @@ impl Keys {
         }
     }
 
-    /// The sequence: each key is made from the one that left last, which is the time where keys are times.
+    /// Returns the sequence. Each key is derived from the key that left last, which is the current time if
+    /// keys are times.
     #[must_use]
     pub fn sequence(self) -> Box<dyn FnMut(u64) -> u64> {
         let mut random = Random::new(0x51ed_270b);

@@ -1,4 +1,5 @@
-//! `queue-beyond`: the page queue under short memory, in RAM, operation by operation, and its bytes (C8).
+//! `queue-beyond`: the page queue under short memory, in RAM, operation by operation, and its memory use
+//! (C8).
 //!
 //! ```text
 //! keys ─┬─▶ pressure    simulated memory of every size: transfers an operation beside both heaps
@@ -8,7 +9,7 @@
 //!       └─▶ expiry      the pattern of the store's expiry, beside the heap that it uses
 //!                                  └──▶ verdicts: each figure beside its goal
 //! ```
-//! The parts do not need each other: `--part ram` runs one of them.
+//! The parts are independent: `--part ram` runs one of them.
 
 pub mod contenders;
 pub mod cpp;
@@ -42,30 +43,30 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The parts by name.
+/// Names of the parts.
 pub const PARTS: [&str; 5] = ["pressure", "ram", "operations", "space", "expiry"];
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
-    /// Items in the simulated queues.
+    /// Number of items in the simulated queues.
     pub simulated: usize,
-    /// The same, over other keys.
+    /// Number of items in the queues simulated over other keys.
     pub simulated_others: usize,
-    /// Items in the queues that are timed, what is compared, and rounds.
+    /// Items in the timed queues, their order, and rounds.
     pub timed: Vec<(usize, ItemOrder, usize)>,
-    /// Items in the queue whose operations are counted and timed one by one.
+    /// Number of items in the queue whose operations are counted and timed one by one.
     pub counted: usize,
-    /// The same, over other keys.
+    /// Number of items in the queues counted over other keys.
     pub counted_others: usize,
-    /// Items in the queue whose bytes are looked at.
+    /// Number of items in the queue whose memory use is measured.
     pub space: usize,
     /// Objects in the store whose expiry is imitated, and rounds.
     pub expiring: Vec<(usize, usize)>,
 }
 
 impl Sizes {
-    /// For people who wait (under half a minute), or for the record.
+    /// Returns sizes for a quick run of under half a minute, or for the record.
     #[must_use]
     pub fn of(options: &Options) -> Self {
         use ItemOrder::{Key, KeyAndHandle};
@@ -126,10 +127,10 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     measured(&sizes, &parts, options).map_err(Refusal::Failed)
 }
 
-/// The report of some parts.
+/// Builds the report of some parts.
 ///
 /// # Errors
-/// In words, if a queue did other work than it should have.
+/// Returns a sentence if a queue did other work than it should have.
 pub fn measured(sizes: &Sizes, parts: &[&str], options: &Options) -> Result<Report, String> {
     let mut report = Report { data: json!({}), ..Report::default() };
     for part in parts {
@@ -153,7 +154,7 @@ fn pressed(report: &mut Report, sizes: &Sizes, options: &Options) -> Result<(), 
     let queues =
         [QueueChoice::Binary, QueueChoice::BHeap, QueueChoice::PageQueue(9), QueueChoice::PageQueue(64)];
     options.say("the article's keys through four queues");
-    // Two at a time: the binary heap's simulation takes as long as the others' together.
+    // Two threads suffice: the binary heap's simulation takes as long as the others together.
     let [binary, paged, nine, many] = std::thread::scope(|scope| {
         let others =
             scope.spawn(|| queues[1..].iter().map(|queue| queue.simulate(items, Keys::Uniform(1))).collect());
@@ -307,7 +308,7 @@ mod tests {
             assert!(report.tables.iter().any(|shown| shown.title.contains(table)), "no table of {table}");
         }
         assert_eq!(report.figures.len(), 2);
-        // The goals are for a million items and more; fewer prove nothing about them.
+        // The goals are for a million items and more; fewer items prove nothing about them.
         for judgement in &report.verdicts {
             if judgement.article.contains("1,000,000 items") || judgement.article.contains("16,000,000 items")
             {

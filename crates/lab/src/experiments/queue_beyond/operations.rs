@@ -1,11 +1,11 @@
-//! Every single operation: the items that it compares and moves, counted, and its time.
+//! Each single operation: the items that it compares and moves, counted, and its time.
 //!
 //! ```text
 //! counted   keys ─▶ PageQueue<CountedItem> over traced blocks ─▶ comparisons, items written, of each operation
 //! timed     the same keys, three times ─▶ nanoseconds of each operation in each pass
 //! ```
-//! The counts are the same whenever this is repeated. Times are not: an interrupt or a neighbour takes its share
-//! of some. But no interrupt comes at the same operation in three passes, so that the least of the three is the
+//! The counts are reproducible. Times are not: an interrupt or another process delays some operations. No
+//! interrupt hits the same operation in three passes, however, so that the minimum of the three is the
 //! operation's own time.
 
 use std::cell::Cell;
@@ -21,9 +21,9 @@ use super::contenders::{self, Item, ItemOrder, Items};
 use super::keys::Keys;
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
 
-/// The most that one operation may compare, and move.
+/// Maximum number of items that one operation may compare, and move.
 pub const LIMIT: u32 = 4096;
-/// Passes of which the least time counts.
+/// Number of passes, of which the minimum time counts.
 pub const PASSES: usize = 3;
 
 thread_local!(static COMPARED: Cell<u32> = const { Cell::new(0) });
@@ -45,7 +45,7 @@ impl Ord for CountedItem {
     }
 }
 
-/// Counts items that are written.
+/// Recorder that counts the items written.
 #[derive(Default)]
 struct Moves(Cell<u32>);
 
@@ -56,29 +56,29 @@ impl Trace for &Moves {
     }
 }
 
-/// What one operation did.
+/// Counts of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationCost {
-    /// Comparisons of items.
+    /// Number of comparisons.
     pub compared: u32,
-    /// Items written.
+    /// Number of items written.
     pub moved: u32,
 }
 
-/// What all operations of a run did.
+/// Counts over all operations of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most of each, not necessarily in the same operation.
+    /// Maximum of each count, not necessarily in the same operation.
     pub most: OperationCost,
-    /// Operations that had to make up for work that was not done in time.
+    /// Number of operations that had to catch up on deferred steps.
     pub late: u64,
 }
 
-/// Counts the work of every operation of the three phases: of insert `n`, then of remove and insert in turn, then of
-/// the removals. `each` is told of all.
+/// Counts comparisons and moves of every operation of the three phases: the inserts, then alternating removes
+/// and inserts, then the removals. `each` receives the counts of every operation.
 ///
 /// # Errors
-/// Never with the article's pages.
+/// [`PageSizeError`] never occurs with the article's pages.
 pub fn counted(
     items: usize,
     fan_out: usize,
@@ -111,16 +111,16 @@ pub fn counted(
     Ok(bounds)
 }
 
-/// One operation.
+/// An operation on the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// An item comes.
+    /// Inserts an item.
     Insert,
-    /// The smallest leaves.
+    /// Removes the smallest item.
     Remove,
 }
 
-/// The three phases, an operation at a time.
+/// Returns the operations of the three phases, in their order.
 pub fn operations(items: usize) -> impl Iterator<Item = Operation> {
     (0..4 * items).map(move |at| match at {
         _ if at < items => Operation::Insert,
@@ -129,7 +129,7 @@ pub fn operations(items: usize) -> impl Iterator<Item = Operation> {
     })
 }
 
-/// In which phase operation `at` of a run over `items` lies, in words.
+/// Returns the phase of operation `at` of a run over `items`, in words.
 #[must_use]
 pub fn phase(at: usize, items: usize) -> &'static str {
     match at / items {
@@ -140,11 +140,11 @@ pub fn phase(at: usize, items: usize) -> &'static str {
     }
 }
 
-/// The nanoseconds of every operation of the three phases of a queue, by its number in
+/// Returns the nanoseconds of every operation of the three phases for a queue, by its number in
 /// [`contenders::NAMES`], over uniform keys with handles.
 ///
 /// # Errors
-/// Never with the page sizes of [`super::contenders`].
+/// [`PageSizeError`] never occurs with the page sizes of [`super::contenders`].
 pub fn timed(contender: usize, items: usize) -> Result<Vec<u32>, PageSizeError> {
     let mut queue = contenders::make(contender, ItemOrder::KeyAndHandle)?;
     let mut source = Items::new(SEED);
@@ -163,16 +163,16 @@ pub fn timed(contender: usize, items: usize) -> Result<Vec<u32>, PageSizeError> 
     Ok(times_ns)
 }
 
-/// The seed of the keys that are both counted and timed.
+/// Seed of the keys that are both counted and timed.
 pub const SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
-/// The keys of [`timed`], as [`counted`] takes them.
+/// Returns the keys of [`timed`], as [`counted`] takes them.
 pub fn uniform() -> impl FnMut(u64) -> Item {
     let mut source = Items::new(SEED);
     move |_| source.take()
 }
 
-/// Other keys with a handle, as [`counted`] takes them.
+/// Returns other keys with a handle, as [`counted`] takes them.
 pub fn with_handles(keys: Keys) -> impl FnMut(u64) -> Item {
     let (mut sequence, mut handle) = (keys.sequence(), 0);
     move |now| {
@@ -181,21 +181,21 @@ pub fn with_handles(keys: Keys) -> impl FnMut(u64) -> Item {
     }
 }
 
-/// A distribution of times: how many operations took how long.
+/// A distribution of operation times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Times {
     sorted_ns: Vec<u32>,
 }
 
 impl Times {
-    /// Of these operations.
+    /// Creates the distribution of these times.
     #[must_use]
     pub fn of(mut times_ns: Vec<u32>) -> Self {
         times_ns.sort_unstable();
         Self { sorted_ns: times_ns }
     }
 
-    /// The time that this share of the operations does not exceed.
+    /// Returns the time that this share of the operations does not exceed.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> u32 {
         let last = self.sorted_ns.len().saturating_sub(1);
@@ -203,13 +203,14 @@ impl Times {
         self.sorted_ns.get(at.saturating_sub(1).min(last)).copied().unwrap_or(0)
     }
 
-    /// How many operations took longer.
+    /// Returns the number of operations that took longer.
     #[must_use]
     pub fn longer_than(&self, ns: u32) -> usize {
         self.sorted_ns.len() - self.sorted_ns.partition_point(|&time| time <= ns)
     }
 
-    /// The share of operations that took longer, at some twelve times a decade: a curve on two log scales.
+    /// Returns the share of operations that took longer, at twelve points per decade: a curve for two log
+    /// scales.
     #[must_use]
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let all = self.sorted_ns.len() as f64;

@@ -1,7 +1,8 @@
-//! Transfers an operation when memory is short: perfect LRU, every size at once, first touches charged, no hints.
+//! Transfers per operation when memory is short: perfect LRU, every size at once, first touches charged, no
+//! hints.
 //!
-//! The page queue's working memory (its small heap, its front, the headers of its lists, the chunk in hand) is
-//! counted like any other page.
+//! The page queue's working memory (its small heap, its front, the headers of its lists, the chunk in hand)
+//! is counted like any other page.
 
 use bheap::PageQueue;
 use bheap::blocks::{Arena, TracedBlocks};
@@ -14,33 +15,33 @@ use crate::experiments::bheap_sim::article::PAGE_BYTES;
 use crate::experiments::bheap_sim::lru::LruTransfers;
 use crate::experiments::bheap_sim::three_phases;
 
-/// QueueChoice queue is simulated.
+/// Queue to simulate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueChoice {
-    /// The textbook's.
+    /// The textbook's binary heap.
     Binary,
-    /// As published.
+    /// The B-heap as published.
     BHeap,
-    /// The page queue as it is made for a memory of so many pages.
+    /// The page queue as constructed for a memory of this many pages.
     PageQueue(usize),
 }
 
-/// The memory behind one queue after the three phases.
+/// Memory of one queue after the three phases.
 #[derive(Debug)]
 pub struct SimulatedQueue {
-    /// QueueChoice queue.
+    /// Queue that was simulated.
     pub which: QueueChoice,
-    /// Items that were in it at once.
+    /// Maximum number of items in the queue.
     pub items: usize,
-    /// What it cost in a memory of each size.
+    /// Transfers in a memory of each size.
     pub memory: LruTransfers,
 }
 
-/// Pages of memory that are looked at, from the smallest to those at which everything is resident.
+/// Memory sizes in pages for the report, from the smallest to those at which everything is resident.
 pub const RESIDENT: [usize; 15] = [8, 9, 10, 12, 16, 32, 64, 128, 256, 512, 1024, 1800, 1954, 1980, 2100];
 
 impl QueueChoice {
-    /// What it is called in a report.
+    /// Returns the name for reports.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -50,14 +51,14 @@ impl QueueChoice {
         }
     }
 
-    /// Puts it through the phases with items of 8 bytes and the article's pages.
+    /// Runs the queue through the phases with items of 8 bytes and the article's pages.
     ///
     /// # Errors
-    /// Never with the article's pages.
+    /// [`PageSizeError`] never occurs with the article's pages.
     pub fn simulate(self, items: usize, keys: Keys) -> Result<SimulatedQueue, PageSizeError> {
         let memory = LruTransfers::new(PAGE_BYTES);
         match self {
-            // Position 0 lies one item past the boundary, as in the article's simulation.
+            // Position 0 is one item past the boundary, as in the article's simulation.
             Self::Binary => {
                 let rows = TracedRows::new(Vec::<u64>::new(), &memory, size_of::<u64>());
                 three_phases(&mut Heap::with_rows(Binary, rows), items, keys.sequence());
@@ -77,19 +78,20 @@ impl QueueChoice {
     }
 }
 
-/// Parts that [`PageQueue::with_memory`] chooses for so many pages: it writes to a quarter of them side by side.
+/// Returns the fan-out that [`PageQueue::with_memory`] chooses for `pages` pages: it writes to a quarter of
+/// them side by side.
 fn fan_out(pages: usize) -> usize {
     (pages / 4).clamp(4, 16)
 }
 
 impl SimulatedQueue {
-    /// Transfers an operation in a memory of `resident` pages, first touches charged.
+    /// Returns the transfers per operation in a memory of `resident` pages, first touches charged.
     #[must_use]
     pub fn an_operation(&self, resident: usize) -> f64 {
         self.memory.transfers(resident).charged() as f64 / (4 * self.items) as f64
     }
 
-    /// The sizes of memory within `sizes` at which this one transfers more than `other`.
+    /// Returns the memory sizes within `sizes` at which this queue transfers more than `other`.
     pub fn above<'a>(
         &'a self,
         other: &'a Self,
@@ -124,7 +126,7 @@ mod tests {
             assert_eq!(once.memory.transfers(resident), again.memory.transfers(resident));
             assert!(once.memory.transfers(resident + 1).reads <= once.memory.transfers(resident).reads);
         }
-        // First touches are charged: all of them remain when everything fits.
+        // First touches are charged, so they remain when everything fits.
         let pages = once.memory.pages();
         assert!((once.an_operation(pages) * 120_000.0 - pages as f64).abs() < 1e-6);
     }

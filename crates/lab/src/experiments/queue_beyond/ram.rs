@@ -1,7 +1,9 @@
-//! Time an operation in RAM: every queue the same work, in turns, CPU time of the thread, medians over rounds.
+//! Time per operation in RAM: the same work for every queue, alternately, in CPU time of the thread, medians
+//! over rounds.
 //!
-//! The article's three phases; an insert or a remove is an operation. CPU time and not the clock on the wall, because
-//! neighbours on the machine take turns on its processors; what they do to its caches remains, and the rounds show it.
+//! The phases are the article's three; each insert or remove is an operation. The measure is CPU time rather
+//! than wall-clock time, because other processes share the cores; their effect on the caches remains, and the
+//! rounds show it.
 
 use bheap::layout::PageSizeError;
 use rustix::time::{ClockId, clock_gettime};
@@ -13,46 +15,46 @@ use crate::experiment::{Options, Table};
 use crate::paired::spread::{Ratio, Spread, median};
 use crate::report::grouped;
 
-/// What one queue needed for one round.
+/// Times of one queue in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timing {
-    /// Of the keys that left, in their order.
+    /// Checksum of the keys that left, in their order.
     pub checksum: u64,
-    /// Seconds of CPU: inserting, holding (remove and insert), removing.
+    /// CPU seconds: inserting, holding (remove and insert), removing.
     pub phases_s: [f64; 3],
 }
 
-/// All rounds of one queue.
+/// Rounds of one queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// What it is called.
+    /// Name of the queue.
     pub name: String,
-    /// Nanoseconds an operation, by round; none where a queue was left out of a round.
+    /// Nanoseconds per operation, by round; `None` if the queue was left out of a round.
     pub rounds: Vec<Option<[f64; 4]>>,
 }
 
-/// The rounds of all queues at one size.
+/// Rounds of all queues at one size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SizeSamples {
-    /// Items that were in each queue at once.
+    /// Maximum number of items in each queue.
     pub items: usize,
-    /// What decided which is smaller.
+    /// Order of the items.
     pub compared: ItemOrder,
-    /// Ours, then the others as they came.
+    /// Samples of our queue, then of the others.
     pub samples: Vec<Sample>,
 }
 
-/// Operations that a round takes at least, so that a small queue is timed over some milliseconds.
+/// Minimum number of operations in a round, so that a small queue is timed over some milliseconds.
 const OPERATIONS_MIN: usize = 400_000;
-/// From so many items on, only queues near the best are timed again after the first round.
+/// Number of items from which only queues near the best are timed again after the first round.
 const LONG_FROM: usize = 4_000_000;
-/// How near: this many times the best of the others.
+/// Factor of the best other queue's time up to which a queue is near.
 const NEAR: f64 = 1.25;
 
-/// Puts one queue through the phases `repeats` times.
+/// Runs one queue through the phases `repeats` times.
 ///
 /// # Panics
-/// If it loses an item.
+/// Panics if the queue loses an item.
 pub fn time(queue: &mut dyn TimedQueue, items: usize, repeats: usize, seed: u64) -> Timing {
     let mut source = Items::new(seed);
     let (mut checksum, mut phases_s) = (0, [0.0; 3]);
@@ -90,7 +92,7 @@ fn cpu_s() -> f64 {
 }
 
 impl Timing {
-    /// Nanoseconds an operation in each phase, and over all three.
+    /// Returns nanoseconds per operation in each phase, and over all three.
     fn ns(&self, items: usize, repeats: usize) -> [f64; 4] {
         let once = (items * repeats) as f64;
         let [insert, hold, remove] = self.phases_s.map(|seconds| seconds * 1e9);
@@ -98,10 +100,10 @@ impl Timing {
     }
 }
 
-/// Times all queues at one size, `rounds` times in turn.
+/// Times all queues at one size, `rounds` times alternately.
 ///
 /// # Errors
-/// In words: a queue that did other work than the rest, which would make the comparison void.
+/// Returns a sentence if a queue did other work than the rest, which would make the comparison void.
 pub fn measure(
     items: usize,
     compared: ItemOrder,
@@ -145,11 +147,11 @@ pub fn measure(
     Ok(measured)
 }
 
-/// The C++ library's queue in a report.
+/// Name of the C++ library's queue in a report.
 pub const CPP: &str = "C++ priority_queue";
 
 impl Sample {
-    /// The median over rounds, by phase and over all.
+    /// Returns the median over rounds, by phase and over all phases.
     fn medians(&self) -> [f64; 4] {
         [0, 1, 2, 3].map(|phase| {
             let values: Vec<f64> = self.rounds.iter().flatten().map(|ns| ns[phase]).collect();
@@ -163,26 +165,26 @@ impl Sample {
 }
 
 impl SizeSamples {
-    /// Whether a queue is ours or may still turn out to be the best of the others.
+    /// Returns whether a queue is ours, or may still turn out to be the best of the others.
     fn is_near(&self, at: usize) -> bool {
         let first = |sample: &Sample| sample.rounds[0].map_or(f64::INFINITY, |ns| ns[3]);
         let best = self.samples.iter().skip(1).map(first).fold(f64::INFINITY, f64::min);
         at == 0 || first(&self.samples[at]) <= best * NEAR
     }
 
-    /// The best of the others, by the median over all phases.
+    /// Returns the best of the other queues, by the median over all phases.
     #[must_use]
     pub fn best(&self) -> Option<&Sample> {
         self.samples.iter().skip(1).min_by(|a, b| a.medians()[3].total_cmp(&b.medians()[3]))
     }
 
-    /// What ours takes of the best of the others' time: the median of the rounds' ratios, and its interval.
+    /// Returns the ratio of our time to the best other's: the median of the rounds' ratios, and its interval.
     #[must_use]
     pub fn share(&self) -> Option<Ratio> {
         Ratio::paired(&self.samples.first()?.all(), &self.best()?.all())
     }
 
-    /// Nanoseconds an operation, the quickest first.
+    /// Returns nanoseconds per operation as a table, the fastest queue first.
     #[must_use]
     pub fn table(&self) -> Table {
         let rounds = self.samples.first().map_or(0, |sample| sample.rounds.len());
@@ -224,7 +226,7 @@ impl SizeSamples {
         table
     }
 
-    /// For programs.
+    /// Returns the figures as JSON.
     #[must_use]
     pub fn data(&self) -> Value {
         let queues: Vec<Value> = self

@@ -1,4 +1,4 @@
-//! Bytes in use for each live item: while the queue grows, is held, and shrinks; with handles and removals.
+//! Bytes in use per live item: while the queue grows, is held, and shrinks; with handles and removals.
 
 use bheap::layout::PageSizeError;
 use bheap::{HandleQueue, LazyQueue, PageQueue};
@@ -7,26 +7,26 @@ use super::contenders::{Item, Items};
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
 use crate::experiments::memory_ladder::random::Random;
 
-/// Bytes in use, as a multiple of the live items' own bytes: the most that was seen in each phase.
+/// Bytes in use, as a multiple of the live items' own bytes: the maximum in each phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Space {
-    /// Items that were live at once, at most.
+    /// Maximum number of live items.
     pub items: usize,
-    /// While items only came, from an eighth of them on.
+    /// While items are only added, from an eighth of them on.
     pub growing: f64,
-    /// While as many left as came.
+    /// While as many items leave as arrive.
     pub held: f64,
-    /// While items only left, down to a half. What has been allocated is kept for reuse.
+    /// While items only leave, down to a half. Allocated memory is kept for reuse.
     pub to_a_half: f64,
 }
 
-/// Looks so often in a phase.
+/// Number of samples in a phase.
 const LOOKS: usize = 256;
 
-/// Keys with handles of the user's own, without removals: 16 bytes an item.
+/// Measures keys with handles of the user's own, without removals: 16 bytes per item.
 ///
 /// # Errors
-/// Never with the article's pages.
+/// [`PageSizeError`] never occurs with the article's pages.
 pub fn plain(items: usize) -> Result<Space, PageSizeError> {
     let mut queue: PageQueue<Item> = PageQueue::new(PAGE_BYTES)?;
     let mut source = Items::new(3);
@@ -58,14 +58,14 @@ pub fn plain(items: usize) -> Result<Space, PageSizeError> {
 /// Bytes of a live item with a handle: the key, and the handle that its owner keeps.
 pub const HANDLED_BYTES: usize = size_of::<u64>() + size_of::<bheap::Handle>();
 
-/// Keys with handles, of which each is replaced twice on average, half of the time by removal and insertion; and the
-/// greatest share of marked entries that was seen.
+/// Measures keys with handles, each of which is replaced twice on average, half of the time by removal and
+/// insertion. Also returns the maximum share of marked entries.
 ///
 /// # Errors
-/// Never with the article's pages.
+/// [`PageSizeError`] never occurs with the article's pages.
 ///
 /// # Panics
-/// If the queue calls a live handle stale.
+/// Panics if the queue calls a live handle stale.
 pub fn with_handles(items: usize) -> Result<(Space, f64), PageSizeError> {
     let mut queue: LazyQueue<u64> = LazyQueue::new(PAGE_BYTES)?;
     let (mut source, mut random) = (Items::new(5), Random::new(5));
@@ -119,7 +119,7 @@ mod tests {
             assert!(space.growing >= 0.8 && space.held >= 0.8, "{space:?}");
         }
         assert!(plain.growing >= 1.0 && plain.held >= 1.0, "{plain:?}");
-        // What was allocated is kept: near the half it is twice as much an item.
+        // Allocated memory is kept: near the half it is twice as much per item.
         assert!(plain.to_a_half > plain.held * 1.5, "{plain:?}");
         assert!(garbage > 0.0 && garbage < 0.5, "{garbage}");
     }

@@ -1,4 +1,4 @@
-//! Each figure beside its goal, and what follows.
+//! Comparison of each figure with its goal, and the verdicts.
 
 use serde_json::json;
 
@@ -15,20 +15,21 @@ use crate::paired::spread::{self, Ratio, median};
 use crate::report::grouped;
 use crate::report::plot::{Axis, Plot, Reference, Series, Stroke};
 
-/// The claim that all goals belong to.
+/// Claim to which all goals belong.
 const CLAIM: &str = "C8";
-/// Transfers an operation at nine pages, and at 64.
+/// Goals for transfers per operation, at nine pages and at 64.
 const TRANSFERS: [(usize, f64); 2] = [(9, 0.015), (64, 0.004)];
-/// Up to so many pages it must never be above the B-heap.
+/// Memory sizes in pages at which the queue must never transfer more than the B-heap.
 const NEVER_ABOVE: std::ops::RangeInclusive<usize> = 8..=1800;
-/// By items: the share of the best other's time.
+/// Goals by number of items: the share of the best other's time.
 const SHARES: [(usize, f64); 3] = [(1_000, 1.1), (1_000_000, 0.85), (16_000_000, 0.65)];
-/// Items at which the bound on one operation is meant.
+/// Number of items for which the bound on one operation is meant.
 const BOUNDED_AT: usize = 16_000_000;
-/// Bytes in use for the live items' own: without handles and removals, and with.
+/// Goals for bytes in use per byte of live items: without handles and removals, and with.
 const SPACE: (f64, f64) = (1.15, 1.5);
 
-/// Within the goal it holds; short of it, but still better than what it is compared with, with another figure.
+/// Judges a figure: within the goal the claim holds; beyond it, but still below `compared`, it holds with
+/// another figure.
 fn at_most(found: f64, goal: f64, compared: f64) -> Verdict {
     if found <= goal {
         Verdict::Holds
@@ -39,7 +40,7 @@ fn at_most(found: f64, goal: f64, compared: f64) -> Verdict {
     }
 }
 
-/// The same for a share with an interval: all of it must lie on one side.
+/// Judges a share with an interval: all of the interval must be on one side of the goal.
 fn share_at_most(share: &Ratio, goal: f64) -> Verdict {
     match spread::Verdict::at_most(goal, share) {
         spread::Verdict::Met => Verdict::Holds,
@@ -49,8 +50,8 @@ fn share_at_most(share: &Ratio, goal: f64) -> Verdict {
     }
 }
 
-/// The table, the figure and the verdicts over the article's keys: binary heap, B-heap, and the page queue as it is
-/// made for nine pages and for 64.
+/// Adds the table, the figure and the verdicts over the article's keys: binary heap, B-heap, and the page
+/// queue as constructed for nine pages and for 64.
 pub(super) fn pressure(report: &mut Report, all: &[&SimulatedQueue; 4]) {
     let [binary, paged, nine, many] = all;
     let items = paged.items;
@@ -107,7 +108,7 @@ pub(super) fn pressure(report: &mut Report, all: &[&SimulatedQueue; 4]) {
 }
 
 fn never_above(report: &mut Report, ours: &SimulatedQueue, paged: &SimulatedQueue) {
-    // With other numbers of items, as large a share of all pages.
+    // For other numbers of items the range is the same share of all pages.
     let last = NEVER_ABOVE.end() * paged.items / ITEMS;
     let sizes = *NEVER_ABOVE.start()..=last.max(*NEVER_ABOVE.start());
     let above: Vec<usize> = ours.above(paged, sizes.clone()).collect();
@@ -174,7 +175,7 @@ fn draw(report: &mut Report, all: &[&SimulatedQueue; 4]) {
     );
 }
 
-/// The table and the verdict over other keys: B-heap, page queue for nine pages, for 64.
+/// Adds the table and the verdict over other keys: B-heap, page queue for nine pages, for 64.
 pub(super) fn other_keys(report: &mut Report, rows: &[(Keys, [SimulatedQueue; 3])]) {
     let items = rows.first().map_or(0, |row| row.1[0].items);
     let mut table = Table::new(
@@ -227,7 +228,7 @@ pub(super) fn other_keys(report: &mut Report, rows: &[(Keys, [SimulatedQueue; 3]
     );
 }
 
-/// The table and the verdict at one size in RAM.
+/// Adds the table and the verdict at one size in RAM.
 pub(super) fn ram(report: &mut Report, measured: &SizeSamples, with_cpp: bool) {
     report.tables.push(measured.table());
     match report.data["ram"].as_array_mut() {
@@ -263,7 +264,7 @@ pub(super) fn ram(report: &mut Report, measured: &SizeSamples, with_cpp: bool) {
     );
 }
 
-/// The table and the verdict of the counted work: keys, items, parts, bounds.
+/// Adds the table and the verdict of the counted operations: keys, items, fan-out, bounds.
 pub(super) fn bounds(report: &mut Report, rows: &[(String, usize, usize, Bounds)]) {
     let mut table = Table::new(
         "The most that one operation compared and moved",
@@ -301,10 +302,10 @@ pub(super) fn bounds(report: &mut Report, rows: &[(String, usize, usize, Bounds)
     );
 }
 
-/// How many of the longest operations are shown.
+/// Number of the longest operations that are shown.
 const LONGEST: usize = 10;
 
-/// The operations whose least time is longest: what they were, and what they did.
+/// Returns a table of the operations whose minimum time is longest, with their kinds and counts.
 pub(super) fn longest(least: &[u32], passes: &[Vec<u32>], work: &[OperationCost], items: usize) -> Table {
     let mut order: Vec<usize> = (0..least.len()).collect();
     let (_, _, _) =
@@ -337,7 +338,7 @@ pub(super) fn longest(least: &[u32], passes: &[Vec<u32>], work: &[OperationCost]
     table
 }
 
-/// The times of all operations: as they came in the first pass, as they are without interruptions, and the 8-ary
+/// Adds the times of all operations: as measured in the first pass, without interruptions, and the 8-ary
 /// heap's.
 pub(super) fn times(
     report: &mut Report,
@@ -425,7 +426,7 @@ pub(super) fn times(
     );
 }
 
-/// The table and the verdicts of the bytes in use.
+/// Adds the table and the verdicts of the bytes in use.
 pub(super) fn space(report: &mut Report, plain: Space, (handled, garbage): (Space, f64)) {
     let mut table = Table::new(
         format!("Bytes in use for each byte of a live item: {} items", grouped(plain.items as u64)),
@@ -474,7 +475,8 @@ pub(super) fn space(report: &mut Report, plain: Space, (handled, garbage): (Spac
     );
 }
 
-/// The table and the verdict of the store's expiry: by objects, and by queue as [`super::expiry::NAMES`] has them.
+/// Adds the table and the verdict of the store's expiry: by objects, and by queue as in
+/// [`super::expiry::NAMES`].
 pub(super) fn expiry(report: &mut Report, found: &[(usize, Vec<Vec<ExpiryFigures>>)]) {
     let mut table = Table::new(
         "The store's expiry: words of time and hash, four ttls, CPU time an entry (medians)",

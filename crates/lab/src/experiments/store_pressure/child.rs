@@ -1,4 +1,4 @@
-//! One way in a process of its own, which lives in a memory cgroup from its first moment.
+//! A way of serving in a process of its own, which is in a memory cgroup from its start.
 
 use std::{
     fs, io,
@@ -11,36 +11,36 @@ use serde::{Deserialize, Serialize};
 use super::{PressureFigures, ServingMode, serving};
 use crate::experiments::bheap_paging::group::Group;
 
-/// The environment variable that makes a process such a child: a [`Task`] as JSON.
+/// Environment variable that makes a process such a child: a [`Task`] as JSON.
 pub(super) const TASK: &str = "NIGHTTRAIN_LAB_PRESSURE_TASK";
 
-/// How the children are started.
+/// Command line of the children.
 #[derive(Debug, Clone)]
 pub struct ChildCommand {
-    /// Arguments after the program's own path that lead to where a child does its task.
+    /// Arguments after the program's own path that lead a child to its task.
     pub arguments: Vec<String>,
 }
 
-/// What a child has to do.
+/// Task of a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// The group that it enters, or none.
+    /// Memory cgroup that the child enters, if any.
     pub(super) group: Option<Group>,
     pub(super) way: ServingMode,
     pub(super) objects: u64,
-    /// The file of the objects.
+    /// File of the objects.
     pub(super) store: PathBuf,
-    /// What may stay of it in memory, what is kept about it included.
+    /// Bytes of the store that may stay in memory, including its metadata.
     pub(super) memory_bytes: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub(super) rate: u64,
-    /// Seconds before the measurement, and in it.
+    /// Seconds before the measurement, and of it.
     pub(super) seconds: (f64, f64),
-    /// Where the child writes what it found.
+    /// File to which the child writes its figures.
     pub(super) answer: PathBuf,
 }
 
-/// If this process is such a child: does its task and ends the process. Returns at once if it is not.
+/// Does the task and ends the process if this process is such a child. Otherwise returns at once.
 pub(super) fn do_task_and_exit() {
     let Some(task) = std::env::var_os(TASK) else { return };
     let done = serde_json::from_str::<Task>(&task.to_string_lossy())
@@ -49,7 +49,7 @@ pub(super) fn do_task_and_exit() {
     std::process::exit(match done {
         Ok(()) => 0,
         Err(error) => {
-            // The parent hands this on.
+            // The parent includes this message in its error.
             let _ = io::Write::write_all(&mut io::stderr(), format!("{error}\n").as_bytes());
             1
         }
@@ -64,10 +64,10 @@ fn perform(task: &Task) -> io::Result<()> {
     fs::write(&task.answer, serde_json::to_vec(&found)?)
 }
 
-/// Starts a child for `task` and waits for what it finds.
+/// Starts a child for `task` and waits for its figures.
 ///
 /// # Errors
-/// If it cannot be started, or ended otherwise than well; the text has its own last words.
+/// Returns an error if the child cannot be started or fails; its text includes the child's last words.
 pub(super) fn found_by_child(task: &Task, again: &ChildCommand) -> io::Result<PressureFigures> {
     let output = Command::new(std::env::current_exe()?)
         .args(&again.arguments)

@@ -1,14 +1,15 @@
-//! Own memory for what is asked for more than once: first in, first out, with a second chance.
+//! Own memory for objects that are requested more than once: first in, first out, with a second chance.
 //!
-//! *Who comes in:* what is read for the second time while it is remembered that it was read (a ghost list, as long as
-//! there are objects in memory), so that a scan passes by. *Who goes:* the oldest that was not asked for since.
+//! *Admission:* an object that is read for the second time while its first read is still remembered (in a
+//! ghost list, as long as there are objects in memory), so that a scan does not displace anything.
+//! *Eviction:* the oldest object that was not requested since.
 
 use std::{
     cell::Cell,
     collections::{HashMap, VecDeque},
 };
 
-/// What an object costs beside its bytes: its entry in the table and in the queue, and what the allocator rounds up.
+/// Bytes of an object beyond its body: its entry in the table and in the queue, and the allocator's rounding.
 const OVERHEAD_BYTES: usize = 96;
 
 struct CachedObject {
@@ -16,7 +17,7 @@ struct CachedObject {
     visited: Cell<bool>,
 }
 
-/// The tier.
+/// The memory tier.
 pub(super) struct Memory {
     budget_bytes: usize,
     used_bytes: usize,
@@ -38,19 +39,19 @@ impl Memory {
         }
     }
 
-    /// The body, if it is here.
+    /// Returns the body if it is in memory.
     pub(super) fn body(&self, id: u64) -> Option<&[u8]> {
         let kept = self.kept.get(&id)?;
         kept.visited.set(true);
         Some(&kept.body)
     }
 
-    /// Offers what was read or served from elsewhere.
+    /// Offers a body that was read or served from elsewhere.
     pub(super) fn offer(&mut self, id: u64, body: &[u8]) {
         if self.kept.contains_key(&id) || body.len() > self.budget_bytes / 8 {
             return;
         }
-        // While there is room, everybody may come in.
+        // While there is room, every object is admitted.
         let full = self.used_bytes + body.len() + OVERHEAD_BYTES > self.budget_bytes;
         if full && self.ghosts.remove(&id).is_none() {
             self.remember(id);
@@ -108,7 +109,8 @@ mod tests {
             memory.offer(id, &[1; 1000]);
             assert!(memory.body(id).is_none(), "once is not enough when there is no room");
         }
-        // Asked for again while remembered: in, and somebody who was not asked for goes.
+        // Requested again while remembered, the object is admitted, and one that was not requested is
+        // evicted.
         memory.offer(1_999, &[2; 1000]);
         assert_eq!(memory.body(1_999), Some(&[2; 1000][..]));
         assert!((0..50).all(|id| memory.body(id).is_some()));

@@ -1,4 +1,4 @@
-//! `store-pressure`: a store that is 19 times larger than the memory it may keep, served three ways by one loop.
+//! `store-pressure`: a store 19 times larger than the memory it may use, served in several ways by one loop.
 //!
 //! ```text
 //! parent: file of objects, out of the page cache ─▶ memory cgroup ─▶ child: one loop, requests that are due at fixed times
@@ -6,8 +6,9 @@
 //!   kernel  own memory for what is hot, the page cache behind it (asked first), helpers for what is nowhere
 //!   direct  own memory for all that stays, helpers past the page cache for the rest
 //! ```
-//! A child for each way: its page cache and its group are its own and end with it. Every answer is verified in full.
-//! Latency counts from when a request was due, so a loop that is stuck is late for everybody who waits.
+//! Each way has a child: its page cache and its group are its own and end with it. Every answer is verified
+//! in full. Latency counts from when a request was due, so that a stalled loop is late for every waiting
+//! request.
 
 mod child;
 mod memory;
@@ -45,31 +46,31 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// How many times larger the store is than the memory: the article's 300 GB on 16 GB, rounded up.
+/// Ratio of the store to the memory: the article's 300 GB on 16 GB, rounded up.
 pub const STORE_TIMES_MEMORY: u64 = 19;
-/// Objects start at multiples of this in the file.
+/// Alignment of objects in the file.
 const ALIGN_BYTES: u64 = 16;
-/// What the process itself needs, beside what it may keep of the store.
+/// Memory of the process itself, beyond what it may keep of the store.
 const PROCESS_BYTES: u64 = 16 << 20;
 
-/// A way to serve.
+/// A way of serving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServingMode {
-    /// One mapping with the kernel's own readahead, read by the loop.
+    /// A mapping with the kernel's own readahead, read by the loop.
     Map,
-    /// The same with `MADV_RANDOM`.
+    /// A mapping with `MADV_RANDOM`, read by the loop.
     MapRandom,
-    /// Own memory, then the page cache if it has all of it, then a helper.
+    /// Own memory, then the page cache if it has the whole object, then a helper.
     Kernel,
-    /// Own memory, then a helper past the page cache.
+    /// Own memory, then a helper that bypasses the page cache.
     Direct,
 }
 
 impl ServingMode {
-    /// All, the article's first.
+    /// Ways of serving, the article's first.
     pub const ALL: [Self; 4] = [Self::Map, Self::MapRandom, Self::Kernel, Self::Direct];
 
-    /// For people.
+    /// Returns the name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,21 +82,21 @@ impl ServingMode {
     }
 }
 
-/// How much is measured.
+/// Sizes of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sizes {
-    /// Objects in the file: half are asked for by popularity, half by scans.
+    /// Number of objects in the file: half are requested by popularity, half by scans.
     pub objects: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: u64,
-    /// Seconds before the measurement, and in it.
+    /// Seconds before the measurement, and of it.
     pub seconds: (f64, f64),
-    /// The file, where there is one of these objects already; it stays. Else one is written and removed.
+    /// An existing file of these objects, which is kept; without one, a file is written and later removed.
     pub file: Option<PathBuf>,
 }
 
 impl Sizes {
-    /// For people who wait (under half a minute), or for the record.
+    /// Returns sizes for a quick run of under half a minute, or for the record.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
@@ -106,40 +107,40 @@ impl Sizes {
     }
 }
 
-/// What a way came to.
+/// Figures of one way of serving.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PressureFigures {
-    /// Which.
+    /// Way of serving.
     pub way: ServingMode,
-    /// Objects in the file, and its bytes.
+    /// Number of objects in the file.
     pub objects: u64,
     /// Bytes of the file.
     pub store_bytes: u64,
-    /// Bytes that the group may keep of it and of what the process keeps about it.
+    /// Bytes of the store that the group may keep, including the process's metadata.
     pub memory_bytes: u64,
-    /// Requests that were due, and those that were answered in time to count.
+    /// Number of requests that were due.
     pub due: u64,
-    /// Answered from memory, the kernel's or our own.
+    /// Requests answered from memory, the kernel's or our own.
     pub hits: u64,
-    /// Answered by a helper's read.
+    /// Requests answered by a helper's read.
     pub cold: u64,
-    /// Refused because a bound was hit.
+    /// Requests refused because a bound was reached.
     pub refused: u64,
-    /// Answers whose bytes were wrong: there must be none.
+    /// Answers whose bytes were wrong; there must be none.
     pub wrong: u64,
-    /// Microseconds from due to answered, of hits: median, p99, p99.9, longest.
+    /// Microseconds from due to answered, for hits: median, p99, p99.9, maximum.
     pub hit_us: [f64; 4],
-    /// The same of cold ones.
+    /// Microseconds from due to answered, for cold requests: median, p99, p99.9, maximum.
     pub cold_us: [f64; 4],
     /// Major faults of the loop's thread.
     pub major_faults: u64,
-    /// The longest time between two looks of the loop at its work, in milliseconds.
+    /// Longest time between two iterations of the loop, in milliseconds.
     pub longest_ms: f64,
-    /// The sum of all such times of more than a millisecond.
+    /// Sum of all such times above a millisecond.
     pub stalled_ms: f64,
-    /// Seconds that were measured.
+    /// Measured seconds.
     pub seconds: f64,
-    /// Bytes charged to the group at the end; none without a group.
+    /// Bytes charged to the group at the end; `None` without a group.
     pub usage_bytes: Option<u64>,
 }
 
@@ -154,11 +155,11 @@ fn run(options: &Options) -> Result<Report, Refusal> {
     Ok(verdicts::report(&found))
 }
 
-/// Takes all measurements, one child each; the file goes below `directory` if there is one.
+/// Takes all measurements, in one child each; the file goes below `directory` if there is one.
 ///
 /// # Errors
-/// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk, [`Refusal::Usage`] for a store that is
-/// too small to be 19 times anything.
+/// [`Refusal::Missing`] without a usable memory cgroup or a directory on a disk, [`Refusal::Usage`] for a
+/// store with too few objects.
 pub fn measured(
     sizes: &Sizes,
     directory: Option<&Path>,
@@ -167,7 +168,7 @@ pub fn measured(
 ) -> Result<Vec<PressureFigures>, Refusal> {
     let failed = |error: io::Error| Refusal::Failed(error.to_string());
     let group = || Group::create().map_err(|error: CgroupFault| Refusal::Missing(error.to_string()));
-    // Before the file is written, which takes a while.
+    // The check for cgroups comes before the file is written, which takes a while.
     drop(group()?);
     if sizes.objects < 20_000 {
         return Err(Refusal::Usage("a store under pressure needs at least 20000 objects (--items)".into()));
@@ -203,20 +204,21 @@ pub fn measured(
         .collect()
 }
 
-/// Where each object starts in the file, in units of [`ALIGN_BYTES`]; one more entry for the end of the last.
+/// Returns the start of each object in the file, in units of [`ALIGN_BYTES`], and finally the end of the
+/// last.
 fn places(objects: u64) -> Vec<u32> {
     let mut at = 0;
     let mut places = Vec::with_capacity(objects as usize + 1);
     for id in 0..objects {
         places.push(at);
-        // 2^36 bytes in all: far beyond what is asked for here.
+        // The offsets reach 2^36 bytes, far beyond any size used here.
         at += u64::from(objects::bytes(id)).div_ceil(ALIGN_BYTES) as u32;
     }
     places.push(at);
     places
 }
 
-/// Writes all objects, one after the other, to whole pages.
+/// Writes all objects, one after the other, and pads the file to whole pages.
 fn write_objects(path: &Path, objects: u64) -> io::Result<()> {
     let mut out = io::BufWriter::with_capacity(1 << 20, File::create_new(path)?);
     let mut body = Vec::new();
@@ -238,7 +240,7 @@ fn write_objects(path: &Path, objects: u64) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Where a child of the tests' executable comes to work; as a test, it has nothing to do.
+    /// Entry point of a child process of the tests' executable; run as a test it does nothing.
     #[test]
     fn as_a_child_it_does_its_task() {
         child::do_task_and_exit();
@@ -253,7 +255,7 @@ mod tests {
         let found = match measured(&sizes, None, &again, &|_| ()) {
             Ok(found) => found,
             Err(Refusal::Missing(what)) => {
-                // Where nobody may make a group, to say so is what it has to do.
+                // A refusal is right only if groups cannot be created here.
                 assert!(Group::create().is_err(), "refused although groups can be made: {what}");
                 return;
             }
@@ -269,7 +271,7 @@ mod tests {
             assert!(found.store_bytes >= STORE_TIMES_MEMORY * found.memory_bytes, "{found:?}");
             match found.way {
                 ServingMode::Map | ServingMode::MapRandom => assert_eq!(found.cold, 0, "{found:?}"),
-                // A fault that reads would be the loop's own read of the disk.
+                // A major fault would be a disk read by the loop itself.
                 ServingMode::Direct => assert!(found.cold > 0 && found.major_faults == 0, "{found:?}"),
                 ServingMode::Kernel => assert!(found.cold > 0, "{found:?}"),
             }

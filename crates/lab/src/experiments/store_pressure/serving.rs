@@ -1,4 +1,4 @@
-//! The loop that serves: what is due, from where it is.
+//! The serving loop: answers due requests from wherever the object is.
 
 use std::{
     cell::{Cell, RefCell},
@@ -24,15 +24,16 @@ use crate::{
     pressure::{objects, requests::Requests},
 };
 
-/// Requests of one look at what is due; then the answers of helpers have their turn.
+/// Maximum number of requests handled at once before the helpers' answers are handled.
 const TURN_REQUESTS_MAX: usize = 64;
-/// A time between two looks that counts as a stall.
+/// Minimum time between two iterations that counts as a stall.
 const STALL_MIN: Duration = Duration::from_millis(1);
-/// Of the memory, what is our own, in percent: all but what buffers need, or a part, and the kernel has the rest.
+/// Percentage of the memory that is our own: all but what buffers need, or a part of it while the kernel has
+/// the rest.
 const OWN_PERCENT_DIRECT: u64 = 90;
 const OWN_PERCENT_KERNEL: u64 = 50;
 
-/// Where bodies come from.
+/// Source of the bodies.
 enum BodySource {
     Map(ReadMapping),
     Tiers(Box<Tiers>),
@@ -40,21 +41,21 @@ enum BodySource {
 
 struct Tiers {
     memory: RefCell<Memory>,
-    /// Where the page cache is asked before a helper is.
+    /// File whose page cache is tried before a helper reads.
     cached: Option<Arc<CachedFile>>,
     reads: Reads,
 }
 
 struct ObjectServer {
     place: BodySource,
-    /// In the file, in units of [`ALIGN_BYTES`].
+    /// Start of each object in the file, in units of [`ALIGN_BYTES`].
     places: Vec<u32>,
     seen: RefCell<ServingFigures>,
-    /// Whether the warm-up is over.
+    /// True once the warm-up is over.
     is_warm: Cell<bool>,
 }
 
-/// What is measured; begun anew after the warm-up.
+/// Measurements, which are reset after the warm-up.
 #[derive(Default)]
 struct ServingFigures {
     hit_ns: Histogram,
@@ -63,7 +64,7 @@ struct ServingFigures {
     wrong: Cell<u64>,
 }
 
-/// A time of serving.
+/// Figures of a span of serving.
 #[derive(Default)]
 struct Round {
     due: u64,
@@ -72,15 +73,15 @@ struct Round {
     stalled: Duration,
 }
 
-/// Serves for as long as the task says, and tells what came of it.
+/// Serves for as long as the task says, and returns the figures.
 pub(super) fn measured(task: &Task) -> io::Result<PressureFigures> {
     let places = places(task.objects);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The pool outlives the loop: it ends the helpers.
+    // The pool outlives the loop, because dropping it ends the helpers.
     let (place, pool) = open(task, places.len() as u64 * size_of::<u32>() as u64)?;
     let (_pool, completions) = pool.unzip();
     if let Some(group) = &task.group {
-        // What the process itself takes is not the store's: the same for all ways.
+        // The process's own memory does not count as the store's; it is the same in all ways.
         group.limit(task.memory_bytes + PROCESS_BYTES)?;
     }
     let serving =
@@ -119,12 +120,12 @@ fn open(task: &Task, metadata_bytes: u64) -> io::Result<(BodySource, Option<Pool
         ServingMode::Direct => (None, Arc::new(DirectFile::open(&task.store)?)),
     };
     let percent = if cached.is_some() { OWN_PERCENT_KERNEL } else { OWN_PERCENT_DIRECT };
-    // Small: what is read is copied or sent at once here.
+    // Buffers are small, because bodies are copied or sent at once here.
     let config = ReadPoolConfig { buffer_bytes: 4 << 20, ..ReadPoolConfig::default() };
     let (pool, mut ends) = ReadPool::start(&config, vec![source]).map_err(io::Error::other)?;
     let (reads, completions) = ends.pop().ok_or_else(|| io::Error::other("a pool for no core"))?;
     let own = task.memory_bytes.saturating_sub(metadata_bytes) * percent / 100;
-    // Bytes of memory: fits.
+    // A number of bytes of memory always fits.
     let memory = RefCell::new(Memory::new(own as usize));
     Ok((BodySource::Tiers(Box::new(Tiers { memory, cached, reads })), Some((pool, completions))))
 }
@@ -139,7 +140,7 @@ async fn settle(serving: Rc<ObjectServer>, mut completions: Completions) {
     }
 }
 
-/// Serves what is due at `rate` a second. Nothing waits for an answer before it asks the next.
+/// Serves the requests that are due at `rate` per second. No request waits for an earlier answer.
 async fn serve(serving: &Rc<ObjectServer>, requests: &mut Requests, rate: u64, seconds: f64) -> Round {
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(seconds);
@@ -172,9 +173,9 @@ async fn serve(serving: &Rc<ObjectServer>, requests: &mut Requests, rate: u64, s
     }
 }
 
-/// Answers from memory now, or hands to a helper what is not there.
+/// Answers from memory at once, or passes the request to a helper.
 fn answer(serving: &Rc<ObjectServer>, id: u64, due: Instant, scratch: &mut Vec<u8>) {
-    // A 16-byte unit of an object's number: far below 2^64.
+    // The offset is an object's number of 16-byte units, far below 2^64.
     let at = u64::from(serving.places[id as usize]) * ALIGN_BYTES;
     let bytes = objects::bytes(id);
     let range = at as usize..at as usize + bytes as usize;
@@ -209,11 +210,11 @@ fn answer(serving: &Rc<ObjectServer>, id: u64, due: Instant, scratch: &mut Vec<u
                 if let Ok(block) = &block {
                     block.span().copy_to(&mut body);
                 }
-                // The buffer goes back before anything else is done.
+                // The buffer is returned before anything else happens.
                 drop(block);
                 let seen = serving.seen.borrow();
                 seen.verify(id, &body);
-                // What was asked for before the time that counts began is not of it.
+                // Requests from before the measured time are not counted.
                 if was_warm == serving.is_warm.get() {
                     seen.cold_ns.record(nanoseconds(due.elapsed()));
                 }

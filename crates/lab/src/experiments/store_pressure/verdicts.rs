@@ -1,4 +1,4 @@
-//! What the three ways say about the claim.
+//! Verdicts on the claim from the ways of serving.
 
 use super::{PressureFigures, STORE_TIMES_MEMORY, ServingMode};
 use crate::{
@@ -6,12 +6,13 @@ use crate::{
     report::grouped,
 };
 
-/// Of what was due, the share that a server must have answered to be said to keep up.
+/// Share of the due requests that a server must have answered to count as keeping up.
 const ANSWERED_SHARE_MIN: f64 = 0.99;
-/// What p99.9 of hits may be where a store is said to stay fast, in microseconds: a thousandth of what people notice,
-/// and more than what two busy processors cost by themselves.
+/// Maximum p99.9 of hits in microseconds for a store that stays fast: a small part of what people notice, and
+/// more than two busy processors cost by themselves.
 const HIT_US_MAX: f64 = 2_000.0;
-/// How many times slower the p99 of a loop that waits for the disk itself may be, and still count as fast.
+/// Maximum factor by which the p99 of a loop that waits for the disk itself may be slower and still count as
+/// fast.
 const HIT_TIMES_MAX: f64 = 2.0;
 
 pub(super) fn report(found: &[PressureFigures]) -> Report {

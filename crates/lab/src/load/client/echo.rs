@@ -1,14 +1,14 @@
-//! `tcp://`: some bytes there, the same number back.
+//! `tcp://`: sends some bytes and expects the same number back.
 
 use super::{Client, InvalidReply};
 
-/// Sends `bytes` bytes and takes any `bytes` bytes for the answer, in order.
+/// Client that sends `bytes` bytes and takes any `bytes` bytes as the answer, in order.
 #[derive(Debug)]
 pub(in super::super) struct Echo {
     bytes: usize,
     depth: usize,
     waiting: usize,
-    /// Of the answer that is arriving.
+    /// Bytes received of the current answer.
     arrived: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `http://` and `https://`: one GET after another on a connection that is kept.
+//! `http://` and `https://`: one GET after another on a persistent connection.
 
 use wire::http1::{
     framing::{BodyDecoder, RequestKind, StepState, response_framing},
@@ -7,14 +7,14 @@ use wire::http1::{
 
 use super::{Client, InvalidReply};
 
-/// Bytes of a response's head that are waited for.
+/// Maximum bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// HTTP/1.1, without pipelining: what servers of today are used to.
+/// HTTP/1.1 client without pipelining, as servers of today expect it.
 pub(in super::super) struct Http {
     request: Vec<u8>,
     state: State,
-    /// A head that has not ended yet.
+    /// Beginning of a head that is not complete yet.
     partial: Vec<u8>,
     slots: Box<HeaderSlots>,
     limits: HeadLimits,
@@ -44,7 +44,7 @@ impl Http {
         }
     }
 
-    /// Parses a head at the start of `bytes`; how long it is, if it is there whole.
+    /// Parses a head at the start of `bytes`; returns its length if it is complete.
     fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, InvalidReply> {
         match parse_response(bytes, &mut self.slots, &self.limits) {
             Ok(Progress::NeedMore) => Ok(None),
@@ -66,7 +66,8 @@ impl Http {
         }
     }
 
-    /// One step through `bytes`: how many are done with (0: more are needed), and whether an answer has ended.
+    /// Takes one step through `bytes`; returns how many were consumed (0: more are needed), and whether an
+    /// answer has ended.
     fn step(&mut self, bytes: &[u8]) -> Result<(usize, bool), InvalidReply> {
         match &mut self.state {
             State::Idle if bytes.is_empty() => Ok((0, false)),

@@ -1,14 +1,14 @@
-//! `h2://` and `h2c://`: GETs on the streams of one connection of HTTP/2.
+//! `h2://` and `h2c://`: GETs on the streams of one HTTP/2 connection.
 //!
 //! ```text
 //!   request ─▶ HEADERS on the next stream ─▶ `asked`       answers come in the server's order:
 //!   received ─▶ HEADERS, DATA … END_STREAM ─▶ its place in `asked` ─▶ `places` ─▶ next_answered
 //! ```
-//! Cheap on purpose, so that the generator is not the bottleneck. The request is encoded once, and from the second on it is
-//! six references to the server's table, as a browser's is. Windows are as large as they may be, so that they are opened
-//! once in a gigabyte. Content is passed over as it comes, without being a frame at a time in memory. And a server that is
-//! told that our table holds nothing (SETTINGS_HEADER_TABLE_SIZE 0) has no state in its field blocks, so that nothing but
-//! `:status`, with which they begin, need be read.
+//! The client is cheap on purpose, so that the generator is not the bottleneck. The request is encoded once;
+//! from the second request on it consists of six references to the server's table, like a browser's. Windows
+//! are as large as possible, so that they are opened once per gigabyte. Content is skipped as it arrives,
+//! without collecting whole frames in memory. We announce an empty table (SETTINGS_HEADER_TABLE_SIZE 0), so
+//! the server's field blocks carry no state, and only `:status`, with which they begin, needs to be read.
 
 use std::collections::VecDeque;
 
@@ -21,50 +21,51 @@ use wire::http2::{
 
 use super::{Client, InvalidReply};
 
-/// Bytes of the window of each stream, and of the connection's: the largest that all servers are used to.
+/// Window of each stream and of the connection: the largest that all servers support.
 const WINDOW_BYTES: u32 = (1 << 30) - 1;
-/// Streams that a server may be assumed to take before it has said so (RFC 9113 §6.5.2 recommends at least so many).
+/// Number of streams that a server is assumed to accept before its SETTINGS (RFC 9113 §6.5.2 recommends at
+/// least this many).
 const STREAMS_AT_START: usize = 100;
-/// The highest number that a stream can have.
+/// Highest number of a stream.
 const STREAM_MAX: u32 = (1 << 31) - 1;
-/// Bytes and fields of a head that is decoded because its status is an uncommon one.
+/// Maximum bytes and fields of a head that is decoded because its status is uncommon.
 const SECTION_BYTES: usize = 64 << 10;
 const SECTION_FIELDS: usize = 256;
-/// Statuses that are in the static table, from its entry 8 on (RFC 7541 appendix A).
+/// Statuses in the static table, from its entry 8 on (RFC 7541 appendix A).
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 
 pub(in super::super) struct Http2 {
-    /// The field block of the first request, whose fields the server enters in its table, and of those after it.
+    /// Field blocks of the first request, whose fields the server enters in its table, and of the later ones.
     first: Vec<u8>,
     later: Vec<u8>,
-    /// What the first enters, by the count of RFC 7541 §4.1.
+    /// Size of the entries that the first request makes, as counted by RFC 7541 §4.1.
     table_bytes: usize,
-    /// The next stream's number.
+    /// Number of the next stream.
     next: u32,
     /// Streams that wait for the end of their answer, in the order in which they were opened.
     asked: VecDeque<OpenStream>,
-    /// See [`Client::next_answered`].
+    /// Positions in `asked` for [`Client::next_answered`].
     places: VecDeque<usize>,
     streams_max: usize,
-    /// The server's SETTINGS have come.
+    /// True once the server's SETTINGS have arrived.
     is_greeted: bool,
-    /// The server takes no more streams; it closes when those that it has are done.
+    /// True once the server accepts no more streams; it closes after the open ones.
     is_draining: bool,
-    /// A frame other than DATA, or a header, that has not all come.
+    /// An incomplete header, or an incomplete frame other than DATA.
     partial: Vec<u8>,
-    /// Of a DATA frame, how many bytes are still to come, and the stream that ends with them.
+    /// Bytes still to come of a DATA frame, and the stream that ends with them.
     content_left: usize,
     ends: Option<u32>,
-    /// Bytes of content that came since the connection's window was opened last.
+    /// Bytes of content received since the connection's window was last opened.
     owed: u32,
     refused: u64,
     first_refusal: Option<String>,
 }
 
-/// A stream that waits.
+/// A stream that waits for its answer.
 struct OpenStream {
     stream: u32,
-    /// Its answer's head has come.
+    /// True once the head of the answer has arrived.
     has_head: bool,
 }
 
@@ -76,12 +77,12 @@ impl Http2 {
             (b"user-agent", b"nighttrain-lab"),
             (b"accept", b"*/*"),
         ];
-        // ":method: GET", and ":scheme" (RFC 7541 appendix A).
+        // ":method: GET" and ":scheme" in the static table (RFC 7541 appendix A).
         let mut first = vec![0x82, if scheme == "https" { 0x87 } else { 0x86 }];
         let mut later = first.clone();
         for (place, (name, value)) in fields.into_iter().enumerate() {
             hpack::entered_field(&mut first, name, value, Strings::Plain);
-            // Behind the 61 of the static table, the one that was entered last comes first.
+            // After the 61 entries of the static table, the last entered field comes first.
             hpack::reference(&mut later, 61 + fields.len() - place);
         }
         let table_bytes = fields.iter().map(|(name, value)| name.len() + value.len() + FIELD_OVERHEAD).sum();
@@ -104,7 +105,7 @@ impl Http2 {
         }
     }
 
-    /// Takes all that came, but for the beginning of a frame; where that is.
+    /// Consumes everything but the incomplete beginning of a frame; returns the position of that beginning.
     fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, InvalidReply> {
         let mut at = 0;
         loop {
@@ -141,7 +142,7 @@ impl Http2 {
         InvalidReply(format!("not HTTP/2: {fault}"))
     }
 
-    /// A DATA frame begins.
+    /// Handles the beginning of a DATA frame.
     fn content(&mut self, header: FrameHeader, out: &mut Vec<u8>) -> Result<(), InvalidReply> {
         if header.length > FRAME_BYTES_MIN {
             return Err(InvalidReply(format!(
@@ -154,7 +155,7 @@ impl Http2 {
         self.ends = (header.flags & flag::END_STREAM != 0).then_some(header.stream);
         self.owed += header.length;
         if self.owed > WINDOW_BYTES / 2 {
-            // A stream's own window is not opened: no answer is that long, or it is refused.
+            // A stream's own window is never opened: no answer is that long.
             frame::window_update(out, 0, std::mem::take(&mut self.owed));
         }
         Ok(())
@@ -166,7 +167,7 @@ impl Http2 {
                 self.head(*stream, fragment, *end_stream)?
             }
             Frame::Reset { stream, code } => {
-                // One that has its whole answer may be reset behind it (RFC 9113 §8.1).
+                // A server may reset a stream after its complete answer (RFC 9113 §8.1).
                 if self.asked.iter().any(|asked| asked.stream == *stream) {
                     self.refuse(format!("RST_STREAM, code {}", code.0));
                     self.end(*stream)?;
@@ -195,7 +196,7 @@ impl Http2 {
                 return Err(InvalidReply(why.trim_end().to_owned()));
             }
             Frame::PushPromise { .. } => return Err(InvalidReply("a push, which was not allowed".into())),
-            // The head before it began with the status, and where its stream ends was said there.
+            // The preceding HEADERS frame already had the status and END_STREAM.
             Frame::Continuation { .. } => {}
             Frame::Data { .. }
             | Frame::Priority { .. }
@@ -208,7 +209,7 @@ impl Http2 {
         Ok(())
     }
 
-    /// A head, or trailers.
+    /// Handles a head, or trailers.
     fn head(&mut self, stream: u32, block: &[u8], ends: bool) -> Result<(), InvalidReply> {
         let asked = self.asked(stream)?;
         if !asked.has_head {
@@ -243,8 +244,8 @@ impl Http2 {
     }
 }
 
-/// The status with which a head's field block begins. Nothing else of it is looked at, if the status is a common one: our
-/// table holds nothing, so no block depends on another.
+/// Returns the status with which a head's field block begins. Nothing else is decoded if the status is a
+/// common one: our table is empty, so no block depends on another.
 fn status(block: &[u8]) -> Result<u16, InvalidReply> {
     let start = block.iter().take_while(|byte| **byte == NO_TABLE).count();
     if let Some(status) = block.get(start).and_then(|byte| STATUSES.get(usize::from(byte.wrapping_sub(0x88))))
@@ -335,7 +336,7 @@ mod tests {
         (http2, out)
     }
 
-    /// HEADERS with a status and another field, and so much content.
+    /// Writes HEADERS with a status and another field, and content of this length.
     fn answer(bytes: &mut Vec<u8>, stream: u32, status: u16, content: usize, ends: bool) {
         let mut block = Vec::new();
         hpack::status(&mut block, status);
@@ -347,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Places of the answers in the order of their ends, with the bytes cut in two.
+    /// Returns the positions of the answers in the order of their ends, with the bytes cut in two.
     fn places(http2: &mut Http2, bytes: &[u8], cut: usize) -> Vec<usize> {
         let (first, second) = bytes.split_at(cut);
         let mut places = Vec::new();
@@ -362,7 +363,7 @@ mod tests {
     fn each_answer_counts_once_for_who_asked_wherever_it_is_cut() {
         let mut bytes = Vec::new();
         answer(&mut bytes, 5, 200, 700, true);
-        // A head, other frames, content in two pieces with trailers behind; meanwhile another is whole.
+        // A head, other frames, and content in two pieces with trailers; another answer completes in between.
         answer(&mut bytes, 1, 103, 0, false);
         answer(&mut bytes, 1, 200, 300, false);
         frame::ping(&mut bytes, false, *b"12345678");
@@ -371,13 +372,14 @@ mod tests {
         let mut trailers = Vec::new();
         hpack::field(&mut trailers, b"x-sum", b"1", Strings::Plain);
         frame::headers(&mut bytes, 1, &trailers, true, FRAME_BYTES_MIN);
-        // The end in a DATA frame of its own that is empty.
+        // The end is in an empty DATA frame of its own.
         answer(&mut bytes, 7, 200, 20, false);
         bytes.extend_from_slice(&frame::data_header(7, 0, true));
         for cut in 0..=bytes.len() {
             let (mut http2, mut out) = ready();
             (0..4).for_each(|_| http2.request(&mut out));
-            // Of 1, 3, 5 and 7 the third is first; of 1, 3 and 7 the second; of 1 and 7 the first; then that of 7.
+            // Of streams 1, 3, 5 and 7 the third ends first; of 1, 3 and 7 the second; of 1 and 7 the first;
+            // then 7.
             assert_eq!(places(&mut http2, &bytes, cut), [2, 1, 0, 0], "cut at {cut}");
             assert_eq!((http2.closed(), http2.refusals().0), (Ok(0), 0), "cut at {cut}");
         }

@@ -1,4 +1,4 @@
-//! `nats://`: one message to a subject of its own, and back.
+//! `nats://`: publishes messages to a subject of its own and receives them back.
 
 use wire::nats::{
     Progress,
@@ -8,12 +8,13 @@ use wire::nats::{
 
 use super::{Client, InvalidReply};
 
-/// Bytes of the server's that may wait for their end.
+/// Maximum bytes of an incomplete operation from the server.
 const PARTIAL_BYTES_MAX: usize = 2 << 20;
-/// Messages that may be under way at once on a connection.
+/// Maximum number of messages under way on a connection.
 const DEPTH: usize = 64 << 10;
 
-/// Publishes to the subject that it alone is subscribed to; a message that comes back is an answer.
+/// Client that publishes to a subject to which it alone is subscribed; a message that comes back is an
+/// answer.
 #[derive(Debug)]
 pub(in super::super) struct Nats {
     subject: Vec<u8>,
@@ -25,7 +26,7 @@ pub(in super::super) struct Nats {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Waits for INFO.
+    /// Waits for the server's INFO.
     Greeting,
     /// Has sent CONNECT, SUB and PING, and waits for PONG.
     Connecting,
@@ -33,7 +34,7 @@ enum State {
 }
 
 impl Nats {
-    /// Messages of `bytes` bytes; `subject` must be no other connection's.
+    /// Creates a client with messages of `bytes` bytes; no other connection may use `subject`.
     pub(in super::super) fn new(subject: &str, bytes: usize) -> Self {
         Self {
             subject: subject.as_bytes().to_vec(),
@@ -44,7 +45,8 @@ impl Nats {
         }
     }
 
-    /// Takes whole operations from the start of `bytes`; how many bytes they were, and how many answers.
+    /// Handles complete operations from the start of `bytes`; returns their number of bytes, and the number
+    /// of answers.
     fn operations(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, usize), InvalidReply> {
         let (mut done, mut answers) = (0, 0);
         while done < bytes.len() {
@@ -139,7 +141,8 @@ mod tests {
         for cut in 0..=DIALOGUE.len() {
             let mut nats = Nats::new("lab.1", 3);
             let mut out = Vec::new();
-            // Two are under way before anything came: a generator would wait, the count is the same.
+            // Two requests are under way before anything arrives. A generator would wait; the count is the
+            // same.
             nats.request(&mut out);
             nats.request(&mut out);
             let (first, second) = DIALOGUE.split_at(cut);

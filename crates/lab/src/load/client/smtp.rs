@@ -1,11 +1,12 @@
-//! `smtp://`: one mail after another on a connection that is kept (RFC 5321).
+//! `smtp://`: one mail after another on a persistent connection (RFC 5321).
 
 use super::{Client, InvalidReply};
 
-/// Bytes of a reply's line; RFC 5321 §4.5.3.1.5 allows 512.
+/// Maximum bytes of a reply's line; RFC 5321 §4.5.3.1.5 allows 512.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// Sends mails of a given size. MAIL, RCPT and DATA leave together where the server offers PIPELINING (RFC 2920).
+/// Client that sends mails of a given size. MAIL, RCPT and DATA are sent together if the server offers
+/// PIPELINING (RFC 2920).
 #[derive(Debug)]
 pub(in super::super) struct Smtp {
     commands: [String; 3],
@@ -22,16 +23,16 @@ enum State {
     Greeting,
     Hello,
     Idle,
-    /// Waits for the reply to this of the three commands; without pipelining the next is sent then.
+    /// Waits for the reply to this one of the three commands; without pipelining the next is sent then.
     Command(usize),
     /// Waits for the reply to the mail.
     Mail,
-    /// A command was refused: waits for the reply to RSET, and for so many before it.
+    /// A command was refused: waits for the reply to RSET, and for this many replies before it.
     Reset(usize),
 }
 
 impl Smtp {
-    /// Mails of `bytes` bytes to `recipient`.
+    /// Creates a client that sends mails of `bytes` bytes to `recipient`.
     pub(in super::super) fn new(recipient: &str, bytes: usize) -> Self {
         let mut mail =
             format!("From: lab@localhost\r\nTo: {recipient}\r\nSubject: load\r\n\r\n").into_bytes();
@@ -61,7 +62,7 @@ impl Smtp {
         self.first_refusal.get_or_insert_with(|| line.trim_end().to_owned());
     }
 
-    /// One whole reply line; whether it answers a request.
+    /// Handles a complete reply line; returns whether it answers a request.
     fn reply(&mut self, line: &str, out: &mut Vec<u8>) -> Result<bool, InvalidReply> {
         let wrong = || InvalidReply(format!("not an SMTP reply: {:?}", line.trim_end()));
         let code: u16 = line.get(..3).and_then(|code| code.parse().ok()).ok_or_else(wrong)?;

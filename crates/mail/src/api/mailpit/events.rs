@@ -1,5 +1,5 @@
-//! Mailpit's events by WebSocket: `{"Type": "new", "Data": {…}}` for an arrival, `delete` with the ID for a deletion,
-//! `prune` when some were missed and a list should be read again.
+//! Mailpit's events by WebSocket: `{"Type": "new", "Data": {…}}` for an arrival, `delete` with the ID for a
+//! deletion, `prune` when events were missed and a list should be read again.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn event<M: Mailboxes>(
 ) -> Option<String> {
     Some(match told {
         LiveEvent::Arrived(summary) => {
-            // Gone again, or the store fails: nothing to tell.
+            // The mail is gone again, or the store fails: no event is sent.
             let gist = app.gist(client, &summary).await.ok().flatten()?;
             let mut event = b"{\"Type\":\"new\",\"Data\":".to_vec();
             item(&app, &scope, &summary, &gist, &mut event).ok()?;

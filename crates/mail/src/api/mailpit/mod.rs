@@ -1,8 +1,10 @@
-//! Mailpit's API v1: its paths and JSON fields, so that its clients and the plug-ins of test frameworks work.
+//! Mailpit's API v1 with its paths and JSON fields, so that its clients and the plug-ins of test frameworks
+//! work.
 //!
-//! Over everything at `/api/v1/…` (which is more than one inbox, so the operator's), and over one inbox with the
-//! inbox's page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read marks and tags are kept beside
-//! the mails ([`crate::web`]'s marks). Relaying, spam checks and link checks are not done: this program never sends.
+//! The API covers all mail at `/api/v1/…` (more than one inbox, so only the operator has access), and one
+//! inbox with the inbox's page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read flags and tags are
+//! kept beside the mails ([`crate::web`]'s flags). There is no relaying, and there are no spam checks or link
+//! checks: this program never sends.
 
 mod events;
 mod send;
@@ -48,11 +50,11 @@ use crate::{
     },
 };
 
-/// As Mailpit has it.
+/// Default page size, as in Mailpit.
 const LIMIT: usize = 50;
-/// Mails of one list, which are all opened for it.
+/// Most mails of one list.
 const LIMIT_MAX: usize = 500;
-/// Mails that one request may change.
+/// Most mails that one request may change.
 const IDS_MAX: usize = 10_000;
 
 pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
@@ -69,14 +71,14 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/messages", list::<M>, ("Mails, newest first.", "start limit"))
         .put("/api/v1/messages", set_read::<M>, ("Marks mails read or unread: {IDs, Read, Search}.", ""))
         .delete("/api/v1/messages", delete::<M>, ("Deletes the mails named in {IDs}, or all.", ""))
-        .get("/api/v1/search", find::<M>, ("Mails that fit a search.", "query start limit"))
-        .delete("/api/v1/search", delete_found::<M>, ("Deletes the mails that fit a search.", "query"))
+        .get("/api/v1/search", find::<M>, ("Mails that match a search.", "query start limit"))
+        .delete("/api/v1/search", delete_found::<M>, ("Deletes the mails that match a search.", "query"))
         .get(
             "/api/v1/message/{id}",
             message::<M>,
             ("A mail with its content; latest is the newest. It is marked read.", ""),
         )
-        .get("/api/v1/message/{id}/headers", headers::<M>, ("Its header fields.", ""))
+        .get("/api/v1/message/{id}/headers", headers::<M>, ("The header fields of a mail.", ""))
         .get("/api/v1/message/{id}/raw", raw::<M>, ("Its source.", ""))
         .get("/api/v1/message/{id}/part/{part}", part::<M>, ("An attachment.", ""))
         .post(
@@ -90,11 +92,12 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/tags", tags::<M>, ("All tags.", ""))
         .put("/api/v1/tags", set_tags::<M>, ("Tags mails: {IDs, Tags}.", ""))
         .put("/api/v1/tags/{tag}", rename_tag::<M>, ("Renames a tag: {Name}.", ""))
-        .delete("/api/v1/tags/{tag}", delete_tag::<M>, ("Takes a tag off all mails.", ""))
+        .delete("/api/v1/tags/{tag}", delete_tag::<M>, ("Removes a tag from all mails.", ""))
         .get("/api/v1/info", info::<M>, ("Counts and versions.", ""))
-        .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, cleaned.", ""))
+        .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, sanitized.", ""))
         .get("/api/events", events::events::<M>, ("Arrivals and deletions by WebSocket.", ""))
-        // RequestScope for by Mailpit's own pages; and what is not done here, each with a word why.
+        // Paths that Mailpit's own pages request, and functions that do not exist here, each with an error
+        // that says why.
         .unlisted(GET, "/api/v1/webui", webui::<M>)
         .unlisted(GET, "/api/v1/message/{id}/part/{part}/thumb", part::<M>)
         .unlisted(GET, "/api/v1/message/{id}/html-check", not_checked)
@@ -106,14 +109,14 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
 }
 
 async fn not_checked() -> Fault {
-    Fault::NotDone("there are no checks of HTML, links or spam")
+    Fault::NotDone("checks of HTML, links or spam are not supported")
 }
 
 async fn no_chaos() -> Fault {
-    Fault::NotDone("there is no chaos to be set")
+    Fault::NotDone("chaos testing is not supported")
 }
 
-/// The last parameters of a path; `{address}` is read elsewhere.
+/// Last parameters of a path; `{address}` is parsed by [`RequestScope`].
 #[derive(Deserialize)]
 struct MessageParams {
     id: Option<String>,
@@ -190,7 +193,7 @@ async fn find<M: Mailboxes>(
     answer(&app, client, &scope, page, listing.start, (all.len() as u64, unread), whole).await
 }
 
-/// All mails that fit, up to the search's bounds: Mailpit's lists say how many there are in all.
+/// Returns all matching mails, up to the search's limits: Mailpit's lists have a total.
 async fn all_found<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -202,7 +205,7 @@ async fn all_found<M: Mailboxes>(
     Ok(found.mails)
 }
 
-/// A list; `matching` and `whole` are counts of mails and of unread ones.
+/// Builds a list; `matching` and `whole` are counts of mails and of unread ones.
 async fn answer<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -232,7 +235,7 @@ async fn answer<M: Mailboxes>(
     .await
 }
 
-/// Writes a mail as lists and events have it.
+/// Writes a mail in the form of lists and events.
 fn item<M: Mailboxes>(
     app: &App<M>,
     scope: &Scope,
@@ -241,7 +244,7 @@ fn item<M: Mailboxes>(
     out: &mut Vec<u8>,
 ) -> serde_json::Result<()> {
     let (read, tags) = app.marks.of(summary.id);
-    // Within an inbox it is not told who else has got the mail.
+    // Within an inbox the other recipients stay hidden.
     let is_told = |hidden: &&HiddenRecipient| match scope {
         Scope::All => true,
         _ => Inbox::of(&hidden.said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
@@ -250,7 +253,7 @@ fn item<M: Mailboxes>(
     shapes::write_item(summary.id, (read, &tags), hidden, gist, out)
 }
 
-/// The mail called so, or the newest for `latest`.
+/// Reads the mail with this ID, or the newest for `latest`.
 async fn fetch<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -271,7 +274,7 @@ async fn id_of<M: Mailboxes>(app: &App<M>, scope: &Scope, named: &MessageParams)
     id.ok_or(Fault::NoSuchMail)
 }
 
-/// As in Mailpit, who reads a mail marks it read; another site's page does not.
+/// Serves a mail, which marks it read as in Mailpit, unless a page of another site requests it.
 async fn message<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -314,7 +317,7 @@ async fn raw<M: Mailboxes>(
     PathParams(named): PathParams<MessageParams>,
 ) -> Result<Response, Fault> {
     let id = id_of(&app, &scope, &named).await?;
-    // Text that no browser takes for a page: nosniff is on every answer.
+    // Plain text that no browser treats as a page: every response has nosniff.
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
     Ok((kind, source(&app, client, &scope, id).await?).into_response())
 }
@@ -332,7 +335,8 @@ async fn part<M: Mailboxes>(
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
 
-/// `ID.html` or `ID.txt`: cleaned, and under the frame's policy, because it is a page on our own origin.
+/// Serves `ID.html` or `ID.txt`: sanitized, and under the frame's policy, because it is a page on our own
+/// origin.
 async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -372,7 +376,7 @@ async fn view<M: Mailboxes>(
     Ok((headers, body).into_response())
 }
 
-/// Which mails a change is for.
+/// Parameters of a change, with the mails that it applies to.
 #[derive(Deserialize, Default)]
 struct Change {
     #[serde(rename = "IDs", default)]
@@ -392,14 +396,14 @@ fn change(body: &[u8]) -> Result<Change, Fault> {
         return Ok(Change::default());
     }
     let change: Change = serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no change of mails: {error}")))?;
+        .map_err(|error| Fault::Bad(format!("invalid change of mails: {error}")))?;
     if change.ids.len() > IDS_MAX {
         return Err(Fault::Bad(format!("more than {IDS_MAX} IDs")));
     }
     Ok(change)
 }
 
-/// The mails of the change that are in the scope; one that is not there is passed over.
+/// Returns the mails of a change that are in the scope; mails that do not exist are skipped.
 async fn named<M: Mailboxes>(
     app: &App<M>,
     scope: &Scope,
@@ -481,7 +485,7 @@ async fn rename_tag<M: Mailboxes>(
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     if change.name.trim().is_empty() {
-        return Err(Fault::Bad("the field `Name` is missing: what the tag is to be called".to_owned()));
+        return Err(Fault::Bad("the field `Name` is missing: the tag's new name".to_owned()));
     }
     app.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), Some(change.name.trim())).await?;
     Ok("ok")

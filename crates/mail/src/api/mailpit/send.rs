@@ -1,4 +1,4 @@
-//! A mail that comes by Mailpit's `/send`.
+//! Submission of mails by Mailpit's `/send`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,9 +18,9 @@ use crate::{
     web::serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
 };
 
-/// A mail that is sent by the API, base64 and all.
+/// Largest request of a submitted mail, base64 included.
 const SEND_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Recipients of one mail.
+/// Most recipients of one mail.
 const RECIPIENTS_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ pub(super) async fn send<M: Mailboxes>(
     Extension(httpd::Client(peer)): Extension<httpd::Client>,
     ChargedBody { bytes, mut held }: ChargedBody<SEND_BYTES_MAX>,
 ) -> Result<Json<Value>, Fault> {
-    // What is made of the body is as large, and for a while there twice.
+    // The mail built from the body is as large, and for a while exists twice.
     held.grow(2 * bytes.len() as u64)?;
     let name = app.request_name();
     let made = app.large(client, bytes.len(), move |_| letter(&bytes, &scope, &name)).await?;
@@ -84,13 +84,13 @@ pub(super) async fn send<M: Mailboxes>(
     let names = app.marks.names(&tags)?;
     let ids = app.mailboxes.deliver(peer, &from, &recipients, &raw).await?;
     if !names.is_empty() {
-        // Each inbox has its own; what is gone again is passed over.
+        // Each inbox has its own entry; mails that are gone again are skipped.
         app.set_tags(client, &app.mailboxes.find(&Scope::All, &ids).await?, &names).await?;
     }
     Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
 }
 
-/// A mail that can be delivered.
+/// A mail that is ready to be delivered.
 struct Letter {
     from: String,
     recipients: Vec<String>,
@@ -99,13 +99,13 @@ struct Letter {
 }
 
 fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
-    let sent: SendRequest = serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no mail to send: {error}")))?;
+    let sent: SendRequest =
+        serde_json::from_slice(body).map_err(|error| Fault::Bad(format!("invalid mail: {error}")))?;
     let mut recipients: Vec<String> =
         sent.to.iter().chain(&sent.cc).map(|person| person.email.clone()).collect();
     recipients.extend(sent.bcc.iter().cloned());
     if recipients.is_empty() {
-        // Over one inbox it is clear whom a mail is for.
+        // With a single inbox as the scope, that inbox is the recipient.
         match scope {
             Scope::Inbox(inbox) => recipients.push(inbox.to_string()),
             _ => return Err(Fault::Bad("a mail needs a recipient in `To`, `Cc` or `Bcc`".to_owned())),
@@ -120,7 +120,7 @@ fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
 }
 
 impl SendRequest {
-    /// Refuses what would be more than one line of the mail's head, or of a part's.
+    /// Refuses values that would span more than one line in the head of the mail or of a part.
     fn check_lines(&self) -> Result<(), Fault> {
         one_line("Subject", &self.subject)?;
         let named = [
@@ -170,7 +170,7 @@ fn raw(sent: &SendRequest, name: &str) -> Result<Vec<u8>, Fault> {
     for (name, value) in &sent.headers {
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
         if !is_name || value.contains(['\r', '\n']) {
-            return Err(Fault::Bad(format!("`{}` is no header field", crate::render::cut(name, 80))));
+            return Err(Fault::Bad(format!("invalid header field `{}`", crate::render::cut(name, 80))));
         }
         builder = builder.header(name.as_str(), Raw::new(value.as_str()));
     }
@@ -183,7 +183,7 @@ fn raw(sent: &SendRequest, name: &str) -> Result<Vec<u8>, Fault> {
     for attached in &sent.attachments {
         let content = BASE64_STANDARD
             .decode(attached.content.trim())
-            .map_err(|error| Fault::Bad(format!("the content of an attachment is no base64: {error}")))?;
+            .map_err(|error| Fault::Bad(format!("invalid base64 in an attachment: {error}")))?;
         let kind = if attached.content_type.is_empty() {
             "application/octet-stream"
         } else {

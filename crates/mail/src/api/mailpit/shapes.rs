@@ -1,4 +1,4 @@
-//! A mail as Mailpit's clients see it.
+//! JSON of a mail in Mailpit's API.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,8 @@ use crate::{
     },
 };
 
-/// The fields of a mail in a list or an event that are the same whoever asks, as JSON without the braces.
+/// Returns the fields of a mail in a list or an event that are the same for all clients, as JSON without the
+/// braces.
 pub(crate) fn list_fields(
     summary: &Summary,
     reading: &DecodedMail<'_>,
@@ -35,7 +36,8 @@ pub(crate) fn list_fields(
     json.trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
 }
 
-/// A mail in a list or an event. `hidden` are those recipients that the asker may know of.
+/// Writes a mail of a list or an event. `hidden` are the recipients outside of the head that the client may
+/// see.
 pub(super) fn write_item<'a>(
     id: MailId,
     (read, tags): (bool, &[String]),
@@ -62,17 +64,17 @@ pub(super) fn write_item<'a>(
     Ok(())
 }
 
-/// An address that was said, which has no name.
+/// Returns an address of RCPT TO, which has no display name.
 fn said(address: &str) -> Value {
     json!({ "Name": "", "Address": address })
 }
 
-/// The same as JSON.
+/// Returns an address of RCPT TO as JSON text.
 pub(crate) fn said_address(address: &str) -> String {
     said(address).to_string()
 }
 
-/// A mail with its content.
+/// Returns a mail with its content.
 pub(super) fn message(mail: &Mail, tags: &[String], until: &StepLimit) -> Value {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
@@ -123,7 +125,7 @@ fn address(address: &Address<'_>) -> Value {
     json!({ "Name": address.name, "Address": address.address })
 }
 
-/// Whom the transaction named and the head does not.
+/// Returns the recipients of RCPT TO that the head does not name.
 pub(crate) fn hidden<'a>(mail: &'a Mail, reading: &DecodedMail<'_>) -> impl Iterator<Item = &'a str> {
     let named = [HeaderName::To, HeaderName::Cc].into_iter().flat_map(|field| reading.addresses(field));
     let named: HashSet<String> = named.map(|named| named.address.to_ascii_lowercase()).collect();
@@ -149,7 +151,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// RFC 2369 and RFC 8058, as far as a list of links goes.
+/// Returns the unsubscribe links of a mailing list (RFC 2369, RFC 8058).
 fn unsubscribe(reading: &DecodedMail<'_>) -> Value {
     let headers = reading.headers();
     let value = |name: &str| {

@@ -1,52 +1,54 @@
-//! Mails as columns of bits, in memory: a sheet while it is filled.
+//! An index segment in memory, while it is being filled: one column of bits for each mail.
 //!
 //! ```text
 //!            mail 0  1  2  3 …                      each gram of a mail sets two bits of its column
-//!   row 0       ▢  ▣  ▢  ▢       a question reads two rows a gram: what is set in all of them
-//!   row 1       ▢  ▢  ▢  ▣       may have the word, what is not has not
+//!   row 0       ▢  ▣  ▢  ▢       a query reads two rows a gram: a mail with all bits set may have the word,
+//!   row 1       ▢  ▢  ▢  ▣       any other does not have it
 //!   …
 //! ```
-//! A Bloom filter for each mail, lying on its side: a question reads some rows and not every filter. (The idea is that of
-//! bit-sliced signature files, Faloutsos and Christodoulakis 1984.) Mails with more text have more rows and are in other
-//! sheets, so that no filter is too full; and none takes more of the disk than [`DISK_SHARE_PERCENT`] of its mail.
+//! Each column is the Bloom filter of a mail; the filters are stored by row, so that a query reads a few rows
+//! instead of every filter. (The idea is that of bit-sliced signature files, Faloutsos and Christodoulakis
+//! 1984.) Mails with more text get more rows and go into other segments, so that no filter is too full; none
+//! takes more of the disk than [`DISK_SHARE_PERCENT`] of its mail.
 
 use std::io;
 
 use crate::mailbox::mailboxes::MailId;
 
-/// Bytes of bits of a sheet; fewer in tests, or none would be filled.
+/// Bytes of the bits of a segment; fewer in tests, which otherwise would never fill one.
 pub(super) const SHEET_BYTES: usize = if cfg!(test) { 512 << 10 } else { 2 << 20 };
-/// Bits that a gram sets.
+/// Number of bits that a gram sets.
 const BITS_A_GRAM: usize = 2;
-/// So many rows there may be.
+/// Possible numbers of rows.
 pub(super) const HEIGHTS: [u32; 17] = [
     256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152,
     65_536,
 ];
-/// Of the bytes of a mail, its part of the index.
+/// Most that a mail may take in the index, in percent of its size.
 const DISK_SHARE_PERCENT: u64 = 15;
-/// What a mail has in a sheet beside its bits: its name, its part of the rows' checksums.
+/// Bytes of a mail in a segment beside its bits: its key, and its part of the rows' checksums.
 const BYTES_BESIDE: u64 = NAME_BYTES as u64 + 4;
-/// Bytes of a name on the disk.
+/// Bytes of a mail's key on the disk.
 pub(super) const NAME_BYTES: usize = 16;
 
-/// A mail in a sheet.
+/// Key of a mail in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MailKey {
     pub(super) arrived_ms: u64,
     pub(super) id: MailId,
 }
 
-/// Rows that are asked.
+/// Rows of a segment that a query reads.
 pub(super) trait Rows {
     fn height(&self) -> u32;
-    /// Words of a row.
+    /// Number of words in a row.
     fn words(&self) -> usize;
-    /// Takes out of `set` what is not set in this row.
+    /// Clears the bits of `set` that are not set in this row.
     fn keep(&self, row: u32, set: &mut [u64]) -> io::Result<()>;
 }
 
-/// The rows for a mail of so many grams and bytes: a filter of which half is set tells most for its size.
+/// Returns the number of rows for a mail with this many grams and bytes. A Bloom filter is most selective for
+/// its size when half of its bits are set.
 pub(super) fn height_for(grams: usize, mail_bytes: u64) -> u32 {
     let wanted = (grams * BITS_A_GRAM) as f64 / std::f64::consts::LN_2;
     let allowed = (mail_bytes * DISK_SHARE_PERCENT / 100).saturating_sub(BYTES_BESIDE) * 8;
@@ -55,7 +57,7 @@ pub(super) fn height_for(grams: usize, mail_bytes: u64) -> u32 {
     HEIGHTS[enough.min(fits)]
 }
 
-/// Columns that a sheet of so many rows has.
+/// Returns the number of columns in a segment with this many rows.
 pub(super) fn columns_of(height: u32) -> usize {
     SHEET_BYTES * 8 / height as usize / 64 * 64
 }
@@ -66,7 +68,7 @@ fn rows_of(gram: u32, height: u32) -> [u32; BITS_A_GRAM] {
     [row(hash), row(hash >> 32)]
 }
 
-/// Which columns may have all of these grams; `false` if none has.
+/// Finds the columns that may have all of these grams; returns `false` if there are none.
 pub(super) fn ask(rows: &impl Rows, grams: &[u32], set: &mut Vec<u64>) -> io::Result<bool> {
     let mut asked: Vec<u32> = grams.iter().flat_map(|gram| rows_of(*gram, rows.height())).collect();
     asked.sort_unstable();
@@ -82,7 +84,7 @@ pub(super) fn ask(rows: &impl Rows, grams: &[u32], set: &mut Vec<u64>) -> io::Re
     Ok(true)
 }
 
-/// The columns that are set.
+/// Iterates over the set bits.
 pub(super) fn set_columns(set: &[u64]) -> impl Iterator<Item = usize> {
     set.iter().enumerate().flat_map(|(at, word)| {
         let mut word = *word;
@@ -94,7 +96,7 @@ pub(super) fn set_columns(set: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A sheet in memory.
+/// An index segment in memory.
 #[derive(Debug)]
 pub(super) struct Columns {
     pub(super) height: u32,
@@ -122,7 +124,7 @@ impl Columns {
         }
     }
 
-    /// An empty column.
+    /// Appends an empty column.
     pub(super) fn push(&mut self, name: MailKey) -> usize {
         assert!(!self.is_full(), "a full sheet is put away first");
         self.names.push(name);
@@ -133,7 +135,7 @@ impl Columns {
         self.bits[row as usize * self.words + column / 64] |= 1 << (column % 64);
     }
 
-    /// The words of a row that are in use.
+    /// Returns the words of a row that are in use.
     pub(super) fn row(&self, row: u32) -> &[u64] {
         let from = row as usize * self.words;
         &self.bits[from..from + self.names.len().div_ceil(64)]

@@ -1,16 +1,18 @@
-//! Which three bytes in a row a folded text has: what a word cannot be in it without.
+//! Trigrams of a folded text: three consecutive bytes, all of which a text must have that contains a given
+//! word.
 //!
-//! Those with a blank or a control character in them are left out, because texts are put together with them; so are those
-//! that nearly every mail has (names of fields, of months, and what is commonest in English), which tell nothing and would
-//! fill a third of the index. What is left out is not asked for either, so that nothing is missed.
+//! Grams with a blank or a control character are left out, because texts are joined with these. So are grams
+//! that nearly every mail has (names of fields and months, and the commonest English ones), which tell
+//! nothing apart and would fill a third of the index. Queries leave out the same grams, so that nothing is
+//! missed.
 
-/// Bytes in a row.
+/// Length of a gram.
 const GRAM_BYTES: usize = 3;
-/// There are so many of them.
+/// Number of possible grams.
 const GRAMS: usize = 1 << 24;
-/// Of a query as many are looked for at most.
+/// Most grams of a query that are looked up.
 const ASKED_MAX: usize = 16;
-/// What nearly every mail has, folded. Another text is another version of the sheets.
+/// Folded text that nearly every mail has. A change of it requires a new version of the segments.
 const COMMON: &str = "received: from localhost with esmtp esmtps smtp lmtp http id by for unknown ([127.0.0.1]) ([::1]) \
      date: mon, tue, wed, thu, fri, sat, sun, jan feb mar apr may jun jul aug sep oct nov dec 2025 2026 2027 2028 2029 \
      00:00 +0000 +0100 +0200 gmt utc from: to: cc: subject: message-id: reply-to: return-path: mime-version: 1.0 \
@@ -29,9 +31,9 @@ fn number(window: &[u8]) -> u32 {
     window.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-/// Finds the grams of texts, one after the other.
+/// Finder of the grams of texts.
 pub(super) struct Finder {
-    /// A bit for each gram: it is common, or was found in the text that is looked at.
+    /// Bitmap of grams that are common, or were found in the current text.
     seen: Box<[u64]>,
     found: Vec<u32>,
 }
@@ -52,7 +54,7 @@ impl Finder {
         is_new
     }
 
-    /// Each gram of a folded text once, but for the common ones.
+    /// Returns each gram of a folded text once, without the common ones.
     pub(super) fn grams(&mut self, text: &str) -> &[u32] {
         for gram in std::mem::take(&mut self.found) {
             self.seen[gram as usize / 64] &= !(1 << (gram % 64));
@@ -68,14 +70,15 @@ impl Finder {
     }
 }
 
-/// What a text must have in which all of these folded words are; nothing if they say nothing.
+/// Returns the grams that a text with all of these folded words must have; empty if the words have only
+/// common grams.
 pub(super) fn asked<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u32> {
     let common: std::collections::HashSet<u32> = of(COMMON.as_bytes()).collect();
     let mut asked: Vec<u32> = words.flat_map(|word| of(word.as_bytes())).collect();
     asked.sort_unstable();
     asked.dedup();
     asked.retain(|gram| !common.contains(gram));
-    // Of many those that lie apart: neighbours are often found together.
+    // If there are many grams, only some that are far apart are used, as neighbours often occur together.
     let step = asked.len().div_ceil(ASKED_MAX).max(1);
     asked.into_iter().step_by(step).collect()
 }

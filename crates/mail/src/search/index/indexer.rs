@@ -1,4 +1,5 @@
-//! The thread that fills the index: what it reads, how fast, and what it puts away.
+//! The indexer: the thread that reads mails, at a limited rate, and fills and writes the segments of the
+//! index.
 
 use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
 
@@ -20,25 +21,26 @@ use crate::{
     web::serve::counters::Counter,
 };
 
-/// Mails that are read between two looks at what else is to be done.
+/// Mails indexed before the thread looks for other work.
 const BATCH: usize = 32;
-/// Mails that the store is asked for, or about, at a time.
+/// Mails that the store lists or looks up at a time.
 const ASKED_AT_ONCE: usize = 512;
-/// More arrivals a second are a rush.
+/// Arrivals a second beyond which the server counts as busy.
 const RUSH: u64 = 50;
-/// In a rush the thread works for one part of so many of its time: receiving comes first.
+/// While the server is busy the thread runs for 1/`RUSH_SHARE` of its time: receiving comes first.
 const RUSH_SHARE: u32 = 33;
-/// How often it looks around when there is nothing to do.
+/// Interval at which the idle thread looks for something to do.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A disk that took no sheet is tried again so much later.
+/// Pause after a segment could not be written to the disk.
 const REST: Duration = Duration::from_secs(60);
-/// When so many mails have gone, one of so many that are indexed, their columns are cleared away.
+/// Columns of deleted mails are cleaned up once this many mails are gone, and at least 1/`DEATHS_SHARE` of
+/// those indexed.
 const DEATHS_MIN: u64 = 256;
 const DEATHS_SHARE: u64 = 10;
-/// A sheet of which less than this lives is written anew.
+/// A segment of which less than this many eighths is live is rewritten.
 const LIVE_EIGHTHS: usize = 7;
 
-/// Starts the thread. It ends when the server stops, and writes down what it has.
+/// Starts the thread. It ends when the server stops, and then writes what it has indexed.
 pub(crate) fn start<M: Mailboxes>(
     index: Arc<Index>,
     mailboxes: M,
@@ -61,17 +63,17 @@ pub(crate) fn start<M: Mailboxes>(
     })
 }
 
-/// A sheet of which less is left than there is room for: the columns that live.
+/// A segment to be merged, with its live columns: too few of its columns are live, or it is small.
 type SparseSegment = (Arc<IndexSegment>, Vec<(usize, MailKey)>);
 
 struct Indexer<M> {
     index: Arc<Index>,
     mailboxes: M,
     stopping: watch::Receiver<bool>,
-    /// Wakes it; what is told is taken in by [`super::State::hear`].
+    /// Receiver that wakes the thread; [`super::State::hear`] processes the events themselves.
     waking: Receiver<Event>,
     finder: Finder,
-    /// When arrivals were counted last.
+    /// Time at which arrivals were last counted.
     since_ms: u64,
     is_rush: bool,
     rests_until_ms: u64,
@@ -106,7 +108,7 @@ impl<M: Mailboxes> Indexer<M> {
     }
 
     async fn work(&mut self) {
-        // Since the last start mails may have gone, and sheets may be half empty.
+        // Mails may be gone since the last start, and segments half empty.
         let mut is_to_be_swept = true;
         while !*self.stopping.borrow() {
             self.hear();
@@ -149,15 +151,15 @@ impl<M: Mailboxes> Indexer<M> {
             woken = tokio::time::timeout(LOOK_EVERY, self.waking.recv()) => woken,
             _ = stopping.wait_for(|stop| *stop) => return,
         };
-        // The server is gone, which the other ear hears, too.
+        // The server is gone; the stop signal tells the same.
         if let Ok(Err(RecvError::Closed)) = woken {
             self.pause(LOOK_EVERY).await;
         }
     }
 
-    /// Takes in all that was told, and whether that is much.
+    /// Processes all events, and determines whether the server is busy.
     fn hear(&mut self) {
-        // It has woken it.
+        // The only purpose of these events was to wake the thread.
         while self.waking.try_recv().is_ok() {}
         let mut state = self.index.state();
         state.hear();
@@ -170,7 +172,8 @@ impl<M: Mailboxes> Indexer<M> {
         self.index.note(&state);
     }
 
-    /// Goes through the stored mails for those that the index does not know. Whether it has.
+    /// Compares the stored mails with the index and queues those that it lacks. Returns false if the store
+    /// failed.
     async fn go_through(&mut self) -> bool {
         let sheets = self.index.state().sheets.clone();
         let mut known: Vec<MailId> = Vec::new();
@@ -188,7 +191,7 @@ impl<M: Mailboxes> Indexer<M> {
             known.extend(filling.chain(&state.pending).chain(&state.working).map(|name| name.id));
         }
         known.sort_unstable();
-        // Some may be indexed anew already, before a stop.
+        // Some may already have been indexed again before a stop.
         outdated.retain(|name| known.binary_search(&name.id).is_err());
         outdated.sort_unstable();
         outdated.dedup();
@@ -196,7 +199,7 @@ impl<M: Mailboxes> Indexer<M> {
         known.sort_unstable();
         let mut from = Some(0);
         while let Some(at) = from {
-            // What comes while this goes on is told.
+            // Mails that arrive meanwhile are reported as events.
             self.hear();
             let Ok((stored, next)) = self.mailboxes.stored(at, ASKED_AT_ONCE).await else { return false };
             let mut state = self.index.state();
@@ -208,13 +211,13 @@ impl<M: Mailboxes> Indexer<M> {
             from = next;
         }
         let mut state = self.index.state();
-        // Told while it was gone through, and found as well.
+        // Removes mails that were both reported and found.
         let mut pending: Vec<MailKey> = std::mem::take(&mut state.pending).into();
         pending.sort_unstable();
         pending.dedup();
         state.pending = pending.into();
         state.is_complete = state.pending.len() < PENDING_MAX;
-        // The newest are searched for most. The rest is found when these are done.
+        // The newest mails are searched most. The rest is found when these are done.
         let room = PENDING_MAX - state.pending.len().min(PENDING_MAX);
         state.is_outdated_cut = outdated.len() > room;
         state.outdated = outdated.into_iter().rev().take(room).collect();
@@ -222,7 +225,7 @@ impl<M: Mailboxes> Indexer<M> {
         true
     }
 
-    /// Indexes the next mails; `false` if none waits.
+    /// Indexes the next mails; returns `false` if there are none.
     async fn feed(&mut self) -> bool {
         let batch: Vec<MailKey> = {
             let mut state = self.index.state();
@@ -239,7 +242,7 @@ impl<M: Mailboxes> Indexer<M> {
             let read = self.mailboxes.mail_into(&Scope::All, name.id, ()).await;
             match read {
                 Ok(Some((mail, ()))) => self.index_mail(name, &mail),
-                // Gone meanwhile, or damaged: then no search could look into it either.
+                // Gone meanwhile, or damaged: a search could not read it either.
                 Ok(None) => {}
                 Err(error) => {
                     tracing::debug!(%error, "cannot read a mail for the search index");
@@ -256,8 +259,8 @@ impl<M: Mailboxes> Indexer<M> {
         true
     }
 
-    /// Removes the sheets of the version before, when all of their mails are indexed anew; whether there were any. What was
-    /// indexed instead is put away first, so that the disk always has one of the two.
+    /// Removes the segments of the previous version once all their mails are indexed again; returns whether
+    /// there were any. New segments are written first, so that the disk always has one of the two.
     fn drop_outdated(&mut self) -> bool {
         if !self.index.state().sheets.iter().any(|sheet| sheet.is_outdated()) {
             return false;
@@ -265,11 +268,11 @@ impl<M: Mailboxes> Indexer<M> {
         self.put_all_away();
         let mut state = self.index.state();
         if !state.pending.is_empty() {
-            // The disk took no sheet.
+            // The new segments could not be written.
             return false;
         }
         if state.is_outdated_cut {
-            // The next look at the stored mails finds the rest of them.
+            // The next comparison with the store finds the rest of them.
             state.is_complete = false;
             return true;
         }
@@ -277,7 +280,7 @@ impl<M: Mailboxes> Indexer<M> {
             std::mem::take(&mut state.sheets).into_iter().partition::<Vec<_>, _>(|sheet| sheet.is_outdated());
         state.sheets = current;
         for sheet in outdated {
-            // If it cannot be removed, the next start finds that its mails are known.
+            // If a segment cannot be removed, the next start finds that its mails are indexed.
             let _ = sheet.remove();
         }
         self.index.note(&state);
@@ -299,7 +302,7 @@ impl<M: Mailboxes> Indexer<M> {
         }
     }
 
-    /// Writes what was filled; where the disk refuses, its mails wait again.
+    /// Writes a filled segment; if the disk fails, its mails are queued again.
     fn put_away(&mut self, height: u32) {
         let (full, path) = {
             let mut state = self.index.state();
@@ -339,8 +342,8 @@ impl<M: Mailboxes> Indexer<M> {
         self.index.state().deaths >= DEATHS_MIN.max(indexed / DEATHS_SHARE)
     }
 
-    /// Clears away what is gone: sheets of which nothing lives, and those of which little does, together with others.
-    /// Whether it came to an end.
+    /// Cleans up after deleted mails: removes segments without live mails and merges sparse ones. Returns
+    /// whether it finished.
     async fn sweep(&mut self) -> bool {
         let sheets = {
             let mut state = self.index.state();
@@ -369,7 +372,7 @@ impl<M: Mailboxes> Indexer<M> {
             }
         }
         for (height, group) in sparse {
-            // One that is small for want of mails gains nothing by itself.
+            // Rewriting a segment that is small only because it has few mails gains nothing.
             let all_live = group.iter().all(|(sheet, living)| sheet.mails() == living.len());
             if group.len() > 1 || !all_live {
                 self.put_together(height, group);
@@ -380,7 +383,7 @@ impl<M: Mailboxes> Indexer<M> {
         true
     }
 
-    /// Writes what lives of some sheets anew.
+    /// Merges the live columns of several segments into new ones.
     fn put_together(&mut self, height: u32, group: Vec<SparseSegment>) {
         let mut columns = Columns::new(height);
         let mut replaced: Vec<Arc<IndexSegment>> = Vec::new();
@@ -391,7 +394,7 @@ impl<M: Mailboxes> Indexer<M> {
             }
             if let Err(error) = copy(&sheet, &living, &mut columns) {
                 self.index.set_aside(&sheet, &error);
-                // What was begun of it stays empty; so nothing of this is used.
+                // Columns already begun for this segment would stay empty, so the merge starts over.
                 columns = Columns::new(height);
                 replaced.clear();
                 continue;
@@ -401,7 +404,7 @@ impl<M: Mailboxes> Indexer<M> {
         self.replace(&columns, &replaced);
     }
 
-    /// Puts a sheet in the place of others.
+    /// Writes a new segment and removes those that it replaces.
     fn replace(&mut self, columns: &Columns, replaced: &[Arc<IndexSegment>]) {
         if replaced.is_empty() {
             return;
@@ -422,13 +425,13 @@ impl<M: Mailboxes> Indexer<M> {
         state.sheets.retain(|own| !replaced.iter().any(|old| Arc::ptr_eq(own, old)));
         state.sheets.extend(fresh);
         for old in replaced {
-            // If it stays, the next start finds its mails twice and puts them together again.
+            // If a segment cannot be removed, the next start finds its mails twice and merges again.
             let _ = old.remove();
         }
     }
 }
 
-/// Copies the columns that live.
+/// Copies live columns.
 fn copy(sheet: &IndexSegment, living: &[(usize, MailKey)], columns: &mut Columns) -> io::Result<()> {
     let reading = sheet.reading()?;
     let first = columns.names.len();

@@ -1,22 +1,24 @@
-//! Which mails may have a word: an index of what stored mails say, beside them on the disk.
+//! Search index: tells which stored mails may contain a word, in files beside the store.
 //!
 //! ```text
 //!  events ─▶ pending ─▶ thread "mail-index": reads the mail, its text folded, its grams ─▶ filling (memory)
-//!                                                                        full, or at the end ─▶ sheets (disk)
-//!  search ─▶ grams of its words ─▶ rows of filling and sheets ─┐
-//!            pending: not indexed yet ─────────────────────────┴▶ candidates, newest first ─▶ opened and looked into
+//!                                                                     full, or at the end ─▶ segments (disk)
+//!  search ─▶ grams of its words ─▶ rows of filling and segments ─┐
+//!            pending: not indexed yet ───────────────────────────┴▶ candidates, newest first ─▶ opened and searched
 //! ```
-//! A candidate may have the word; what is none has not. So a search opens few mails and misses none, whatever the index
-//! knows: it is never believed about what a mail *has*. What is not indexed yet is a candidate. Without an index, or where
-//! it cannot be asked, a search walks, as in a store of few mails.
+//! A candidate may contain the word; any other mail does not. So a search opens few mails and misses none:
+//! the index is trusted only about words that a mail does *not* have. Mails that are not indexed yet are
+//! candidates. Without an index, or if it cannot answer, a search walks all mails, as in a small store.
 //!
-//! Sheets of the version before, whose texts were taken out of mails in another way, answer for their mails until these are
-//! indexed anew, behind all that is pending; then they are removed. Meanwhile a search may miss what the version before missed.
+//! Segments of the previous version, for which text was extracted in another way, are used until their mails
+//! are indexed again, after all that is pending; then they are removed. Meanwhile a search may miss what the
+//! previous version missed.
 //!
-//! *Which memory:* at most [`columns::HEIGHTS`] sheets of [`columns::SHEET_BYTES`], 16 bytes for each pending or outdated mail
-//! (at most [`PENDING_MAX`] of both), and the mail that is read. *Who writes:* its thread, of low priority; it holds the lock for
-//! moments. *What it takes of the disk:* 15% of the mails at most ([`columns::height_for`]). The bytes are in
-//! `docs/formats/mail-index.md`, the reasons in `docs/decisions/055-search-index.md`.
+//! *Which memory:* at most [`columns::HEIGHTS`] segments of [`columns::SHEET_BYTES`], 16 bytes for each
+//! pending or outdated mail (at most [`PENDING_MAX`] of both), and the mail being read. *Who writes:* its
+//! thread, of low priority; it holds the lock for moments. *What it takes of the disk:* 15% of the mails at
+//! most ([`columns::height_for`]). The bytes are in `docs/formats/mail-index.md`, the reasons in
+//! `docs/decisions/055-search-index.md`.
 #![expect(
     clippy::disallowed_types,
     reason = "held by the index's thread and by helpers that search; no loop takes it"
@@ -49,34 +51,35 @@ use crate::{
     search::{self, Candidates},
 };
 
-/// Mails that wait to be indexed; beyond, the stored mails are gone through for them later, and searches walk until then.
+/// Mails that may wait to be indexed. Beyond, the indexer compares the index with the store later, and
+/// searches walk until then.
 const PENDING_MAX: usize = 1 << 21;
-/// What the names of sheets end in.
+/// File extension of segments.
 const SHEET: &str = "sheet";
 
-/// Where the index of a store lies.
+/// Location of the index of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexLocation {
-    /// A directory of its own; made if it is missing.
+    /// Directory of the index alone; created if missing.
     pub directory: PathBuf,
-    /// A number of the store: sheets of another are not believed.
+    /// Number that identifies the store: segments of another store are rejected.
     pub store: u32,
-    /// While fewer mails are stored nothing is indexed: a search looks into all of them.
+    /// Stored mails below which nothing is indexed: a search then opens all of them.
     pub mails_min: u64,
 }
 
 impl IndexLocation {
-    /// An index of a store, as soon as one search could not look into all of its mails.
+    /// Location of an index that is used once there are more mails than one search may open.
     #[must_use]
     pub fn new(directory: PathBuf, store: u32) -> Self {
         Self { directory, store, mails_min: search::OPENED_MAX as u64 }
     }
 }
 
-/// Where a search goes on: when the last mail looked at arrived, and its name.
+/// Position to continue a search from: arrival and ID of the last mail examined.
 pub(crate) type ResumePoint = (u64, MailId);
 
-/// The index of a store.
+/// The search index of a store.
 #[derive(Debug)]
 pub(crate) struct Index {
     at: IndexLocation,
@@ -86,30 +89,31 @@ pub(crate) struct Index {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each stored mail is in one of these: then what is no candidate does not match.
+    /// True if each stored mail is in one of the fields below: then a mail that is no candidate does not
+    /// match.
     is_complete: bool,
-    /// The oldest first.
+    /// Mails to be indexed, oldest first.
     pending: VecDeque<MailKey>,
-    /// To be indexed anew: for these, outdated sheets answer.
+    /// Mails to be indexed again; until then outdated segments answer for them.
     outdated: VecDeque<MailKey>,
-    /// There are more of these than fit in there.
+    /// True if there are more outdated mails than `outdated` has room for.
     is_outdated_cut: bool,
-    /// Those that are read.
+    /// Mails that the indexer is reading.
     working: Vec<MailKey>,
     filling: BTreeMap<u32, Columns>,
-    /// Being written.
+    /// Segment being written.
     full: Option<Arc<Columns>>,
     sheets: Vec<Arc<IndexSegment>>,
     last_number: u64,
-    /// What arrives and goes; heard by its thread, and by whoever asks before it answers.
+    /// Receiver of arrivals and deletions, read by the indexer, and by each search before it answers.
     events: Option<Receiver<Event>>,
-    /// Since the thread looked last.
+    /// Arrivals since the indexer last counted.
     arrivals: u64,
     deaths: u64,
 }
 
 impl State {
-    /// Takes in all that was told.
+    /// Processes all pending events.
     fn hear(&mut self) {
         let Some(mut events) = self.events.take() else { return };
         loop {
@@ -129,7 +133,7 @@ impl State {
         self.events = Some(events);
     }
 
-    /// A mail that is to be indexed.
+    /// Queues a mail to be indexed.
     fn wait(&mut self, name: MailKey) {
         if self.pending.len() < PENDING_MAX {
             self.pending.push_back(name);
@@ -140,7 +144,7 @@ impl State {
 }
 
 impl Index {
-    /// What was written before; nothing is complete until the stored mails were gone through.
+    /// Opens the existing segments; the index is not complete until it has been compared with the store.
     pub(crate) fn open(at: IndexLocation, counters: Arc<Counters>) -> io::Result<Self> {
         fs::create_dir_all(&at.directory)?;
         let mut state = State::default();
@@ -157,7 +161,7 @@ impl Index {
                     }
                     state.sheets.push(Arc::new(sheet));
                 }
-                // What a crash left behind.
+                // Unfinished files of a crash.
                 _ if number.is_some() && !is_sheet => _ = fs::remove_file(&path),
                 _ if number.is_none() => {}
                 Err(SegmentFault::Io(error)) => return Err(error),
@@ -188,9 +192,9 @@ impl Index {
         self.counters.set(Counter::IndexBytes, state.sheets.iter().map(|sheet| sheet.bytes).sum());
     }
 
-    /// Up to `most` mails that may have all of these folded words, behind `after` if that is given; nothing where the
-    /// index cannot tell. `fresh` are those that came a moment ago, and of which it may not have been told yet. Reads the
-    /// disk.
+    /// Returns up to `most` mails that may have all of these folded words, after position `after` if that is
+    /// given; `None` if the index cannot tell. `fresh` are mails that arrived a moment ago, whose events may
+    /// not have come yet. Reads the disk.
     pub(crate) fn candidates<'a>(
         &self,
         words: impl Iterator<Item = &'a str>,
@@ -213,7 +217,7 @@ impl Index {
             found.take(fresh.iter().map(|(arrived_ms, id)| MailKey { arrived_ms: *arrived_ms, id: *id }));
             found.take(state.pending.iter().chain(&state.working).copied());
             for columns in state.filling.values().chain(state.full.as_deref()) {
-                // Memory does not fail.
+                // Reading memory cannot fail.
                 if columns::ask(columns, &grams, &mut set).unwrap_or(true) {
                     found.take_columns(&set, &columns.names);
                 }
@@ -227,7 +231,7 @@ impl Index {
             });
             match asked {
                 Ok(names) => found.take_columns(&set, &names),
-                // It was put together with others meanwhile, which may have been asked before.
+                // The segment was merged with others meanwhile, whose merged file may not have been read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
                 Err(error) => found.take(self.set_aside(&sheet, &error)?.into_iter()),
             }
@@ -235,8 +239,8 @@ impl Index {
         Some(found.finish())
     }
 
-    /// A sheet that cannot be read: its mails are indexed again. Nothing if it cannot be told which they were: then the
-    /// stored mails are gone through.
+    /// Drops a segment that cannot be read, and queues its mails to be indexed again. Returns `None` if its
+    /// keys cannot be read either: then the indexer compares the index with the store.
     fn set_aside(&self, sheet: &Arc<IndexSegment>, why: &io::Error) -> Option<Vec<MailKey>> {
         self.counters.add(Counter::IndexDamaged, 1);
         tracing::warn!(file = %sheet.path().display(), "rebuilding a search index segment: {why}");
@@ -245,7 +249,7 @@ impl Index {
         let before = state.sheets.len();
         state.sheets.retain(|own| !Arc::ptr_eq(own, sheet));
         if state.sheets.len() < before {
-            // If it cannot be removed, the next start finds it damaged.
+            // If the file cannot be removed, the next start finds it damaged.
             let _ = sheet.remove();
             match &names {
                 Ok(names) => state.pending.extend(names),
@@ -262,12 +266,12 @@ impl Index {
     }
 }
 
-/// The number that a file of ours is named by.
+/// Returns the number in the name of one of our files.
 fn number_of(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-/// The newest of what is found, behind a place.
+/// Collector of the newest matches after a position.
 struct NewestMatches {
     after: Option<ResumePoint>,
     most: usize,

@@ -1,13 +1,14 @@
-//! A sheet on the disk: written once, asked often, taken away as a whole.
+//! An index segment on the disk: written once, read often, removed as a whole.
 //!
 //! ```text
 //!  0  magic 8 | version 4 | rows 4 | mails 4 | the store 4 | checksum 4 | 0s to 64
 //!     rows: each its words, 8 bytes for 64 mails, then a checksum 4
-//!     mails: when each arrived 8, its name 8; then a checksum 4
+//!     mails: time of arrival 8, ID 8; then a checksum 4
 //! ```
-//! Little-endian. The checksums are the low half of XXH3 over what stands before them, seeded by what it is: a row has
-//! its number and the store's, so that no row passes for another. Nothing is synced: what a loss of power has torn is found
-//! by a checksum, and made anew from the mails.
+//! Numbers are little-endian. A checksum is the low half of XXH3 over the bytes before it, with a seed for
+//! its kind: that of a row contains the row's number and the store's, so that no row passes for another.
+//! Nothing is synced: a segment that a loss of power has torn is detected by its checksums, and rebuilt from
+//! the mails.
 
 use std::{
     fs::{self, File},
@@ -22,19 +23,19 @@ use super::columns::{Columns, HEIGHTS, MailKey, NAME_BYTES, Rows, columns_of};
 use crate::mailbox::mailboxes::MailId;
 
 const MAGIC: [u8; 8] = *b"NTsheet\n";
-/// Of the bytes, and of what grams there are and where they go.
+/// Version of the format, and of the selection and hashing of grams.
 const VERSION: u32 = 2;
-/// Version of sheets with the same bytes, of texts as they were taken out of mails before. Such a sheet answers until its
-/// mails are indexed anew.
+/// Version with the same format, for which text was extracted from mails in an older way. Such a segment is
+/// used until its mails are indexed again.
 const VERSION_BEFORE: u32 = 1;
 const HEADER_BYTES: usize = 64;
 const HEADER_SUMMED: usize = 24;
 const SUM_BYTES: usize = 4;
-/// Instead of a row's number.
+/// Checksum seeds of the header and the keys, in place of a row's number.
 const OF_HEADER: u64 = u64::MAX;
 const OF_NAMES: u64 = u64::MAX - 1;
 
-/// A sheet, and what is known of it without reading.
+/// An index segment, with what is known of it without reading.
 #[derive(Debug)]
 pub(super) struct IndexSegment {
     path: PathBuf,
@@ -42,20 +43,20 @@ pub(super) struct IndexSegment {
     mails: usize,
     store: u32,
     pub(super) bytes: u64,
-    /// The file is of [`VERSION_BEFORE`].
+    /// True if the file is of [`VERSION_BEFORE`].
     is_outdated: bool,
 }
 
-/// Why a file is no sheet.
+/// Reason for which a file is not a usable segment.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SegmentFault {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it is damaged")]
+    #[error("the segment is damaged")]
     Damaged,
-    #[error("it is of version {0}; this is version {VERSION}")]
+    #[error("the segment has version {0}; this program needs version {VERSION}")]
     Version(u32),
-    #[error("it is of another store")]
+    #[error("the segment belongs to another store")]
     Foreign,
 }
 
@@ -68,13 +69,13 @@ fn damaged() -> io::Error {
 }
 
 impl IndexSegment {
-    /// Writes what was filled; under another name first, so that a file of this name is whole.
+    /// Writes the columns to a temporary file first, so that a file with the final name is complete.
     pub(super) fn write(path: PathBuf, columns: &Columns, store: u32) -> io::Result<Self> {
         let unfinished = path.with_extension("part");
         let written =
             Self::write_to(&unfinished, columns, store).and_then(|()| fs::rename(&unfinished, &path));
         if let Err(error) = written {
-            // A disk that is full must not be kept full.
+            // An unfinished file must not keep a full disk full.
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
@@ -112,7 +113,7 @@ impl IndexSegment {
         Ok(())
     }
 
-    /// A file that was written before.
+    /// Opens an existing file.
     pub(super) fn open(path: PathBuf, store: u32) -> Result<Self, SegmentFault> {
         let file = File::open(&path)?;
         let bytes = file.metadata()?.len();
@@ -154,7 +155,7 @@ impl IndexSegment {
         self.mails
     }
 
-    /// Its mails are to be indexed anew; until then it answers for them.
+    /// Returns whether the segment's mails are to be indexed again; until then it is still used.
     pub(super) fn is_outdated(&self) -> bool {
         self.is_outdated
     }
@@ -171,7 +172,7 @@ impl IndexSegment {
         HEADER_BYTES as u64 + u64::from(self.height) * (self.row_bytes() + SUM_BYTES) as u64
     }
 
-    /// The file is opened for a question: however many sheets there are, they hold no descriptors.
+    /// Opens the file for one query, so that segments hold no file descriptors however many there are.
     pub(super) fn reading(&self) -> io::Result<SegmentReader<'_>> {
         Ok(SegmentReader { sheet: self, file: File::open(&self.path)? })
     }
@@ -181,14 +182,14 @@ impl IndexSegment {
     }
 }
 
-/// A sheet that is asked.
+/// An index segment opened for reading.
 pub(super) struct SegmentReader<'a> {
     sheet: &'a IndexSegment,
     file: File,
 }
 
 impl SegmentReader<'_> {
-    /// Whose columns they are.
+    /// Reads the keys of the mails, in order of columns.
     pub(super) fn names(&self) -> io::Result<Vec<MailKey>> {
         let mut bytes = vec![0; self.sheet.mails * NAME_BYTES + SUM_BYTES];
         self.file.read_exact_at(&mut bytes, self.sheet.names_at())?;
@@ -201,7 +202,7 @@ impl SegmentReader<'_> {
         Ok(numbers.chunks_exact(2).map(|name| MailKey { arrived_ms: name[0], id: MailId(name[1]) }).collect())
     }
 
-    /// A row's words.
+    /// Reads the words of a row.
     pub(super) fn row(&self, row: u32, words: &mut Vec<u64>) -> io::Result<()> {
         let bytes_a_row = self.sheet.row_bytes();
         let mut bytes = vec![0; bytes_a_row + SUM_BYTES];
@@ -234,7 +235,7 @@ impl Rows for SegmentReader<'_> {
     }
 }
 
-/// Makes a file one of the version before.
+/// Changes a file to the previous version.
 #[cfg(test)]
 pub(super) fn make_outdated(path: &Path, store: u32) {
     let mut bytes = fs::read(path).unwrap();
@@ -277,7 +278,7 @@ mod tests {
 
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
-            // What stands behind the header's checksum is nothing.
+            // Bytes after the header's checksum are padding.
             if (HEADER_SUMMED + SUM_BYTES..HEADER_BYTES).contains(&at) {
                 continue;
             }

@@ -18,10 +18,10 @@ use crate::{
     },
 };
 
-/// Enough for a slow machine.
+/// Timeout that is enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An index that is fed, and pages that search with it and without.
+/// A running indexer, with one app that searches with the index and one without.
 struct Site {
     twin: Twin,
     index: Arc<Index>,
@@ -69,7 +69,7 @@ impl Site {
         }
     }
 
-    /// Until all is indexed that is stored.
+    /// Waits until all stored mails are indexed.
     #[track_caller]
     fn is_fed(&self) {
         let stored = run(self.twin.count(&Scope::All)).unwrap();
@@ -80,7 +80,7 @@ impl Site {
         });
     }
 
-    /// What a search finds, with the index and without; each must say the same.
+    /// Searches with and without the index, and asserts that both find the same.
     #[track_caller]
     fn finds(&self, scope: &Scope, text: &str) -> Vec<MailId> {
         let query = Query::parse(text).unwrap();
@@ -113,7 +113,7 @@ fn run<T>(question: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(question)
 }
 
-/// Numbers that look like none.
+/// Pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -153,7 +153,7 @@ fn deliver(twin: &Twin, numbers: &mut Numbers, n: usize) {
         .unwrap();
 }
 
-/// The scan is the slow twin: whatever it finds, wherever it looks, is found.
+/// A search with the index finds everything that a full scan finds.
 #[test]
 fn every_hit_of_a_scan_is_found() {
     let directory = tempfile::tempdir().unwrap();
@@ -166,13 +166,13 @@ fn every_hit_of_a_scan_is_found() {
     for n in 150..200 {
         deliver(&twin, &mut numbers, n);
     }
-    // Some wait, some are indexed.
+    // Some mails are indexed, others are still pending.
     let letters = run(twin.list(&Scope::All, 0, 1000)).unwrap();
     assert_eq!(letters.len(), 200);
     let mut hits = 0;
     for round in 0..150 {
         let mail = run(twin.mail(letters[numbers.below(letters.len())].id)).unwrap().unwrap();
-        // A piece of all that it says, from anywhere.
+        // A random substring of the mail's searchable text.
         let text: Vec<char> = text_of(&mail).chars().filter(|letter| *letter != '"').collect();
         let from = numbers.below(text.len().saturating_sub(12).max(1));
         let piece: String = text[from..(from + 3 + numbers.below(9)).min(text.len())].iter().collect();
@@ -230,7 +230,7 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
     assert_eq!(site.counted(Counter::IndexDamaged), 0);
     site.close();
 
-    // A bit of some row: noticed when it is asked.
+    // A flipped bit in the rows is noticed when the row is read.
     for file in files() {
         let mut bytes = fs::read(&file).unwrap();
         let to = bytes.len() - 2000;
@@ -245,7 +245,7 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
     assert_eq!(site.finds(&Scope::All, "file26.pdf").len(), 1);
     site.close();
 
-    // Cut, of another store, or none of ours: noticed at the start.
+    // A file that is cut, of another store, or not ours is noticed at the start.
     for file in files() {
         let bytes = fs::read(&file).unwrap();
         fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
@@ -261,8 +261,8 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
     site.close();
 }
 
-/// Sheets of the version before answer for their mails, and are removed when all of these are indexed anew. A stop between the
-/// two costs nothing twice.
+/// Segments of the previous version are used for their mails, and removed once all of these are indexed
+/// again. After a stop in between nothing is indexed twice.
 #[test]
 fn an_outdated_index_answers_until_replaced() {
     let directory = tempfile::tempdir().unwrap();
@@ -281,7 +281,7 @@ fn an_outdated_index_answers_until_replaced() {
     }
     assert!(!outdated.is_empty());
 
-    // Nothing is indexed while so few are stored: the sheets of the version before are all there is.
+    // With so few mails nothing is indexed: the segments of the previous version are the whole index.
     let at = IndexLocation { directory: directory.path().to_owned(), store: 7, mails_min: u64::MAX };
     let site = Site::of(&twin, at);
     site.until("gone through", |site| site.index.state().is_complete);
@@ -306,7 +306,7 @@ fn an_outdated_index_answers_until_replaced() {
     };
     assert!(versions().iter().all(|version| *version == 2), "{:?}", versions());
 
-    // Stopped before they were removed: nothing is indexed twice.
+    // After a stop before the removal nothing is indexed twice.
     for (n, bytes) in outdated.iter().enumerate() {
         fs::write(directory.path().join(format!("{}.sheet", 900 + n)), bytes).unwrap();
     }
@@ -326,7 +326,7 @@ fn mails_that_go_fall_out_and_full_sheets_are_put_away() {
     let begun_ms = clock::unix_ms();
     for n in 0..1100 {
         let to = [format!("x{}", n % 10)];
-        // So many grams that the columns are high, and a sheet has few of them.
+        // The mails have so many grams that columns are high, and a segment has only a few.
         let body: String = (0..5000).map(|_| char::from(b'!' + numbers.below(90) as u8)).collect();
         let raw = format!("Subject: number {n}\r\n\r\n{body}\r\n");
         twin.deliver_at(begun_ms + n, "a@b.test", &to, raw.as_bytes()).unwrap();
@@ -363,7 +363,7 @@ fn a_disk_that_takes_nothing_costs_time_and_no_hit() {
     site.is_fed();
     fs::remove_dir_all(&place).unwrap();
     fs::write(&place, b"no directory").unwrap();
-    // As where a sheet is full.
+    // A search finds the mails as well when a full segment cannot be written.
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
     let counters = Arc::clone(&site.counters);
     site.close();

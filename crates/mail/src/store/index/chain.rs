@@ -2,10 +2,10 @@
 
 use super::{Entry, slab::Slab};
 
-/// No slot.
+/// Null link.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// An entry's neighbours in one chain.
+/// Neighbours of an entry in one chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) newer: u32,
@@ -18,7 +18,7 @@ impl Default for Link {
     }
 }
 
-/// The ends of a chain.
+/// Ends and length of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chain {
     pub(super) newest: u32,
@@ -33,8 +33,8 @@ impl Default for Chain {
 }
 
 impl Chain {
-    /// Enters a slot at its place by arrival: nearly always at the newest end. What comes from another core may be a
-    /// little older than what is there.
+    /// Inserts a slot in order of arrival, nearly always at the newest end. An entry from another core may be
+    /// a little older than the newest.
     pub(super) fn push(&mut self, entries: &mut Slab<Entry>, which: usize, slot: u32) {
         let key = |entry: &Entry| (entry.arrived_ms, entry.id);
         let mut newer = NONE;
@@ -55,7 +55,7 @@ impl Chain {
         self.count += 1;
     }
 
-    /// Takes a slot out.
+    /// Removes a slot from the chain.
     pub(super) fn cut(&mut self, entries: &mut Slab<Entry>, which: usize, slot: u32) {
         let Link { newer, older } = entries[slot].links[which];
         match newer {

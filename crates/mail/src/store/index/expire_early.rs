@@ -1,41 +1,42 @@
-//! Mails that go before their age, because somebody who saw them asked for it (`delete=5m`).
+//! Early expiry: mails that a reader asked to be deleted before their age (`delete=5m`).
 //!
-//! One more word in the expiry queue, and 24 bytes beside the entry: few mails are hurried, and the entry's 64 bytes
-//! have no room for a second time. The word that the queue had for the mail stays; it finds nothing due there.
-//! *Bound:* a mail is hurried [`TIMES_MAX`] times at most, so queue and log grow by no more than that for each.
+//! An early expiry takes one more word in the expiry queue and 24 bytes beside the entry: few mails expire
+//! early, and the entry's 64 bytes have no room for a second time. The mail's earlier word stays in the queue
+//! and finds nothing due. *Bound:* the expiry of a mail is brought forward [`TIMES_MAX`] times at most, which
+//! bounds what queue and log grow by.
 
 use super::{Entry, Index, due_s};
 use crate::mailbox::mailboxes::MailId;
 
-/// How often a mail's end may be brought forward: each time costs a record in the log and a word in the queue.
+/// Changes of one mail's expiry: each costs a record in the log and a word in the queue.
 const TIMES_MAX: u8 = 8;
-/// Room in the table that is kept when the last hurried mail has gone.
+/// Capacity that the table keeps when its last mail is removed.
 const SPARE_MAX: usize = 1024;
 
-/// A mail that goes before its age.
+/// Early expiry of a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EarlyExpiry {
     pub(crate) expires_ms: u64,
-    /// Where that is written in the log.
+    /// Location of the record in the log.
     pub(crate) marker: u64,
     times: u8,
 }
 
-/// Whether a mail's end can be brought forward.
+/// Answer to a request to bring a mail's expiry forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EarlyExpiryOutcome {
-    /// It can.
+    /// The expiry can be brought forward.
     Yes,
-    /// It goes by then anyway.
+    /// The mail expires by then anyway.
     NoNeed,
-    /// It was brought forward too often.
+    /// The expiry was brought forward too often.
     TooOften,
-    /// There is no such mail.
+    /// The mail does not exist.
     Gone,
 }
 
 impl Index {
-    /// Whether a mail's end can be brought forward to `expires_ms`.
+    /// Returns whether a mail's expiry can be brought forward to `expires_ms`.
     pub(crate) fn may_hurry(&self, id: MailId, expires_ms: u64, now_ms: u64) -> EarlyExpiryOutcome {
         let Some(slot) = self.find(id) else { return EarlyExpiryOutcome::Gone };
         let entry = &self.entries[slot];
@@ -50,7 +51,8 @@ impl Index {
         }
     }
 
-    /// Brings a mail's end forward, as is written at `marker`. What was written before, which counts no more.
+    /// Brings a mail's expiry forward, as recorded at `marker`. Returns the location of the earlier record,
+    /// which is obsolete.
     pub(crate) fn hurry(&mut self, id: MailId, expires_ms: u64, marker: u64) -> Option<u64> {
         let slot = self.find(id)?;
         let before = self.hurried.get(&id.0).copied();
@@ -61,7 +63,7 @@ impl Index {
         before.map(|hurried| hurried.marker)
     }
 
-    /// The entry goes; where it was written that it should, if it was.
+    /// Forgets the early expiry of an entry that is removed, and returns the location of its record, if any.
     pub(super) fn forget_hurry(&mut self, entry: &Entry) -> Option<u64> {
         if !entry.is_hurried {
             return None;

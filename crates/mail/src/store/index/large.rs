@@ -1,10 +1,10 @@
-//! Where the parts of large mails lie.
+//! Locations of the parts of large mails.
 //!
 //! ```text
-//!   name ─▶ parts (shared by the names that one core has of a mail)      segment ─▶ names of mails with a part there
+//!   ID ─▶ parts (shared by the IDs that one core has of a mail)      segment ─▶ IDs of mails with a part there
 //! ```
-//! A segment that is given up takes every mail with it of which it has a part. *Which memory:* 16 bytes for each part of
-//! some hundred KiB, and 8 for each segment that a mail is in. *Who writes:* the core.
+//! A reclaimed segment takes every mail with it that has a part in it. *Which memory:* 16 bytes for each part
+//! of some hundred KiB, and 8 for each segment that a mail is in. *Who writes:* the core.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::store::record::Part;
 pub(super) struct LargeMailParts {
     parts: HashMap<u64, Arc<[Part]>>,
     within: HashMap<u32, Vec<u64>>,
-    /// Of all of them.
+    /// Parts of all mails.
     parts_count: usize,
 }
 
@@ -28,7 +28,7 @@ impl LargeMailParts {
     }
 
     pub(super) fn remove(&mut self, id: u64, segment_of: impl Fn(u64) -> u32) -> Option<Arc<[Part]>> {
-        // Most have none.
+        // Most mails have no parts.
         if self.parts.is_empty() {
             return None;
         }
@@ -45,12 +45,12 @@ impl LargeMailParts {
         Some(parts)
     }
 
-    /// Names of mails that have a part in a segment, in the order of their arrival.
+    /// IDs of mails that have a part in a segment, in order of arrival.
     pub(super) fn within(&self, segment: u32) -> Vec<u64> {
         self.within.get(&segment).cloned().unwrap_or_default()
     }
 
-    /// Where the first part of a mail is, if it has any.
+    /// Returns the location of a mail's first part, if it has parts.
     pub(super) fn first(&self, id: u64) -> Option<u64> {
         self.parts.get(&id)?.first().map(|part| part.location)
     }
@@ -62,7 +62,7 @@ impl LargeMailParts {
     }
 }
 
-/// Each segment once: the parts of a mail are in the order in which they were written.
+/// Returns each segment of the parts once.
 fn segments(parts: &[Part], segment_of: impl Fn(u64) -> u32) -> Vec<u32> {
     let mut segments: Vec<u32> = parts.iter().map(|part| segment_of(part.location)).collect();
     segments.sort_unstable();

@@ -1,31 +1,38 @@
-//! What one core knows of the stored mails whose inboxes it owns.
+//! The index of the stored mails in the inboxes that one core owns.
 //!
 //! ```text
 //!   inbox's hash ─▶ table ─▶ inbox ──newest──▶ entry ⇄ entry ⇄ entry ◀──oldest── inbox     (each entry is in three
-//!   name (MailId) ─▶ table ─▶ entry                                                     such chains: of its inbox,
+//!   ID (MailId) ─▶ table ─▶ entry                                                       such chains: of its inbox,
 //!   expiry queue: (second, slot), lazily                                                 of its domain, of all mails)
 //! ```
-//! A mail that came into several inboxes is one among all mails: there its first inbox's entry stands for it, also when
-//! that inbox has let it go, until the last one has ([`Role`]). The others' entries are in a chain beside.
+//! A mail that was delivered to several inboxes appears once in the chain of all mails: there its first
+//! inbox's entry represents it, even after that inbox has dropped the mail, until the last inbox has
+//! ([`Role`]). The entries of the other inboxes are in a separate chain.
 //!
-//! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the
-//! log; what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈
-//! 80 more. [`IndexRules::bytes_max`] bounds them together, because one mail to a hundred new recipients takes twenty
-//! kilobytes: beyond the bound the oldest mails go ([`Index::oldest_over`]).
+//! The index is plain memory of the core. An entry is 64 bytes: its order and the location of its record in
+//! the log; summaries are read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox with any
+//! mail ≈ 80 more. [`IndexRules::bytes_max`] bounds both together, because one mail to a hundred new
+//! recipients takes twenty kilobytes: beyond the bound the oldest mails are dropped ([`Index::oldest_over`]).
 //!
-//! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name, but
-//! for those let go, which are among all mails alone; chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail; a mail is among the
-//! hurried exactly while its entry says so.
+//! Invariants, checked by `invariants` in tests: every entry is in its three chains and can be found by its
+//! ID, except for dropped ones, which are only in the chain of all mails; chains are in order of arrival; an
+//! inbox or domain exists exactly while it holds a mail; a mail has an early expiry exactly while its entry
+//! says so.
 
 mod chain;
+mod entry;
 mod expire_early;
 mod large;
 mod slab;
 mod table;
 #[cfg(test)]
 mod tests;
+mod walk;
 
+use entry::{BY_ALL, BY_DOMAIN, BY_INBOX, DomainSlot, Entry, InboxSlot};
+pub(crate) use entry::{NewEntry, Place, RemovedMail, Role};
 use std::{collections::HashMap, sync::Arc};
+pub(crate) use walk::{StepOutcome, WalkControl};
 
 use bheap::PageQueue;
 use engine::log::Location;
@@ -47,138 +54,34 @@ const QUEUE_PAGE_BYTES: usize = 4096;
 /// Memory that an index without a mail keeps for the next ones.
 const EMPTY_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of an entry at most, with its slots in tables and queue; see the module.
+/// Largest size of an entry, with its slots in tables and queue; see the module.
 const ENTRY_BYTES: usize = 100;
-/// Bytes of an inbox or a domain without its name, and bytes of a name's allocation beside the name.
+/// Bytes of an inbox or a domain without its name, and overhead of the allocation of a name.
 const INBOX_BYTES: usize = 64;
 const NAME_BYTES: usize = 16;
-/// Bytes of an entry whose first inbox is another: `letters` maps it to the mail's name there.
+/// Bytes of an entry whose first inbox is another one: `letters` maps it to the mail's ID there.
 const LETTER_BYTES: usize = 24;
-/// Oldest entries that are searched for one that can go: some were let go by their inbox, and stay for others.
+/// Oldest entries that are searched for one that can be dropped: some have left their inbox already, and stay
+/// for other inboxes.
 const OLDEST_LOOKED_AT: usize = 64;
-/// Stale words of the expiry queue, whose mails are gone: at most as many as there are mails, and this many more.
+/// Bound of stale words in the expiry queue, whose mails are gone: at most as many as there are mails, plus
+/// this many.
 const STALE_WORDS_MAX: usize = 64 << 10;
 
-/// Room for names of mails whose first inbox is another, that is kept when the last of them has gone.
+/// Capacity that `letters` keeps when its last entry is removed.
 const LETTERS_SPARE_MAX: usize = 1024;
 
-/// The three chains that an entry is in.
-const BY_INBOX: usize = 0;
-const BY_DOMAIN: usize = 1;
-/// Of all mails, or of those beside them.
-const BY_ALL: usize = 2;
-
-/// What an inbox's entry is to the mail.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// It came into this inbox alone.
-    #[default]
-    Only,
-    /// This is the first of several inboxes: by its name there the mail is known among all.
-    First,
-    /// It is another of several.
-    Other,
-}
-
-/// One mail in one inbox.
-#[derive(Debug, Clone, Copy, Default)]
-struct Entry {
-    /// 0: the slot is vacant.
-    id: u64,
-    location: u64,
-    arrived_ms: u64,
-    links: [Link; 3],
-    record_bytes: u32,
-    mail_bytes: u32,
-    /// [`NONE`] of one that is let go.
-    inbox: u32,
-    role: Role,
-    /// Its inbox has it no more; other inboxes have.
-    is_let_go: bool,
-    /// It goes before its age, as [`EarlyExpiry`] says.
-    is_hurried: bool,
-}
-
-const _: () = assert!(size_of::<Entry>() <= 64);
-
-#[derive(Debug, Default)]
-struct InboxSlot {
-    local: Box<str>,
-    domain: u32,
-    chain: Chain,
-}
-
-#[derive(Debug, Default)]
-struct DomainSlot {
-    name: Box<str>,
-    chain: Chain,
-    inboxes: u32,
-}
-
-/// A mail to be entered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NewEntry {
-    pub(crate) id: MailId,
-    /// Its name in its first inbox, and how many inboxes it came into.
-    pub(crate) letter: MailId,
-    pub(crate) inboxes: u16,
-    /// Of its record in the log.
-    pub(crate) location: u64,
-    pub(crate) record_bytes: u32,
-    pub(crate) mail_bytes: u32,
-    pub(crate) arrived_ms: u64,
-    /// Of a large mail: where what its record does not have is.
-    pub(crate) parts: Option<Arc<[Part]>>,
-}
-
-impl NewEntry {
-    pub(crate) fn role(&self) -> Role {
-        match () {
-            () if self.inboxes <= 1 => Role::Only,
-            () if self.id == self.letter => Role::First,
-            () => Role::Other,
-        }
-    }
-}
-
-/// Where a mail lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) id: MailId,
-    pub(crate) location: u64,
-    pub(crate) record_bytes: u32,
-    pub(crate) arrived_ms: u64,
-    /// When it is forgotten.
-    pub(crate) expires_ms: u64,
-    pub(crate) role: Role,
-    /// Its own inbox has it no more.
-    pub(crate) is_let_go: bool,
-}
-
-/// A mail that an inbox has no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RemovedMail {
-    pub(crate) place: Place,
-    pub(crate) inbox: Inbox,
-    /// Its name in its first inbox.
-    pub(crate) letter: MailId,
-    /// Where it is written that it was to go before its age, if it was.
-    pub(crate) hurried_by: Option<u64>,
-    /// Of a large mail that nobody else has under this name: its parts.
-    pub(crate) parts: Option<Arc<[Part]>>,
-}
-
-/// What is kept and for how long.
+/// Limits of the index, and the layout of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexRules {
     pub(crate) age_ms: u64,
     pub(crate) per_inbox_max: u32,
-    /// Bytes of memory that mails and inboxes may take.
+    /// Memory that mails and inboxes may take.
     pub(crate) bytes_max: usize,
-    /// Where the log's segments begin, and their size: which one a location is in.
+    /// Offset of the log's first segment and size of a segment, to compute the segment of a location.
     pub(crate) segments_at: u64,
     pub(crate) segment_bytes: u64,
-    /// Of the tables of names, so that nobody can choose names that all fall into one place.
+    /// Hash seed of the name tables, so that an attacker cannot choose colliding names.
     pub(crate) seed: u64,
 }
 
@@ -199,20 +102,22 @@ pub(crate) struct Index {
     by_name: SlotTable,
     domains: Slab<DomainSlot>,
     by_domain: SlotTable,
-    /// All mails, each once.
+    /// Chain of all mails, each once.
     all: Chain,
-    /// Entries of mails whose first inbox is another.
+    /// Chain of the entries with [`Role::Other`].
     others: Chain,
-    /// The name of those mails in their first inbox.
+    /// IDs of those mails in their first inbox.
     letters: HashMap<u64, u64>,
-    /// How many entries are let go.
+    /// Number of entries that their inbox has dropped.
     let_go: usize,
     mail_bytes: u64,
-    /// Entries of inboxes whose record lies in a segment of the log: of the chain of all mails, and of the others.
+    /// Entries that are in an inbox and whose record is in a segment of the log: those in the chain of all
+    /// mails, and the others.
     in_segment: HashMap<u32, [u32; 2]>,
-    /// The second after which it is over age, and the slot: an entry that finds another mail there finds it not due.
+    /// Words of second and slot: the second after which the mail is expired. A word whose slot has been
+    /// reused finds a mail that is not due.
     expiry: PageQueue<u64>,
-    /// Those that go before their age, by name.
+    /// Early expiries by mail ID.
     hurried: HashMap<u64, EarlyExpiry>,
     large: LargeMailParts,
     /// Bytes of the names of inboxes and domains.
@@ -220,16 +125,16 @@ pub(crate) struct Index {
 }
 
 fn hash_of_id(id: u64) -> u64 {
-    // Names are nearly consecutive; the table takes its bits from both ends.
+    // IDs are nearly consecutive, and the table uses bits from both ends of the hash.
     id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// The hash by which an inbox finds its owner; it is the same at every start.
+/// Hash that determines the owner of an inbox; it is the same at every start.
 pub(crate) fn hash_of_inbox(local: &str, domain: &str) -> u64 {
     xxh3_64(local.as_bytes()).rotate_left(17) ^ xxh3_64(domain.as_bytes())
 }
 
-/// The hash by which an inbox finds its place in a table of this seed.
+/// Hash of an inbox in a table with this seed.
 fn place_of_inbox(local: &str, domain: &str, seed: u64) -> u64 {
     xxh3_64_with_seed(local.as_bytes(), seed).rotate_left(17) ^ place_of_domain(domain, seed)
 }
@@ -261,8 +166,8 @@ impl Index {
         }
     }
 
-    /// Bytes of memory of the mails and inboxes that are here now, which [`IndexRules::bytes_max`] bounds. Tables and slots
-    /// that once held more keep their memory for the next ones.
+    /// Memory of the current mails and inboxes, which [`IndexRules::bytes_max`] bounds. Tables and slots that
+    /// were once larger keep their memory for reuse.
     pub(crate) fn live_bytes(&self) -> usize {
         self.entries.len() * ENTRY_BYTES
             + self.letters.len() * LETTER_BYTES
@@ -272,7 +177,8 @@ impl Index {
             + self.large.bytes()
     }
 
-    /// The oldest mail that an inbox still has, if mails and inboxes together exceed [`IndexRules::bytes_max`].
+    /// Returns the oldest mail that is still in an inbox, if mails and inboxes together exceed
+    /// [`IndexRules::bytes_max`].
     pub(crate) fn oldest_over(&self) -> Option<MailId> {
         if self.live_bytes() <= self.rules.bytes_max {
             return None;
@@ -289,22 +195,22 @@ impl Index {
         Some(MailId(self.entries[slot].id))
     }
 
-    /// How many mails, counted once for each inbox that has them.
+    /// Number of mails, each counted once for each inbox that has it.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.let_go
     }
 
-    /// How many inboxes hold one.
+    /// Number of inboxes with a mail.
     pub(crate) fn inboxes(&self) -> usize {
         self.inboxes.len()
     }
 
-    /// Bytes of all mails.
+    /// Total size of all mails.
     pub(crate) fn mail_bytes(&self) -> u64 {
         self.mail_bytes
     }
 
-    /// Bytes of memory that the index takes.
+    /// Memory that the index takes.
     pub(crate) fn bytes(&self) -> usize {
         self.name_bytes
             + self.entries.bytes()
@@ -319,10 +225,11 @@ impl Index {
             + self.large.bytes()
     }
 
-    /// Enters a mail as the newest of its inbox. Names the mail that has to go because the inbox has no room for more.
+    /// Inserts a mail as the newest of its inbox. Returns the mail that must be dropped because the inbox is
+    /// full.
     ///
     /// # Panics
-    /// If there is a mail of that name: names are given once.
+    /// If the ID is in use: IDs are given once.
     pub(crate) fn insert(&mut self, new: NewEntry, inbox: &Inbox) -> Option<MailId> {
         let inbox = self.inbox_slot(inbox);
         let domain = self.inboxes[inbox].domain;
@@ -343,8 +250,9 @@ impl Index {
         due_s(arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot)
     }
 
-    /// Rebuilds the expiry queue once stale words outnumber the mails. A mail that goes before its age leaves its word
-    /// in the queue: a full inbox that gets a thousand mails a second would leave 80 million words in a day.
+    /// Rebuilds the expiry queue once stale words outnumber the mails. A mail that is removed early leaves
+    /// its word in the queue: a full inbox that gets a thousand mails a second would leave 80 million words
+    /// in a day.
     fn drop_stale_words(&mut self) {
         if self.expiry.len() <= 2 * self.entries.len() + STALE_WORDS_MAX {
             return;
@@ -353,7 +261,7 @@ impl Index {
         let slots = (0..self.entries.slots()).filter(|slot| is_one(&&self.entries[*slot]));
         let mut words: Vec<u64> =
             slots.map(|slot| self.expiry_word(self.entries[slot].arrived_ms, slot)).collect();
-        // A hurried mail has a second word, earlier than that of its age.
+        // A mail with an early expiry has a second word, earlier than that of its age.
         words.extend(self.hurried.iter().filter_map(|(id, hurry)| {
             self.find(MailId(*id)).map(|slot| due_s(hurry.expires_ms) << 32 | u64::from(slot))
         }));
@@ -362,10 +270,10 @@ impl Index {
         words.into_iter().for_each(|word| self.expiry.push(word));
     }
 
-    /// Enters a mail that its first inbox has let go already, and others have not.
+    /// Inserts a mail that its first inbox has dropped already, and other inboxes have not.
     ///
     /// # Panics
-    /// If there is a mail of that name, or if it is not its first inbox's.
+    /// If the ID is in use, or if the entry is not that of the first inbox.
     pub(crate) fn insert_let_go(&mut self, new: &NewEntry) {
         assert!(new.role() == Role::First, "who stands for a mail among all is its first inbox's");
         let slot = self.enter(new, NONE);
@@ -373,7 +281,7 @@ impl Index {
         self.let_go += 1;
     }
 
-    /// An entry under its name and among all mails, or beside them.
+    /// Adds an entry to the ID table and to the chain of all mails, or of other inboxes' entries.
     fn enter(&mut self, new: &NewEntry, inbox: u32) -> u32 {
         let &NewEntry { id, letter, location, record_bytes, mail_bytes, arrived_ms, ref parts, .. } = new;
         if let Some(parts) = parts {
@@ -406,20 +314,20 @@ impl Index {
         slot
     }
 
-    /// Where a mail lies, if it is here and not over age.
+    /// Returns the location of a mail that exists and has not expired.
     pub(crate) fn place(&self, id: MailId, now_ms: u64) -> Option<Place> {
         let entry = &self.entries[self.find(id)?];
         (self.expires_ms(entry) > now_ms).then(|| self.place_of(entry))
     }
 
-    /// Takes a mail out of its inbox. `known`: its inbox, if whoever asks has it to give away.
+    /// Removes a mail from its inbox. `known` is the inbox, if the caller has it by value.
     pub(crate) fn remove(&mut self, id: MailId, known: Option<Inbox>) -> Option<RemovedMail> {
         let slot = self.find(id).filter(|slot| !self.entries[*slot].is_let_go)?;
         let inbox = known.unwrap_or_else(|| self.inbox_of(&self.entries[slot]));
         Some(self.remove_slot(slot, inbox))
     }
 
-    /// Takes a mail out from among all, which its last inbox has let go.
+    /// Removes a mail from the chain of all mails after its last inbox has dropped it.
     ///
     /// # Panics
     /// If its first inbox still has it.
@@ -433,17 +341,18 @@ impl Index {
         Some((place, parts))
     }
 
-    /// The segment in which the oldest mail begins to lie.
+    /// Returns the segment in which the data of the oldest mail begins.
     pub(crate) fn oldest_segment(&self) -> Option<u32> {
         let oldest = [self.all.oldest, self.others.oldest].into_iter().filter(|slot| *slot != NONE);
         let oldest = oldest.min_by_key(|slot| (self.entries[*slot].arrived_ms, self.entries[*slot].id))?;
         let entry = &self.entries[oldest];
-        // The parts of a large one were written before its record.
+        // The parts of a large mail were written before its record.
         Some(self.segment_of(self.large.first(entry.id).unwrap_or(entry.location)))
     }
 
-    /// Takes out up to `most` of the mails whose record, or a part of it, lies in a segment, the oldest first. A segment is filled in the
-    /// order of arrival, so that of the oldest they are near the oldest end of the chain.
+    /// Removes up to `most` of the mails whose record, or a part of it, is in a segment, oldest first.
+    /// Segments are filled in order of arrival, so the mails of the oldest segment are near the oldest end of
+    /// the chain.
     pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<RemovedMail> {
         let mut gone = Vec::new();
         for (beside, chain) in [self.all, self.others].into_iter().enumerate() {
@@ -459,7 +368,7 @@ impl Index {
             }
         }
         for id in self.large.within(segment) {
-            // One that its first inbox has let go stays until the others have.
+            // A mail that its first inbox has dropped stays until the other inboxes have.
             let slot = self.find(MailId(id)).filter(|slot| !self.entries[*slot].is_let_go);
             if let Some(slot) = slot.filter(|_| gone.len() < most) {
                 gone.push(self.remove_slot(slot, self.inbox_of(&self.entries[slot])));
@@ -468,11 +377,11 @@ impl Index {
         gone
     }
 
-    /// Takes out one mail that is over age.
+    /// Removes one expired mail.
     pub(crate) fn expire_one(&mut self, now_ms: u64) -> Option<RemovedMail> {
         loop {
             let &word = self.expiry.peek()?;
-            // A second begun is not over: what is due in it waits for the next.
+            // Words count in whole seconds: a mail that is due within the current second waits for the next.
             if (word >> 32) * 1000 > now_ms {
                 return None;
             }
@@ -485,12 +394,14 @@ impl Index {
         }
     }
 
-    /// When [`Index::expire_one`] may have something to take out; `None`: not before a mail is entered.
+    /// Returns the time at which [`Index::expire_one`] may next remove a mail; `None` if there is nothing to
+    /// expire.
     pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
         self.expiry.peek().map(|word| (word >> 32) * 1000)
     }
 
-    /// The mails over all inboxes in up to `most` slots from one on, each with its arrival; and the slot to go on from.
+    /// Returns the mails over all inboxes in up to `most` slots from `from` on, each with its arrival, and
+    /// the slot to continue from.
     pub(crate) fn stored(&self, from: u32, most: usize) -> (Vec<(MailId, u64)>, Option<u32>) {
         let end = from.saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(self.entries.slots());
         let is_one = |entry: &&Entry| entry.id != 0 && entry.role != Role::Other;
@@ -499,7 +410,7 @@ impl Index {
         (mails, (end < self.entries.slots()).then_some(end))
     }
 
-    /// How many mails a scope has; `None` where only a walk can tell.
+    /// Returns the number of mails of a scope; `None` if only a walk can tell.
     pub(crate) fn count(&self, scope: &Scope) -> Option<u64> {
         match scope {
             Scope::All => Some(self.all.count.into()),
@@ -513,71 +424,6 @@ impl Index {
             }
             Scope::Prefix { .. } => None,
         }
-    }
-
-    /// Begins a walk over the entries of mails whose first inbox is another.
-    pub(crate) fn walk_others(&self) -> Walk {
-        let at = self.others.newest;
-        let id = if at == NONE { 0 } else { self.entries[at].id };
-        Walk { chain: BY_ALL, at, id, prefix: Box::default() }
-    }
-
-    /// Begins a walk over a scope, newest first.
-    pub(crate) fn walk(&self, scope: &Scope) -> Walk {
-        let (chain, at) = match scope {
-            Scope::All => (BY_ALL, self.all.newest),
-            Scope::Inbox(inbox) => {
-                let slot = self.find_inbox(&inbox.local, &inbox.domain);
-                (BY_INBOX, slot.map_or(NONE, |slot| self.inboxes[slot].chain.newest))
-            }
-            Scope::Prefix { domain, .. } => {
-                let slot = self.find_domain(domain);
-                (BY_DOMAIN, slot.map_or(NONE, |slot| self.domains[slot].chain.newest))
-            }
-        };
-        let prefix = match scope {
-            Scope::Prefix { local, .. } => local.clone(),
-            _ => Box::default(),
-        };
-        let id = if at == NONE { 0 } else { self.entries[at].id };
-        Walk { chain, at, id, prefix }
-    }
-
-    /// Looks at up to `steps` mails of a walk, handing those of the scope that are not over age to `found` until it
-    /// says that it has enough.
-    pub(crate) fn step(
-        &self,
-        walk: &mut Walk,
-        steps: usize,
-        now_ms: u64,
-        mut found: impl FnMut(Place) -> WalkControl,
-    ) -> StepOutcome {
-        for _ in 0..steps {
-            if walk.at == NONE {
-                return StepOutcome::End;
-            }
-            // The slot may have gone with all others.
-            let Some(entry) = self.entries.get(walk.at).filter(|entry| entry.id == walk.id) else {
-                return StepOutcome::Lost;
-            };
-            walk.at = entry.links[walk.chain].older;
-            walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
-            let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
-            let expires_ms = match entry.role {
-                // Among all it stays for the others, when its first inbox lets it go.
-                Role::First if walk.chain == BY_ALL => self.of_age_ms(entry),
-                _ => self.expires_ms(entry),
-            };
-            if expires_ms <= now_ms {
-                if !entry.is_hurried {
-                    // Older ones are over age too.
-                    walk.at = NONE;
-                }
-            } else if wanted && found(self.place_of(entry)) == WalkControl::Yes {
-                return StepOutcome::End;
-            }
-        }
-        StepOutcome::More
     }
 
     fn of_age_ms(&self, entry: &Entry) -> u64 {
@@ -696,7 +542,8 @@ impl Index {
         RemovedMail { place, inbox, letter, hurried_by, parts }
     }
 
-    /// Takes an entry out from among all mails, or from beside them, and from its slot; the parts of a large one.
+    /// Removes an entry from the chain of all mails or of other entries, and from its slot. Returns the parts
+    /// of a large mail.
     fn cut(&mut self, slot: u32) -> Option<Arc<[Part]>> {
         let entry = self.entries[slot];
         let entries = &mut self.entries;
@@ -708,7 +555,7 @@ impl Index {
         self.large.remove(entry.id, |location| rules.segment_of(location))
     }
 
-    /// Gives the name that a mail has in its first inbox, which is another.
+    /// Removes and returns the ID that a mail has in its first inbox, which is another inbox.
     fn forget_letter(&mut self, id: u64) -> u64 {
         let letter = self.letters.remove(&id);
         if self.letters.is_empty() && self.letters.capacity() > LETTERS_SPARE_MAX {
@@ -722,7 +569,7 @@ impl Index {
 
     fn shrink_if_empty(&mut self) {
         if self.entries.len() == 0 && self.bytes() > EMPTY_BYTES_MAX {
-            // Slots and tables do not shrink, and the queue has nothing but words of those that are gone.
+            // Slots and tables do not shrink, and the queue holds only stale words.
             *self = Self::new(self.rules);
         }
     }
@@ -751,34 +598,7 @@ fn queue() -> PageQueue<u64> {
     }
 }
 
-/// The second in which what expires then is due.
+/// Returns the second in which an expiry is due.
 fn due_s(expires_ms: u64) -> u64 {
     expires_ms.div_ceil(1000).min(u32::MAX.into())
-}
-
-/// How far a walk has come: the next mail to look at, and its name to see that it is still there.
-#[derive(Debug)]
-pub(crate) struct Walk {
-    chain: usize,
-    at: u32,
-    id: u64,
-    prefix: Box<str>,
-}
-
-/// Whether a walk found all that was wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WalkControl {
-    Yes,
-    No,
-}
-
-/// How a step of a walk ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StepOutcome {
-    /// There is more to look at.
-    More,
-    /// All was looked at, or enough was found.
-    End,
-    /// The mail at which to go on was taken out meanwhile: begin anew.
-    Lost,
 }

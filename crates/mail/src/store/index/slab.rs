@@ -1,9 +1,9 @@
-//! Items in numbered slots that are used again, in blocks that never move.
+//! Slab: items in numbered, reused slots, in blocks that never move.
 
-/// Items in a block: growing costs one block, and copies nothing.
+/// Items in a block: growing allocates one block, and copies nothing.
 const BLOCK: usize = 4096;
 
-/// The slab. A vacant slot's item is whatever it was.
+/// A slab. A vacant slot keeps a default item.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     blocks: Vec<Box<[T]>>,
@@ -16,7 +16,7 @@ impl<T: Default> Slab<T> {
         Self { blocks: Vec::new(), used: 0, vacant: Vec::new() }
     }
 
-    /// Puts an item into a slot.
+    /// Inserts an item and returns its slot.
     pub(super) fn insert(&mut self, item: T) -> u32 {
         let slot = match self.vacant.pop() {
             Some(slot) => slot,
@@ -32,28 +32,28 @@ impl<T: Default> Slab<T> {
         slot
     }
 
-    /// Vacates a slot and gives what was in it.
+    /// Vacates a slot and returns its item.
     pub(super) fn remove(&mut self, slot: u32) -> T {
         self.vacant.push(slot);
         std::mem::take(&mut self[slot])
     }
 
-    /// What is in a slot, if there is such a slot.
+    /// Returns the item of a slot, if the slot exists.
     pub(super) fn get(&self, slot: u32) -> Option<&T> {
         self.blocks.get(slot as usize / BLOCK)?.get(slot as usize % BLOCK)
     }
 
-    /// How many slots there are.
+    /// Number of slots, vacant ones included.
     pub(super) fn slots(&self) -> u32 {
         self.used
     }
 
-    /// How many slots hold an item.
+    /// Number of occupied slots.
     pub(super) fn len(&self) -> usize {
         self.used as usize - self.vacant.len()
     }
 
-    /// Bytes of memory, but for what items hold elsewhere.
+    /// Memory of the slab, without what items hold elsewhere.
     pub(super) fn bytes(&self) -> usize {
         self.blocks.len() * BLOCK * size_of::<T>() + self.vacant.capacity() * size_of::<u32>()
     }

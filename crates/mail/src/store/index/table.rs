@@ -1,23 +1,24 @@
-//! From a hash to the slot of an entry, at 4 bytes an entry and a third more.
+//! Hash table from a hash to the slot of an entry, at 4 bytes an entry and a third more.
 //!
-//! Open addressing with linear probing, in [`PARTS`] parts that grow each by itself: growing moves a part's slots, not
-//! all, so that a loop with a million entries is not held up for tens of milliseconds. What is stored is the slot
-//! alone; its hash is asked of the owner of the entries.
+//! The table uses open addressing with linear probing, in [`PARTS`] parts that grow independently: growing
+//! moves the slots of one part only, so that a loop with a million entries is not held up for tens of
+//! milliseconds. Only the slot is stored; the owner of the entries computes its hash again.
 
-/// Parts; the hash's highest bits choose. A part of a million entries in all has 4,096 slots or 8,192.
+/// Number of parts; the highest bits of the hash choose one. With a million entries in all a part has 4,096
+/// or 8,192 slots.
 const PARTS: usize = 256;
 const VACANT: u32 = u32::MAX;
-/// Slots of a part that has any.
+/// Initial slots of a part.
 const PART_MIN: usize = 8;
 
 #[derive(Debug, Default)]
 struct Part {
-    /// A power of two, or none.
+    /// Slots; their number is a power of two, or 0.
     slots: Box<[u32]>,
     used: usize,
 }
 
-/// The table.
+/// Hash table of slots.
 #[derive(Debug)]
 pub(super) struct SlotTable {
     parts: Box<[Part]>,
@@ -28,7 +29,7 @@ impl SlotTable {
         Self { parts: (0..PARTS).map(|_| Part::default()).collect() }
     }
 
-    /// The slot under `hash` that `is` the one.
+    /// Returns the slot under `hash` for which `is` returns true.
     pub(super) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         let part = &self.parts[part_of(hash)];
         let mask = part.slots.len().wrapping_sub(1);
@@ -45,7 +46,7 @@ impl SlotTable {
         None
     }
 
-    /// Enters a slot that is not in it.
+    /// Inserts a slot that the table does not contain.
     pub(super) fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         let part = &mut self.parts[part_of(hash)];
         if (part.used + 1) * 4 > part.slots.len() * 3 {
@@ -57,10 +58,10 @@ impl SlotTable {
         part.used += 1;
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     ///
     /// # Panics
-    /// If it is not in it.
+    /// If the table does not contain the slot.
     pub(super) fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         let part = &mut self.parts[part_of(hash)];
         let mask = part.slots.len().wrapping_sub(1);
@@ -70,7 +71,7 @@ impl SlotTable {
             hole = (hole + 1) & mask;
         }
         part.used -= 1;
-        // What was pushed on by the one that goes moves back, so that no search ends too early.
+        // Slots that probing placed behind the removed one move back, so that no search ends too early.
         let mut at = hole;
         loop {
             at = (at + 1) & mask;
@@ -87,7 +88,7 @@ impl SlotTable {
         part.slots[hole] = VACANT;
     }
 
-    /// Bytes of memory.
+    /// Memory of the table.
     pub(super) fn bytes(&self) -> usize {
         self.parts.iter().map(|part| size_of::<Part>() + part.slots.len() * size_of::<u32>()).sum()
     }
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Few hashes, so that chains run into each other and around the end.
+        /// Uses few different hashes, so that probe sequences overlap and wrap around the end.
         #[test]
         fn it_agrees_with_a_set(steps in proptest::collection::vec((any::<bool>(), 0u32..60), 0..400), spread in 1u64..20) {
             let hash_of = |slot: u32| u64::from(slot) % spread;

@@ -1,10 +1,10 @@
-//! The index beside a list that is walked for every question.
+//! Property tests that compare the index with a list that is walked for every question.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A segment has the locations of ten mails.
+/// A segment holds ten mails.
 const RULES: IndexRules = IndexRules {
     age_ms: 5_000,
     per_inbox_max: 3,
@@ -15,7 +15,7 @@ const RULES: IndexRules = IndexRules {
 };
 
 impl Index {
-    /// What must hold between any two calls.
+    /// Asserts the index's invariants.
     fn invariants(&self) {
         let mut seen = 0;
         let mut let_go = 0;
@@ -92,14 +92,14 @@ fn new(id: u64, arrived_ms: u64) -> NewEntry {
     }
 }
 
-/// One of several inboxes'.
+/// A mail delivered to one inbox, or to several.
 fn of_several(id: u64, arrived_ms: u64, role: Role) -> NewEntry {
     let letter = if role == Role::Other { MailId(OTHER_LETTERS + id) } else { MailId(id) };
     let inboxes = if role == Role::Only { 1 } else { 2 };
     NewEntry { letter, inboxes, ..new(id, arrived_ms) }
 }
 
-/// Names of first inboxes' mails, of those that are another's here.
+/// First-inbox IDs of mails whose first inbox belongs to another core.
 const OTHER_LETTERS: u64 = 1_000_000;
 
 fn scopes() -> Vec<Scope> {
@@ -121,7 +121,7 @@ enum Step {
         role: Role,
     },
     Remove(u64),
-    /// The last inbox lets go of one that its first has let go.
+    /// The last inbox drops a mail that its first inbox has dropped already.
     Forget(prop::sample::Index),
     Hurry {
         id: u64,
@@ -155,7 +155,7 @@ struct Plain {
     is_other: bool,
 }
 
-/// The twin: what inboxes have, and what their first inbox has let go, oldest first.
+/// The twin: mails in inboxes, and mails that their first inbox has dropped, oldest first.
 #[derive(Debug, Default)]
 struct List {
     mails: Vec<Plain>,
@@ -169,7 +169,7 @@ impl List {
         self.let_go.sort_unstable();
     }
 
-    /// What a scope shows, newest first.
+    /// Returns the mails that a scope shows, newest first.
     fn shown(&self, scope: &Scope, now_ms: u64) -> Vec<u64> {
         let of_age = |mail: &&Plain| mail.arrived_ms + RULES.age_ms > now_ms;
         let mut shown: Vec<&Plain> = match scope {
@@ -262,7 +262,7 @@ proptest! {
                         prop_assert_eq!(gone.hurried_by, markers.get(&gone.place.id.0).copied());
                         expired.push(gone.place.id.0);
                     }
-                    // Those that are due in the second that runs may stay until it is over.
+                    // Mails that are due within the current second may stay until it is over.
                     let due = |mail: &Plain| mail.expires_ms <= now_ms;
                     let over = |mail: &Plain| mail.expires_ms.div_ceil(1000) * 1000 <= now_ms;
                     for id in &expired {
@@ -276,7 +276,7 @@ proptest! {
                         index.drain_segment(segment, 4).iter().map(|gone| gone.place.id.0).collect();
                     let in_segment = |mail: &&Plain| mail.id / 10 == u64::from(segment);
                     let mut oldest: Vec<&Plain> = twin.mails.iter().filter(in_segment).collect();
-                    // What stands among all goes first.
+                    // Mails in the chain of all mails are removed first.
                     oldest.sort_by_key(|mail| mail.is_other);
                     let oldest: Vec<u64> = oldest.iter().take(4).map(|mail| mail.id).collect();
                     prop_assert_eq!(&gone, &oldest);
@@ -295,7 +295,7 @@ proptest! {
     }
 }
 
-/// 100 bytes a mail (the figure), names of inboxes apart.
+/// A mail takes at most 100 bytes (the figure), without the names of inboxes.
 #[test]
 fn a_mail_costs_no_more_than_a_hundred_bytes() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
@@ -309,7 +309,7 @@ fn a_mail_costs_no_more_than_a_hundred_bytes() {
     assert!(each <= 100, "{each} bytes a mail");
 }
 
-/// Whoever asks over and over makes neither the queue nor the log grow without end.
+/// The expiry of a mail can be changed only a few times, so that neither queue nor log grows without bound.
 #[test]
 fn a_mail_is_hurried_a_few_times_at_most() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
@@ -328,7 +328,7 @@ fn a_mail_is_hurried_a_few_times_at_most() {
     assert_eq!(index.may_hurry(MailId(2), 2_000_000, 1_000_000), EarlyExpiryOutcome::Gone);
 }
 
-/// A million mails that came and went leave no tables of theirs behind.
+/// An index that has become empty frees the tables that many mails needed.
 #[test]
 fn an_index_that_is_empty_again_is_small_again() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 500, ..RULES });
@@ -352,7 +352,7 @@ fn an_index_that_is_empty_again_is_small_again() {
     index.invariants();
 }
 
-/// Each mail has a new recipient: a new inbox in a new domain.
+/// The oldest mails are dropped beyond the memory limit even if each mail brings a new inbox in a new domain.
 #[test]
 fn an_index_names_the_oldest_beyond_its_memory() {
     let bytes_max = 1 << 20;
@@ -373,7 +373,7 @@ fn an_index_names_the_oldest_beyond_its_memory() {
     index.invariants();
 }
 
-/// A full inbox lets go of a mail for each that comes; the expiry words of these mails go, too.
+/// A full inbox drops a mail for each new one, and the expiry words of dropped mails are removed, too.
 #[test]
 fn mails_of_a_full_inbox_leave_no_words_behind() {
     let mut index = Index::new(IndexRules { age_ms: 86_400_000, per_inbox_max: 10, ..RULES });

@@ -1,4 +1,4 @@
-//! What lists show of mails beyond their summaries, and rendered documents kept for the next reader.
+//! Previews of mails for lists, and a cache of rendered documents.
 
 pub(crate) mod preview_cache;
 pub(crate) mod preview_worker;

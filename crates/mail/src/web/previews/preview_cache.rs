@@ -1,16 +1,18 @@
-//! What lists show of a mail beyond its summary: the text's beginning, how much is attached, whom its head names.
+//! Cache of previews: the beginning of a mail's text, its number of attachments, and the recipients that its
+//! head does not name.
 //!
 //! ```text
-//!  a list ─▶ summaries ─▶ gists kept? ─┬▶ yes: written as they are
-//!                                      └▶ no: the mail is read and taken apart, once; its gist is kept
+//!  a list ─▶ summaries ─▶ previews cached? ─┬▶ yes: written as they are
+//!                                           └▶ no: the mail is read and parsed, once; its preview is cached
 //! ```
-//! Taking a mail apart costs fifty times what writing its line does, and a list is asked for over and over: by each page
-//! that is loaded, each client that polls. So it is done once: when there is nothing better to do ([`crate::web::previews::preview_worker`]), or
-//! at the first need, and not at the receipt, where it would cost as much as all of the receiving. *Which memory:* [`GISTS_BYTES_MAX`] in all; beyond it those that were
-//! made first go, and are made anew when they are asked for. *Who writes:* the web's thread, and the one that makes
-//! them ahead. A gist goes with its mail.
+//! Parsing a mail costs fifty times as much as writing its row, and a list is requested again and again, by
+//! each page that is loaded and each client that polls. So a preview is made once: by the idle
+//! [`crate::web::previews::preview_worker`] or when it is first needed, but not on arrival, where it would
+//! cost as much as the rest of receiving. *Which memory:* [`GISTS_BYTES_MAX`] in all; beyond, the oldest
+//! previews are dropped, and made again when needed. *Who writes:* the web's thread and the preview worker. A
+//! preview is removed with its mail.
 //!
-//! It is the mail's and not an inbox's: one for all inboxes that have it.
+//! A preview belongs to the mail, not to an inbox: all inboxes of a mail share it.
 #![expect(
     clippy::disallowed_types,
     reason = "held for a few look-ups, by the web's thread and one of low priority"
@@ -33,39 +35,40 @@ use crate::{
     render::{ParsedMail, StepLimit},
 };
 
-/// Memory for all gists: of some twenty thousand mails as most are.
+/// Memory for all previews: enough for some twenty thousand typical mails.
 const GISTS_BYTES_MAX: usize = 16 << 20;
-/// A larger one is not kept: whoever writes a thousand recipients into a head does not crowd out others' mails.
+/// Largest preview that is cached, so that a head with a thousand recipients does not displace other
+/// previews.
 const GIST_BYTES_MAX: usize = 64 << 10;
-/// What a gist takes beside its texts: the table's place, the order's, its own.
+/// Memory of a preview beyond its texts: its entries in the table and in the order, and the struct.
 const GIST_BYTES_BESIDE: usize = 192;
-/// Characters of a snippet, as Mailpit has it.
+/// Characters of a snippet, as in Mailpit.
 const SNIPPET_CHARACTERS: usize = 250;
 
-/// See the module.
+/// Preview of a mail; see the module.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Preview {
-    /// The beginning of the text in one line; empty if there is none.
+    /// Beginning of the text as one line; empty if there is no text.
     pub(crate) snippet: Box<str>,
-    /// Parts that are attached, and not shown in place.
+    /// Number of attachments, without inline parts.
     pub(crate) attachments: usize,
-    /// Recipients, as said in RCPT TO, whom the head does not name.
+    /// Recipients of RCPT TO that the head does not name.
     pub(crate) hidden: Box<[HiddenRecipient]>,
-    /// The fields of Mailpit's list that are the same whoever asks, as JSON without the braces.
+    /// Fields of Mailpit's list that are the same for all clients, as JSON without the braces.
     pub(crate) mailpit: Box<str>,
 }
 
-/// A recipient whom the head does not name.
+/// A recipient that the head does not name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HiddenRecipient {
-    /// As said in RCPT TO.
+    /// Address as given in RCPT TO.
     pub(crate) said: Box<str>,
-    /// The same as Mailpit's lists have it.
+    /// Address in the form of Mailpit's lists.
     pub(crate) mailpit: Box<str>,
 }
 
 impl Preview {
-    /// Of a mail as it is seen over all inboxes.
+    /// Builds the preview of a mail as it is seen over all inboxes.
     pub(crate) fn new(mail: &Mail, until: &StepLimit) -> Self {
         let prepared = ParsedMail::within(&mail.raw, until);
         let reading = prepared.read();
@@ -89,7 +92,7 @@ impl Preview {
     }
 }
 
-/// The words of a text in one line, as many characters of them as a list shows.
+/// Returns the beginning of a text as one line, as long as lists show.
 fn snippet(text: &str) -> String {
     let mut snippet = String::new();
     let mut left = SNIPPET_CHARACTERS;
@@ -111,7 +114,7 @@ fn snippet(text: &str) -> String {
     snippet
 }
 
-/// Those that are kept.
+/// The cached previews.
 #[derive(Debug)]
 pub(crate) struct PreviewCache {
     state: Mutex<State>,
@@ -120,9 +123,9 @@ pub(crate) struct PreviewCache {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the mail's name over all inboxes.
+    /// Previews by the mail's ID in its first inbox.
     of: HashMap<MailId, Arc<Preview>>,
-    /// In the order in which they were made; those forgotten meanwhile are passed over.
+    /// Mails in the order in which previews were made; removed ones are skipped.
     order: VecDeque<MailId>,
     bytes: usize,
 }
@@ -136,18 +139,18 @@ impl PreviewCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is kept of these mails, in their order.
+    /// Returns the cached previews of these mails, in the same order.
     pub(crate) fn find(&self, mails: &[Arc<Summary>]) -> Vec<Option<Arc<Preview>>> {
         let state = self.state();
         mails.iter().map(|mail| state.of.get(&mail.letter).cloned()).collect()
     }
 
-    /// Whether that of a mail is kept.
+    /// Returns whether the preview of a mail is cached.
     pub(crate) fn has(&self, letter: MailId) -> bool {
         self.state().of.contains_key(&letter)
     }
 
-    /// Keeps it, and counts those that somebody else did not make in the same moment.
+    /// Caches a preview, and counts it unless another request made the same one at the same time.
     pub(crate) fn keep(&self, letter: MailId, gist: &Arc<Preview>) {
         let bytes = gist.bytes();
         let mut state = self.state();
@@ -158,7 +161,7 @@ impl PreviewCache {
             return;
         }
         match state.of.insert(letter, Arc::clone(gist)) {
-            // Two who asked at once.
+            // Two requests made it at the same time.
             Some(before) => state.bytes -= before.bytes(),
             None => state.order.push_back(letter),
         }
@@ -173,7 +176,7 @@ impl PreviewCache {
         self.counters.set(Counter::GistBytes, state.bytes as u64);
     }
 
-    /// The mail has gone.
+    /// Removes the preview of a deleted mail.
     pub(crate) fn forget(&self, letter: MailId) {
         let mut state = self.state();
         if !state.forget(letter) {
@@ -188,7 +191,7 @@ impl PreviewCache {
 }
 
 impl State {
-    /// Whether there was one.
+    /// Removes a preview. Returns whether there was one.
     fn forget(&mut self, letter: MailId) -> bool {
         let Some(gist) = self.of.remove(&letter) else { return false };
         self.bytes -= gist.bytes();
@@ -197,7 +200,7 @@ impl State {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// The gist of a mail that a list shows: the one that is kept, or made now; nothing if the mail is gone.
+    /// Returns the preview of a listed mail, from the cache or made now; `None` if the mail is gone.
     pub(crate) async fn gist(&self, client: Client, of: &Summary) -> Result<Option<Arc<Preview>>, Fault> {
         let letter = of.letter;
         let kept = self.gists.state().of.get(&letter).cloned();

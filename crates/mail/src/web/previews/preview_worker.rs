@@ -1,13 +1,15 @@
-//! What lists show of mails that came ([`crate::web::previews::preview_cache`]), made before somebody lists them.
+//! The preview worker: makes previews ([`crate::web::previews::preview_cache`]) of new mails before they are
+//! listed.
 //!
 //! ```text
-//!  events ─▶ waiting, the newest 16,384 ─▶ thread "mail-gists", low priority: reads, takes apart ─▶ gists
+//!  events ─▶ waiting, the newest 16,384 ─▶ thread "mail-gists", low priority: reads, parses ─▶ previews
 //! ```
-//! The first list of a hundred mails that nobody had looked at took each of them apart: thirty times what the list itself
-//! costs, while a browser waits. So a thread that gives way to all others makes gists when there is nothing better to do:
-//! the newest mail first, which is the first that somebody will look at. *Which memory:* that of the gists, a mail that is
-//! read, and 8 bytes for each that waits; beyond [`WAITING_MAX`] the oldest is left to whoever lists it. *When not:* in a
-//! rush of arrivals receiving comes first, as for the index of searches: the thread works for a 33rd of its time.
+//! Without it the first list of a hundred new mails would parse each of them, at thirty times the cost of the
+//! list itself, while a browser waits. So a thread of the lowest priority makes previews when the server is
+//! idle, the newest mail first, which is listed first. *Which memory:* that of the previews, of one mail, and
+//! 8 bytes for each waiting mail; beyond [`WAITING_MAX`] the oldest is left until it is listed. *When not:*
+//! while many mails arrive, receiving comes first, as for the search indexer: the thread runs for a 33rd of
+//! its time.
 
 use std::{collections::VecDeque, io, sync::Arc, thread, time::Duration};
 
@@ -26,15 +28,16 @@ use crate::{
     render::StepLimit,
 };
 
-/// Mails that wait.
+/// Most mails that wait for their preview.
 const WAITING_MAX: usize = 16_384;
-/// Of those that are there at the start, as many are made.
+/// Mails stored before the start for which previews are made.
 const AT_THE_START: usize = 1_000;
-/// A larger mail is taken apart when somebody lists it: with the memory that it is given then.
+/// Largest mail for which a preview is made in advance; a larger one is parsed when it is listed, within its
+/// client's budget.
 const MAIL_BYTES_MAX: u64 = 256 * 1024;
-/// More arrivals a second are a rush.
+/// Arrivals a second beyond which the server counts as busy.
 const RUSH: u64 = 50;
-/// In a rush the thread works for one part of so many of its time.
+/// While the server is busy the thread runs for 1/`RUSH_SHARE` of its time.
 const RUSH_SHARE: u32 = 33;
 const SECOND_MS: u64 = 1_000;
 
@@ -73,9 +76,9 @@ pub(crate) fn start<M: Mailboxes>(
 struct PreviewWorker<M> {
     app: Arc<App<M>>,
     events: Receiver<Event>,
-    /// The newest last.
+    /// Waiting mails, the newest last.
     waiting: VecDeque<MailId>,
-    /// Since the last look at how many come.
+    /// Arrivals since they were last counted.
     arrived: u64,
     since_ms: u64,
     is_rush: bool,
@@ -83,7 +86,7 @@ struct PreviewWorker<M> {
 
 impl<M: Mailboxes> PreviewWorker<M> {
     async fn run(&mut self) {
-        // What cannot be listed now is made when somebody lists it.
+        // If the list fails, previews are made when the mails are listed.
         let there = self.app.mailboxes.list(&Scope::All, 0, AT_THE_START).await.unwrap_or_default();
         self.waiting.extend(there.iter().rev().map(|mail| mail.letter));
         loop {
@@ -130,11 +133,11 @@ impl<M: Mailboxes> PreviewWorker<M> {
             self.is_rush = std::mem::take(&mut self.arrived) * SECOND_MS / passed_ms > RUSH;
             self.since_ms = now_ms;
         }
-        // At once when many come, and not a second later.
+        // A sudden rush counts at once, not only after a second.
         self.is_rush || self.arrived > RUSH
     }
 
-    /// Unless somebody who lists it was faster, or it has gone.
+    /// Makes the preview of a mail, unless it exists already or the mail is gone.
     async fn make(&self, letter: MailId) {
         if self.app.gists.has(letter) {
             return;

@@ -1,11 +1,11 @@
-//! Documents that were made of mails' HTML, kept for whoever asks next: a page and its frame ask for the same one right
-//! after each other.
+//! Cache of documents rendered from mails' HTML: a page and its frame request the same document shortly after
+//! each other.
 //!
 //! ```text
-//!  (mail, remote, dark) ─▶ RenderedHtml, shared ─▶ the one not asked for longest goes first, above RENDERED_BYTES_MAX
+//!  (mail, remote, dark) ─▶ RenderedHtml, shared ─▶ least recently used goes first, above RENDERED_BYTES_MAX
 //! ```
-//! A mail never changes, so what was made of it stays right until the mail goes. Whoever asks has read the mail before
-//! (`app.mail_in`), so nobody is shown one that is gone, or that he may not see.
+//! A mail never changes, so its document stays valid until the mail is deleted. A request reads the mail
+//! first (`app.mail_in`), so no client gets a document of a mail that is gone, or that it may not see.
 #![expect(clippy::disallowed_types, reason = "held to look one document up; no loop of the mail's takes it")]
 
 use std::{
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// Bytes of all documents that are kept.
+/// Memory for all cached documents.
 const RENDERED_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// A longer document is made each time.
+/// Largest document that is cached; a larger one is rendered each time.
 const ONE_BYTES_MAX: usize = RENDERED_BYTES_MAX / 8;
 
-/// What a document was made of, and how.
+/// Key of a document: the mail and the display options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RenderKey {
     pub(crate) id: MailId,
@@ -39,10 +39,10 @@ pub(crate) struct RenderKey {
     pub(crate) dark: bool,
 }
 
-/// A document, and what there is to be said about it.
+/// A rendered document with notes about it.
 pub(crate) struct RenderedHtml {
     pub(crate) html: Bytes,
-    /// Without its `html`.
+    /// Result of sanitizing, without its `html`.
     pub(crate) clean: SanitizedHtml,
     pub(crate) links: Vec<Link>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct RenderedCache {
 #[derive(Default)]
 struct State {
     kept: HashMap<RenderKey, (u64, Arc<RenderedHtml>)>,
-    /// By when it was asked for last.
+    /// Keys by time of last use.
     order: BTreeMap<u64, RenderKey>,
     bytes: usize,
     asked: u64,
@@ -102,7 +102,7 @@ impl RenderedCache {
         Some(Arc::clone(rendered))
     }
 
-    /// Keeps a document, if it says how the mail is and not how busy we were.
+    /// Caches a document, unless it is incomplete because time ran out, or too large.
     pub(crate) fn keep(&self, made: RenderKey, rendered: &Arc<RenderedHtml>) {
         let bytes = rendered.bytes();
         if rendered.clean.over == Some(HtmlLimit::Time) || bytes > ONE_BYTES_MAX {
@@ -125,7 +125,7 @@ impl RenderedCache {
         self.counters.set(Counter::RenderedBytes, state.bytes as u64);
     }
 
-    /// The mail is gone.
+    /// Removes the documents of a deleted mail.
     pub(crate) fn forget(&self, id: MailId) {
         let mut state = self.state();
         for remote in [RemoteContent::Blocked, RemoteContent::Loaded] {

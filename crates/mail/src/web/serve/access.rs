@@ -1,20 +1,24 @@
-//! Who may see more than one inbox at a time, and who may change something.
+//! Access control: which clients may see more than one inbox at a time, and which requests may change
+//! something.
 //!
-//! One inbox is public: whoever knows its name may read and empty it, as every page says. What shows many at once (a
-//! prefix, a domain, everything) would show people's mail to who could not have named it:
-//! - with a token configured, it needs the token (`Authorization: TOKEN`, `Bearer TOKEN`, Basic with the token as the
+//! One inbox is public: a client that knows its name may read and empty it, as every page says. Pages and
+//! lists of many inboxes (a prefix, a domain, everything) would disclose mail to clients that do not know the
+//! names:
+//! - with a token configured, they need the token (`Authorization: TOKEN`, `Bearer TOKEN`, Basic with the token as the
 //!   password, or `?token=`);
-//! - without one, only this machine may ask: the peer is loopback, no field names a proxy, no silent proxy was noticed
-//!   ([`super::silent_proxy`]), and the `Host` is a loopback address or `localhost` (a page whose name was rebound to
+//! - without a token, only this machine may see them: the peer is loopback, no header names a proxy, no
+//!   silent proxy was
+//!   noticed ([`super::silent_proxy`]), and the `Host` is a loopback address or `localhost` (a page whose name was rebound to
 //!   127.0.0.1 sends its own name);
-//! - an address in a network of `mail-readers` may ask, with a token or without, under one of our names. Behind a
-//!   trusted proxy the address that the proxy names counts; behind any other proxy none does.
+//! - an address in a network of `mail-readers` may see them, with or without a token, under one of our
+//!   host names. Behind a
+//!   trusted proxy the address that the proxy names counts; behind any other proxy no address does.
 //!
-//! [`WHO_SEES`] has the same rules in the words that pages, refusals and the guide show.
+//! [`WHO_SEES`] has the same rules in the words of pages, refusals and the guide.
 //!
-//! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`). A change is
-//! what changes something, whatever its method: Mailinator's clients delete by `GET …?delete=1m`, and any page can have
-//! a browser send a GET to anywhere (`<img src=…>`).
+//! Changes that a browser sends for a page of another site are refused (`Sec-Fetch-Site`, `Origin`). A
+//! request that changes something counts as a change whatever its method: Mailinator's clients delete by `GET
+//! …?delete=1m`, and any page can make a browser send a GET to any address (`<img src=…>`).
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -34,48 +38,49 @@ use super::{
 };
 use crate::mailbox::mailboxes::{Mailboxes, Scope};
 
-/// Names of this service that a refusal tells.
+/// Host names of this service that a refusal lists.
 const HOSTS_NAMED_MAX: usize = 10;
-/// A shorter token can be guessed.
+/// Shortest token; a shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// The table of who sees what, on any listening address: the client, one inbox, all mail together. A test compares the
-/// guide's table with this one.
+/// Table of the access rules, on any listening address: the client, one inbox, all mail together. A test
+/// compares the guide's table with this one.
 pub(crate) const WHO_SEES: [(&str, &str, &str); 5] = [
     (
         "this machine, by 127.0.0.1, ::1 or localhost",
         "yes",
-        "yes, if no token is configured and no proxy was noticed that does not say for whom it asks",
+        "yes, unless a token is configured or a proxy was noticed that does not name its clients",
     ),
-    ("whoever has the token (token-file)", "yes", "yes"),
+    ("clients with the token (token-file)", "yes", "yes"),
     (
         "an address in mail-readers",
         "yes",
-        "yes, if it was not noticed to be a proxy that does not say for whom it asks",
+        "yes, unless it was noticed to be a proxy that does not name its clients",
     ),
     ("an address that a proxy in trusted-proxies names", "yes", "if that address is in mail-readers"),
-    ("any other address, and whoever comes through another proxy", "yes", "no"),
+    ("any other address, and clients behind any other proxy", "yes", "no"),
 ];
 
-/// A secret. It has no `Debug` that shows it and is never logged.
+/// A secret token. `Debug` does not show it, and it is never logged.
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 
 /// The token is shorter than 16 characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the token is shorter than {TOKEN_BYTES_MIN} characters, so it can be guessed")]
+#[error("the token is too short: at least {TOKEN_BYTES_MIN} characters are needed")]
 pub struct TokenTooShort;
 
 impl Token {
-    /// Takes a secret.
+    /// Creates a token from a secret.
     ///
     /// # Errors
-    /// It is too short.
+    /// [`TokenTooShort`] if the secret has fewer than 16 bytes.
     pub fn new(secret: &str) -> Result<Self, TokenTooShort> {
         if secret.len() < TOKEN_BYTES_MIN { Err(TokenTooShort) } else { Ok(Self(secret.into())) }
     }
 
-    /// Compares without telling by the time taken where a guess goes wrong; its length is no secret.
+    /// Compares in constant time, so that the time does not tell where a guess differs; the length is not
+    /// secret.
     fn is(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
@@ -87,14 +92,14 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Whether the page says where all mail is.
+/// Access to all mail, as a page tells its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AllMail {
-    /// Whoever asks may see it.
+    /// The client may see all mail.
     Shown,
-    /// Whoever has the token may.
+    /// The client may see all mail with a token.
     ByToken,
-    /// This machine would see it, but a proxy on this machine asks for others.
+    /// This machine could see all mail, but a proxy on it forwards requests of others.
     BehindProxy,
     Hidden,
 }
@@ -104,16 +109,16 @@ impl AllMail {
         matches!(self, Self::Shown | Self::ByToken)
     }
 
-    /// Returns whether the page says why all mail is not shown.
+    /// Returns whether the page explains why all mail is not shown.
     pub(crate) fn is_closed(self) -> bool {
         self == Self::BehindProxy
     }
 
-    /// Who may see it.
+    /// Returns the words that describe who may see all mail.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Shown => "of all inboxes, newest first",
-            Self::ByToken => "for who has the operator's token",
+            Self::ByToken => "with the operator's token",
             Self::BehindProxy | Self::Hidden => "",
         }
     }
@@ -137,7 +142,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for AllMail {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// Whether this request may see more than one inbox.
+    /// Checks that a request may see more than one inbox.
     pub(crate) fn check_wide(
         &self,
         headers: &HeaderMap,
@@ -155,7 +160,7 @@ impl<M: Mailboxes> App<M> {
         })
     }
 
-    /// The same as an answer, for a page that shows a way there or not.
+    /// Returns whether a request may see more than one inbox, for a page that links there.
     pub(crate) fn may_see_all(&self, headers: &HeaderMap, query: Option<&str>, from: RequestSource) -> bool {
         let is_known = match &self.config.token {
             Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
@@ -164,15 +169,15 @@ impl<M: Mailboxes> App<M> {
         is_known || self.is_reader(headers, from)
     }
 
-    /// Whether who asks is in a network of readers.
+    /// Returns whether the client is in a network of readers.
     fn is_reader(&self, headers: &HeaderMap, from: RequestSource) -> bool {
-        // A proxy that is not believed may speak for anybody, whatever network it is in.
+        // An untrusted proxy may forward requests of anybody, whatever network it is in.
         !from.is_spoken_for(headers)
             && self.config.readers.iter().any(|network| network.contains(from.asker))
             && !self.silent_proxies.has(from.asker)
     }
 
-    /// Returns whether this machine would see all mail but for a proxy that was noticed.
+    /// Returns whether only a noticed proxy keeps this machine from seeing all mail.
     fn is_closed_to(&self, from: RequestSource) -> bool {
         from.peer.0.ip().is_loopback() && self.silent_proxies.has(from.asker)
     }
@@ -182,8 +187,8 @@ impl<M: Mailboxes> App<M> {
         self.silent_proxies.why_here().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Looks for signs of a silent proxy in a request whose address has rights to all mail: a proxy would give these
-    /// rights to strangers.
+    /// Looks for signs of a silent proxy in a request whose address may see all mail, because a proxy would
+    /// give strangers this access.
     pub(crate) fn notice_proxy(&self, request: &Request) {
         let (from, headers) = (RequestSource::of(request.extensions()), request.headers());
         let is_here = from.asker.is_loopback();
@@ -203,19 +208,19 @@ impl<M: Mailboxes> App<M> {
         );
         match self.silent_proxies.note(from.asker, &sign) {
             NoteOutcome::New if is_here => tracing::warn!(
-                "a proxy on this machine passes requests to the mail pages and does not say for whom ({sign}): all mail \
-                 together is closed to this machine until a restart; set token-file, or have the proxy send \
-                 X-Forwarded-For and list it in trusted-proxies"
+                "a proxy on this machine does not name the clients of the mail pages ({sign}): the view of all mail is \
+                 closed to this machine until a restart; set token-file, or have the proxy send X-Forwarded-For and \
+                 list it in trusted-proxies"
             ),
             NoteOutcome::New => tracing::warn!(
                 address = %from.asker,
-                "an address in mail-readers is a proxy that does not say for whom it asks ({sign}): it is no reader until a \
-                 restart; have the proxy send X-Forwarded-For and list it in trusted-proxies"
+                "a proxy in mail-readers does not name its clients ({sign}): not a reader until a restart; have the \
+                 proxy send X-Forwarded-For and list it in trusted-proxies"
             ),
             NoteOutcome::Full => {
                 self.counters.add(Counter::ProxiesFull, 1);
                 tracing::warn!(
-                    "too many proxies in mail-readers do not say for whom they ask: only addresses that a trusted proxy \
+                    "too many proxies in mail-readers do not name their clients: only addresses that a trusted proxy \
                      names are readers until a restart"
                 );
             }
@@ -223,7 +228,7 @@ impl<M: Mailboxes> App<M> {
         }
     }
 
-    /// Who can read what a page shows, in words.
+    /// Returns a sentence that tells who can read a page.
     pub(crate) fn readers(&self, scope: &Scope) -> String {
         if !scope.is_wide() {
             return self.readers_of_one();
@@ -232,15 +237,15 @@ impl<M: Mailboxes> App<M> {
             if self.on_loopback { "anyone on this machine, or let in by a proxy," } else { "anyone" };
         let networks: Vec<String> = self.config.readers.iter().map(ToString::to_string).collect();
         let all = match (self.config.token.is_some(), networks.join(", ")) {
-            (true, networks) if networks.is_empty() => "Seen with the operator's token".to_owned(),
-            (true, networks) => format!("Seen with the operator's token, or from {networks}"),
+            (true, networks) if networks.is_empty() => "Visible with the operator's token".to_owned(),
+            (true, networks) => format!("Visible with the operator's token, or from {networks}"),
             (false, networks) if networks.is_empty() => "Shown together on this machine alone".to_owned(),
             (false, networks) => format!("Shown together on this machine, and to {networks}"),
         };
         format!("{all}. Each inbox by itself can be read by {anyone} who knows its name.")
     }
 
-    /// Who can read one inbox: in the operator's own words, if he has any.
+    /// Returns a sentence that tells who can read one inbox: the operator's own, if configured.
     pub(crate) fn readers_of_one(&self) -> String {
         if self.on_loopback && self.config.warning == super::config::WARNING {
             "Anyone on this machine, or let in by a proxy, can read this inbox.".to_owned()
@@ -249,14 +254,15 @@ impl<M: Mailboxes> App<M> {
         }
     }
 
-    /// The same, where no inbox is shown.
+    /// Returns that sentence for a page that shows no inbox.
     pub(crate) fn readers_of_each(&self) -> String {
         self.readers_of_one().replace("this inbox", "each inbox")
     }
 
-    /// Refuses what was asked for by a name that is not ours: the name of a page that was rebound to our address
-    /// (DNS rebinding), whose scripts could read and change every inbox as if they were our own page's. An address and
-    /// `localhost` are no names that another page can have. What says no name at all (HTTP/1.0) is no browser.
+    /// Refuses a request under a host name that is not ours: the name of a page that was rebound to our
+    /// address (DNS rebinding), whose scripts could read and change every inbox like those of our own page.
+    /// An address and `localhost` cannot be the name of another page. A request without a name (HTTP/1.0)
+    /// does not come from a browser.
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let Some(host) = headers.get(header::HOST) else { return Ok(()) };
         let name = host.to_str().map(host_name).unwrap_or_default();
@@ -276,7 +282,7 @@ impl<M: Mailboxes> App<M> {
         Err(Fault::ForeignHost { name, named })
     }
 
-    /// Refuses a change that another site's page asks for; every request comes by here before it is carried out.
+    /// Refuses a change that a page of another site requests; every request is checked before it is handled.
     pub(crate) fn check_change(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let refused = match (method.is_safe(), asks_to_delete(uri)) {
             (false, _) => asker(headers) == RequestInitiator::AnotherSite,
@@ -286,7 +292,7 @@ impl<M: Mailboxes> App<M> {
         if refused { self.refuse_foreign() } else { Ok(()) }
     }
 
-    /// Refuses what only our own pages and programs may ask for, whatever its method.
+    /// Refuses requests of other sites' pages, whatever the method.
     pub(crate) fn check_asker(&self, headers: &HeaderMap) -> Result<(), Fault> {
         if asker(headers) == RequestInitiator::AnotherSite { self.refuse_foreign() } else { Ok(()) }
     }
@@ -297,7 +303,7 @@ impl<M: Mailboxes> App<M> {
     }
 }
 
-/// Who asks: the other end of the connection, and whom it asks for where that is a proxy that is believed.
+/// Source of a request: the peer of the connection, and the client that it names if it is a trusted proxy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestSource {
     pub(crate) peer: Peer,
@@ -305,32 +311,32 @@ pub(crate) struct RequestSource {
 }
 
 impl RequestSource {
-    /// Reads the peer and the asker from a request's extensions.
+    /// Reads the peer and the client from a request's extensions.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let peer = extensions.get().map_or(super::scope::NOBODY, |ConnectInfo(peer)| *peer);
         let asker = extensions.get::<httpd::Client>().map_or(peer.0.ip(), |client| client.0);
         Self { peer, asker }
     }
 
-    /// Returns whether a proxy that is not trusted says that it asks for somebody.
+    /// Returns whether an untrusted proxy states that it forwards the request.
     fn is_spoken_for(&self, headers: &HeaderMap) -> bool {
         self.asker == self.peer.0.ip() && through_a_proxy(headers)
     }
 }
 
-/// Who wants a request to be sent, as far as its headers tell.
+/// Initiator of a request, as far as its headers tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestInitiator {
-    /// Our own page, the person in front of the browser, or a program that is none.
+    /// Our own page, the person at the browser, or a program that is not a browser.
     OwnPageOrProgram,
     /// A page of another origin.
     AnotherSite,
-    /// A browser that does not say for whom: with a GET it sends no `Origin`, and `Sec-Fetch-Site` only to addresses
-    /// that it trusts (https, and this machine; Fetch Metadata, 2).
+    /// A browser that does not tell the initiator: a GET has no `Origin`, and `Sec-Fetch-Site` only for
+    /// trustworthy addresses (https, and this machine; Fetch Metadata, 2).
     UntoldBrowser,
 }
 
-/// See [`RequestInitiator`].
+/// Determines the [`RequestInitiator`] of a request.
 pub(crate) fn asker(headers: &HeaderMap) -> RequestInitiator {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
@@ -346,31 +352,33 @@ pub(crate) fn asker(headers: &HeaderMap) -> RequestInitiator {
             false => RequestInitiator::AnotherSite,
         };
     }
-    // Every browser's name begins so, and no page can change it in a request that needs no permission before.
+    // Every browser's user agent begins with this, and no page can change it in a request without a CORS
+    // preflight.
     match text(header::USER_AGENT) {
         Some(name) if name.starts_with("Mozilla/") => RequestInitiator::UntoldBrowser,
         _ => RequestInitiator::OwnPageOrProgram,
     }
 }
 
-/// Whether a browser says that it fetches a part of a page: the frame of a mail is of our origin, and what a mail names as
-/// a picture is no wish of the reader's. Our script's requests are `empty`, a link's `document`.
+/// Returns whether a browser fetches a part of a page: a mail's frame has our origin, and a picture that the
+/// mail names is not the reader's intention. Requests of our script have the destination `empty`, links
+/// `document`.
 fn is_for_a_picture(headers: &HeaderMap) -> bool {
     headers
         .get(HeaderName::from_static("sec-fetch-dest"))
         .is_some_and(|dest| dest != "document" && dest != "empty")
 }
 
-/// Whether a query has `delete=`, as lists, mails and waits take it.
+/// Returns whether a query has `delete=`, which lists, mails and waits accept.
 fn asks_to_delete(uri: &Uri) -> bool {
-    // Decoded as the handlers decode it: `%64elete` is `delete`.
+    // Decoded as in the handlers: `%64elete` is `delete`.
     match Query::<Vec<(String, String)>>::try_from_uri(uri) {
         Ok(Query(pairs)) => pairs.iter().any(|(name, _)| name == "delete"),
         Err(_) => true,
     }
 }
 
-/// All tokens that a request brings.
+/// Returns all tokens in a request.
 fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
     let mut given = Vec::new();
     if let Some(value) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) {
@@ -395,7 +403,7 @@ fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
     given
 }
 
-/// Returns whether a proxy says that it stands between, in any of the fields that proxies and their services add.
+/// Returns whether a header that proxies and their services add shows that a proxy forwards the request.
 fn through_a_proxy(headers: &HeaderMap) -> bool {
     const NAMES: [&str; 7] = [
         "forwarded",
@@ -414,8 +422,8 @@ fn is_this_machine(headers: &HeaderMap, peer: Peer) -> bool {
     peer.0.ip().is_loopback() && !through_a_proxy(headers) && is_this_machines_name(host_name(host))
 }
 
-/// Returns whether only this machine has the name for itself: `localhost` (RFC 6761, 6.3), or an address that leads
-/// nowhere else.
+/// Returns whether the name refers to this machine only: `localhost` (RFC 6761, 6.3), or a loopback or
+/// unspecified address.
 pub(crate) fn is_this_machines_name(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost")
         || name
@@ -424,7 +432,7 @@ pub(crate) fn is_this_machines_name(name: &str) -> bool {
             .is_ok_and(|address| address.to_canonical().is_loopback() || address.is_unspecified())
 }
 
-/// A `Host` without its port, and without the dot that may end a name.
+/// Returns a `Host` without its port, and without a dot at the end of the name.
 pub(crate) fn host_name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -433,7 +441,7 @@ pub(crate) fn host_name(host: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// An address, or this machine's own name (RFC 6761, 6.3).
+/// Returns whether the name is an address, or `localhost` (RFC 6761, 6.3).
 fn is_local_name(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }

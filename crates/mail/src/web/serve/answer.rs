@@ -1,4 +1,4 @@
-//! What every answer has in common: its headers, and one table from faults to replies.
+//! Common parts of all responses: headers, and one table that maps errors to replies.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -27,33 +27,33 @@ use crate::{
     smtp::address::AddressFault,
 };
 
-/// The tag of an inbox's pages: what is purged when a mail arrives there or goes.
+/// Cache tag of an inbox's pages, which are purged when a mail arrives there or is deleted.
 #[must_use]
 pub fn inbox_tag(inbox: &Inbox) -> String {
     format!("inbox:{}", super::scope::segment(&inbox.to_string()))
 }
 
-/// The tag of a mail's pages: what is purged when it goes.
+/// Cache tag of a mail's pages, which are purged when the mail is deleted.
 #[must_use]
 pub fn mail_tag(id: MailId) -> String {
     format!("mail:{id}")
 }
 
-/// Read by the accelerator, and by most others.
+/// Header with cache tags, as our accelerator and many CDNs read it.
 const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 
-/// Why a request gets no page. Each becomes a page for people and JSON for programs.
+/// Error of a request, shown as a page to people and as JSON to programs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("there is no such page")]
+    #[error("no such page")]
     NoSuchPage,
-    #[error("this page is not asked in that way")]
+    #[error("this page does not support the request's method")]
     NoSuchMethod,
-    #[error("this mail is not there: it was deleted, or its time was over, or it never came")]
+    #[error("no such mail: it was deleted, has expired, or never arrived")]
     NoSuchMail,
-    #[error("this mail has no such part")]
+    #[error("the mail has no such part")]
     NoSuchPart,
-    #[error("this is no address: {0}")]
+    #[error("invalid address: {0}")]
     NotAnAddress(AddressFault),
     #[error("{0}")]
     Query(QueryFault),
@@ -61,29 +61,31 @@ pub(crate) enum Fault {
     Bad(String),
     #[error("{0}")]
     TimedOut(String),
-    #[error("what shows more than one inbox needs the operator's token")]
+    #[error("the token is required to see more than one inbox")]
     TokenNeeded,
     #[error(
-        "what shows more than one inbox is shown to this machine only, as long as --mail-readers names no network that {0} is in"
+        "more than one inbox is shown to this machine only, unless --mail-readers names a network that contains {0}"
     )]
     OnlyFromHere(IpAddr),
     #[error(
-        "a proxy on this machine does not say for whom it asks ({0}), so what shows more than one inbox needs a token here"
+        "a proxy on this machine does not name its clients ({0}), so the token is required to see more than one inbox"
     )]
     BehindProxy(String),
-    #[error("another site's page asked for this change")]
+    #[error("the change was sent by another site's page")]
     ForeignWrite,
-    #[error("`{name}` is not a name of this service: addresses, `localhost`{named} are (--http-hosts)")]
+    #[error(
+        "`{name}` is not a host name of this service; it answers to addresses, `localhost`{named} (--http-hosts)"
+    )]
     ForeignHost {
         name: String,
-        /// Those that the operator has named, each behind a comma.
+        /// Names that the operator configured, each after a comma.
         named: String,
     },
-    #[error("this is not done here: {0}")]
+    #[error("not supported: {0}")]
     NotDone(&'static str),
     #[error("{0}")]
     Busy(&'static str),
-    #[error("the memory for requests and answers is in use (http-bytes-max)")]
+    #[error("the memory for requests and answers is used up (http-bytes-max)")]
     NoRoom,
     #[error("{0}")]
     TooMany(&'static str),
@@ -91,7 +93,7 @@ pub(crate) enum Fault {
     TooLarge(usize),
     #[error("{0}")]
     Store(Unavailable),
-    #[error("the answer broke off")]
+    #[error("the answer was interrupted")]
     Broken,
 }
 
@@ -131,69 +133,70 @@ impl Fault {
         }
     }
 
-    /// What failed, as a heading.
+    /// Returns the heading of the error page.
     fn what(&self) -> &'static str {
         match self {
             Self::NoSuchPage | Self::NoSuchMethod => "No such page",
             Self::NoSuchMail => "This mail is gone",
             Self::NoSuchPart => "No such part",
-            Self::NotAnAddress(_) => "This is no address",
-            Self::Query(_) | Self::Bad(_) => "This cannot be understood",
+            Self::NotAnAddress(_) => "Invalid address",
+            Self::Query(_) | Self::Bad(_) => "The request cannot be understood",
             Self::TimedOut(_) => "Nothing came",
             Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) | Self::ForeignWrite => {
                 "Not allowed"
             }
-            Self::NotDone(_) => "Not done here",
+            Self::NotDone(_) => "Not supported",
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
             Self::Store(Unavailable::TooOften(_)) => "Too often",
             Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
             Self::TooLarge(_) => "Too large",
-            Self::ForeignHost { .. } => "Not our name",
+            Self::ForeignHost { .. } => "Unknown host name",
             Self::Store(_) => "The mail cannot be read now",
-            Self::Broken => "The answer broke off",
+            Self::Broken => "The answer was interrupted",
         }
     }
 
-    /// What the reader can do, and on whose side it is.
+    /// Returns advice to the reader, which also tells whether the error is the reader's or ours.
     fn todo(&self) -> &'static str {
         match self {
             Self::NoSuchPage | Self::NoSuchMethod | Self::NoSuchPart => {
-                "Check the address in the browser's bar."
+                "Check the address in the browser's address bar."
             }
             Self::NoSuchMail => "Ask the sender to send it again.",
             Self::NotAnAddress(_) => {
-                "An address is a name, perhaps with @ and a domain: ann, or ann@example.org."
+                "An address is a name, optionally with @ and a domain: ann, or ann@example.org."
             }
             Self::Query(_) | Self::Bad(_) | Self::TooLarge(_) => "Change the request and send it again.",
             Self::TooMany(_) => "Wait until your other requests are answered.",
-            Self::TimedOut(_) => "Ask again, or wait longer.",
+            Self::TimedOut(_) => "Try again, or wait longer.",
             Self::TokenNeeded => {
                 "Log in with any name and the token as the password, or look at one inbox by its name."
             }
             Self::OnlyFromHere(_) => {
-                "Look at one inbox by its name. Whoever runs this service can name your network with --mail-readers, or \
-                 configure a token."
+                "Look at one inbox by its name. The operator of this service can add your network with --mail-readers, \
+                 or configure a token."
             }
             Self::BehindProxy(_) => {
-                "Look at one inbox by its name. Whoever runs this service can configure a token (--token-file), or have the \
-                 proxy send X-Forwarded-For, list it in --trusted-proxies and name readers with --mail-readers."
+                "Look at one inbox by its name. The operator of this service can configure a token (--token-file), or \
+                 have the proxy send X-Forwarded-For, list it in --trusted-proxies and name readers with \
+                 --mail-readers."
             }
             Self::ForeignWrite => "Do it on the inbox's own page.",
             Self::ForeignHost { .. } => {
-                "Use the address, or localhost. Whoever runs this service can add the name with --http-hosts."
+                "Use the address, or localhost. The operator of this service can add the name with --http-hosts."
             }
-            Self::NotDone(_) => "The API page lists what is.",
+            Self::NotDone(_) => "The API page lists what is supported.",
             Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
-            Self::Store(Unavailable::TooOften(_)) => "Wait a minute, and ask less often.",
-            Self::Busy(_) | Self::NoRoom => "This is on our side. Try again in a few seconds.",
+            Self::Store(Unavailable::TooOften(_)) => "Wait a minute, and send fewer requests.",
+            Self::Busy(_) | Self::NoRoom => "The problem is on our side. Try again in a few seconds.",
             Self::Store(_) | Self::Broken => {
-                "This is on our side. Try again in a minute; if it stays so, tell whoever runs this service, with the \
-                 request's name."
+                "The problem is on our side. Try again in a minute; if it persists, tell the operator of this service \
+                 the request's name."
             }
         }
     }
 
-    /// The table of who sees all mail, for refusals that are about it; else empty.
+    /// Returns the table of access rules for refusals of all mail; otherwise empty.
     fn table(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         match self {
             Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) => &WHO_SEES,
@@ -202,7 +205,7 @@ impl Fault {
     }
 }
 
-/// As JSON; a page is made of it where a browser asks ([`around`]).
+/// Builds the JSON response; [`around`] turns it into a page for browsers.
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = self.status();
@@ -223,7 +226,7 @@ impl IntoResponse for Fault {
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
         }
-        // Rates are by the minute.
+        // Rates are counted by the minute.
         if status == StatusCode::TOO_MANY_REQUESTS {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
         }
@@ -244,8 +247,8 @@ struct ErrorPage<'a> {
     who_sees: &'a [(&'a str, &'a str, &'a str)],
 }
 
-/// Around every handler: refuses foreign names and foreign changes, reads what a handler left of the body, names the request, counts,
-/// sets the headers that all answers have, and turns faults into pages where a browser asks for a page.
+/// Middleware around every handler: refuses foreign host names and cross-site changes, reads the rest of the
+/// body, gives the request an ID, counts, sets the common headers, and turns errors into pages for browsers.
 pub(crate) async fn around<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     request: Request,
@@ -282,7 +285,7 @@ pub(crate) async fn around<M: Mailboxes>(
         app.counters.add(Counter::BodiesCut, 1);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    // The answer counts until its client has taken it; a list of whole mails counts for itself.
+    // The response is charged until its client has taken it; a list of whole mails charges itself.
     if let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes > 0) {
         let mut held = app.budget.of(client);
         response = match held.grow(bytes) {
@@ -298,9 +301,9 @@ pub(crate) async fn around<M: Mailboxes>(
         app.counters.add(Counter::ClientFaults, 1);
     } else if status.is_server_error() {
         app.counters.add(Counter::ServerFaults, 1);
-        // A limit that was hit is counted; with a line for each, whoever hits it would fill the log.
+        // These refusals are counted; a log line for each would allow a client to fill the log.
         if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
-            tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: 503");
+            tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: answered 503");
         } else {
             tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
         }
@@ -340,7 +343,7 @@ pub(crate) async fn around<M: Mailboxes>(
     response
 }
 
-/// A fault's words as a sentence of a page.
+/// Turns an error message into a sentence for a page.
 fn sentence(words: &str) -> String {
     let mut characters = words.chars();
     let first: String = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
@@ -348,33 +351,33 @@ fn sentence(words: &str) -> String {
     format!("{first}{}{}", characters.as_str(), if ended { "" } else { "." })
 }
 
-/// A page; a template that cannot be written is a fault of ours.
+/// Renders a page; a failing template is a server error.
 pub(crate) fn page(template: &impl Template) -> Result<Response, Fault> {
     long_page(template, 0)
 }
 
-/// A page with lists of about so many bytes more than the template has itself.
+/// Renders a page whose lists take about `lists_bytes` beyond the template itself.
 pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result<Response, Fault> {
     let mut html = String::with_capacity(T::SIZE_HINT + lists_bytes);
     template.render_into(&mut html).map_err(|error| {
-        tracing::error!("a page cannot be written: {error}");
+        tracing::error!("cannot render a page: {error}");
         Fault::Broken
     })?;
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
 }
 
-/// JSON of about so many bytes.
+/// Serializes JSON of about `bytes` bytes.
 pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response, Fault> {
     let mut json = Vec::with_capacity(bytes);
     serde_json::to_writer(&mut json, value).map_err(|error| {
-        tracing::error!("an answer cannot be written: {error}");
+        tracing::error!("cannot write an answer: {error}");
         Fault::Broken
     })?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-/// Says to shared caches that everybody may see this for a second, and what changes it. A reader's own browser asks each
-/// time: whoever deletes a mail and goes back within that second does not want to see it again.
+/// Lets shared caches keep a response for a second, with its cache tags. Browsers must revalidate each time,
+/// so that a reader who deletes a mail and goes back within that second does not see it again.
 pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
@@ -383,7 +386,7 @@ pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
 }
 
 fn tag(headers: &mut HeaderMap, tags: &[String]) {
-    // Tags are percent-encoded, so they are a header's value.
+    // Tags are percent-encoded, so they are a valid header value.
     if !tags.is_empty()
         && let Ok(value) = HeaderValue::from_str(&tags.join(" "))
     {

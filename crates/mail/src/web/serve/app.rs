@@ -1,4 +1,4 @@
-//! What every handler shares.
+//! State that all handlers share.
 
 use std::{
     net::SocketAddr,
@@ -39,14 +39,14 @@ use crate::{
     },
 };
 
-/// Large mails that wait for a turn to be rendered.
+/// Most large mails that wait to be rendered.
 const RENDERS_WAITING_MAX: usize = 256;
-/// The category of listeners to events in the account of clients.
+/// Category of event listeners in the clients' account.
 const LISTENERS: Category = Category(0);
-/// Time that a client waits for others to give way, and time between two tries.
+/// Time that a client waits for another client's listeners to be closed, and interval between two attempts.
 const GIVE_WAY_MAX: Duration = Duration::from_secs(1);
 const GIVE_WAY_LOOK: Duration = Duration::from_millis(5);
-/// Searches that wait for a turn.
+/// Most searches that wait to run.
 const SEARCHES_WAITING_MAX: usize = 64;
 
 pub(crate) struct App<M> {
@@ -59,17 +59,18 @@ pub(crate) struct App<M> {
     pub(crate) renderings: RenderedCache,
     pub(crate) leaving: UndoTable,
     pub(crate) started_ms: u64,
-    /// It listens where only this machine can reach it.
+    /// True if the server listens on loopback only.
     pub(crate) on_loopback: bool,
-    /// Addresses of silent proxies that were noticed.
+    /// Addresses of noticed silent proxies.
     pub(crate) silent_proxies: SilentProxies,
-    /// The account of listeners. The thread that answers requests makes it at the first listener.
+    /// Account of listeners, created by the web's thread for the first listener.
     listeners: OnceLock<Accounts>,
-    /// Listeners so far.
+    /// Number of listeners so far.
     listened: AtomicU64,
     pub(crate) renders: Arc<JobQueue>,
     pub(crate) searches: Arc<JobQueue>,
-    /// Permits for the bytes of mails that renders take apart at once, and the same for searches.
+    /// Permits for the bytes of mails that are parsed at the same time, one set for renders and one for
+    /// searches.
     pub(crate) rendering: Arc<Semaphore>,
     pub(crate) searching: Arc<Semaphore>,
     pub(crate) behind: LowPriorityPool,
@@ -79,18 +80,18 @@ pub(crate) struct App<M> {
     stopping: watch::Receiver<bool>,
 }
 
-/// What every page says.
+/// Texts and assets used by every page.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) domain: String,
     pub(crate) smtp: Option<String>,
     pub(crate) kept: String,
-    /// In the page itself.
+    /// Style sheet, included in the page itself.
     pub(crate) style: &'static str,
-    /// In the order in which they run.
+    /// Paths of the scripts, in the order in which they run.
     pub(crate) scripts: Vec<String>,
-    /// Likewise.
+    /// Script that runs before the first paint, included in the page itself.
     pub(crate) theme: &'static str,
     pub(crate) icon: String,
 }
@@ -106,7 +107,7 @@ impl<M: Mailboxes> App<M> {
         Self::counted(mailboxes, config, address, stopping, (None, Arc::new(Counters::new())))
     }
 
-    /// The same, with an index for searches and what counts.
+    /// Creates the state with a search index and counters.
     pub(crate) fn counted(
         mailboxes: M,
         config: Config,
@@ -152,7 +153,7 @@ impl<M: Mailboxes> App<M> {
                 config.client_budget.as_ref(),
                 Arc::clone(&counters),
             )),
-            // Names of requests of two runs should not be mistaken for each other.
+            // Starts at the current time, so that request IDs of two runs differ.
             requests: AtomicU64::new(clock::unix_ms() << 20),
             counters,
             config,
@@ -160,13 +161,12 @@ impl<M: Mailboxes> App<M> {
         }
     }
 
-    /// The name of a request, as an error page and the log say it.
+    /// Returns a new request ID, as shown on error pages and in the log.
     pub(crate) fn request_name(&self) -> String {
         format!("{:x}", self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes a place among the listeners to events. Where all places are taken, the client that has most of them gives
-    /// way.
+    /// Takes a listener slot. If all slots are taken, one is taken from the client that holds the most.
     pub(crate) async fn listener(&self, client: Client) -> Result<ListenerSlot, Fault> {
         let accounts =
             self.listeners.get_or_init(|| Accounts::new(vec![Limit::of_core(self.config.listeners_max)]));
@@ -183,7 +183,7 @@ impl<M: Mailboxes> App<M> {
                         stopping: self.stopping.clone(),
                     });
                 }
-                // Other clients hold more places; their listeners are cut and end in their next turns.
+                // Other clients hold more slots; some of their listeners are cut, and end when they next run.
                 Err(Refusal::Full)
                     if u128::from(clock::monotonic_ms() - begun_ms) < GIVE_WAY_MAX.as_millis() =>
                 {
@@ -191,14 +191,14 @@ impl<M: Mailboxes> App<M> {
                 }
                 Err(_) => {
                     self.counters.add(Counter::ListenersFull, 1);
-                    return Err(Fault::Busy("too many live pages are open at once"));
+                    return Err(Fault::Busy("too many live pages are open"));
                 }
             }
         }
     }
 }
 
-/// A place among the listeners, given back when dropped.
+/// A listener slot, freed on drop.
 pub(crate) struct ListenerSlot {
     place: Charge,
     counters: Arc<Counters>,
@@ -206,7 +206,7 @@ pub(crate) struct ListenerSlot {
 }
 
 impl ListenerSlot {
-    /// Waits until the server stops, or others need the place more.
+    /// Waits until the server stops, or until the slot is given to another client.
     pub(crate) async fn stopped(&mut self) {
         tokio::select! {
             // An error means that the server's handle is gone.
@@ -215,7 +215,7 @@ impl ListenerSlot {
         }
     }
 
-    /// Returns whether the listener has given way to others.
+    /// Returns whether the slot was given to another client.
     pub(crate) fn is_cut(&self) -> bool {
         self.place.is_cut()
     }
@@ -242,7 +242,7 @@ mod tests {
         Client::of(httpd::Client(Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
-    /// Eight addresses once took all 2,048 places.
+    /// The client with the most live pages loses some to others; eight addresses once took all 2,048 slots.
     #[tokio::test]
     async fn who_has_most_live_pages_gives_way() {
         let (_stop, stopping) = watch::channel(false);
@@ -254,7 +254,7 @@ mod tests {
             greedy.push(listener);
         }
         assert!((48..64).contains(&greedy.len()), "alone it has nearly all: {}", greedy.len());
-        // Cut listeners leave, as their streams would.
+        // Cut listeners end, as their streams would.
         let leaving = async {
             loop {
                 greedy.retain(|listener| !listener.is_cut());
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(others.len(), 20, "each of the others has a place");
     }
 
-    /// Live pages from one address of a shared network are clients each: none of them has most.
+    /// Each live page from a shared network counts as a client of its own, so none of them holds the most.
     #[tokio::test]
     async fn live_pages_of_shared_networks_are_clients_each() {
         for (shared, is_one_client) in [("203.0.113.0/24", true), ("192.0.2.0/24", false)] {

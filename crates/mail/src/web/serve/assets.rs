@@ -1,5 +1,6 @@
-//! Style, scripts and the icon. What a page needs before it can be painted stands in it, and its policy names that by its
-//! hash; the rest lies under paths that change with the content, so that every cache may keep it for a year.
+//! Style sheet, scripts and the icon. Assets needed for the first paint are included in the page, and allowed
+//! in its CSP by their hashes; all others have paths that change with their content, so that caches may keep
+//! them for a year.
 
 use std::sync::LazyLock;
 
@@ -13,9 +14,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{answer::Fault, scope::PathParams};
 
-/// The style of every page.
+/// Style sheet of every page.
 pub(crate) const STYLE: &str = include_str!("../../../../../web/mail/style.css");
-/// The script that runs before the first paint.
+/// Script that runs before the first paint.
 pub(crate) const THEME: &str = include_str!("../../../../../web/mail/theme.js");
 
 const ASSETS: [(&str, &str, &str); 5] = [
@@ -26,7 +27,8 @@ const ASSETS: [(&str, &str, &str); 5] = [
     ("icon.svg", "image/svg+xml", include_str!("../../../../../web/mail/icon.svg")),
 ];
 
-/// What a page may do (CSP): its own scripts and style run, and what stands in it only by these hashes (CSP 3 §2.3.1).
+/// Content-Security-Policy of our pages: own scripts and style sheets, and inline ones only by these hashes
+/// (CSP 3 §2.3.1).
 pub(crate) static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hash = |content: &str| STANDARD.encode(Sha256::digest(content));
     let policy = format!(
@@ -35,11 +37,12 @@ pub(crate) static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
         hash(THEME),
         hash(STYLE)
     );
-    // Nothing of it is but ASCII; without one the browser would be told nothing.
+    // The text is ASCII, so the conversion succeeds; the fallback allows nothing, as a browser without a
+    // policy would allow everything.
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 });
 
-/// Where an asset is found.
+/// Returns the path of an asset.
 pub(crate) fn path(name: &str) -> String {
     let content = ASSETS.iter().find(|(own, ..)| *own == name).map_or("", |(.., content)| content);
     format!("/static/{}/{name}", version(content))
@@ -49,7 +52,8 @@ fn version(content: &str) -> String {
     format!("{:016x}", xxh3_64(content.as_bytes()))
 }
 
-/// Whatever version is asked for gets the one there is; another than ours is not kept by caches.
+/// Serves the current version of an asset whatever version is requested; caches may keep it only if the
+/// versions match.
 pub(crate) async fn asset(
     PathParams((asked, name)): PathParams<(String, String)>,
 ) -> Result<Response, Fault> {

@@ -1,14 +1,14 @@
-//! One budget of bytes for all that requests make us hold: bodies on their way in, mails read for an answer, answers
-//! until their client has taken them.
+//! Memory budget of requests: bodies being received, mails read for a response, and responses until their
+//! client has taken them.
 //!
 //! ```text
 //!  a body's pieces ──┐
 //!  a mail's bytes ───┼─▶ hold ─▶ used ≤ bytes_max, a client's ≤ half ─▶ BudgetGuard, given back when dropped
-//!  an answer ────────┘     └─▶ 503, Retry-After
+//!  a response ───────┘     └─▶ 503, Retry-After
 //! ```
-//! 32 MiB for each of 4,096 anonymous connections was the bound before. Large things (more than [`SMALL_BYTES_MAX`])
-//! find the last eighth taken: whoever fills the budget with them does not keep pages and small requests from
-//! anybody. *Who writes:* the web's thread, and the helpers that read mails.
+//! Without it the only limit was 32 MiB for each of 4,096 anonymous connections. Large items (more than
+//! [`SMALL_BYTES_MAX`]) may not use the last eighth, so that a client that fills the budget with them does
+//! not block pages and small requests. *Who writes:* the web's thread, and the helpers that read mails.
 #![expect(clippy::disallowed_types, reason = "held for a few additions, by the web's thread and its helpers")]
 
 use std::{
@@ -27,31 +27,31 @@ use super::{
 };
 use crate::mailbox::mailboxes::{ReadBudget, Unavailable};
 
-/// What is small: a page, a list of a hundred mails, a change.
+/// Size of a small item: a page, a list of a hundred mails, a change.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
-/// Of the budget, the part that is for what is small.
+/// 1/`SMALL_SHARE` of the budget is reserved for small items.
 const SMALL_SHARE: u64 = 8;
-/// Of the budget, the part that one client may have.
+/// One client may use 1/`CLIENT_SHARE` of the budget.
 const CLIENT_SHARE: u64 = 2;
 
 pub(crate) struct Budget {
     bytes_max: u64,
     used: Mutex<BudgetUse>,
-    /// Somebody gave something back.
+    /// Notified when memory is given back.
     freed: Notify,
     counters: Arc<Counters>,
 }
 
 struct BudgetUse {
     bytes: u64,
-    /// Their part of the budget that all servers of the process have, if they have one.
+    /// Share of the budget that all servers of the process have in common, if there is one.
     share: Option<Share>,
-    /// Clients that hold something; not this machine's.
+    /// Bytes charged to each client, without this machine.
     of_client: HashMap<Client, u64>,
 }
 
 impl BudgetUse {
-    /// Returns whether the process' budget allows so many bytes.
+    /// Returns whether the process's budget allows this many bytes.
     fn allows(&mut self, bytes: u64) -> bool {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.share.as_mut().is_none_or(|share| share.allows(bytes))
@@ -66,7 +66,7 @@ impl Budget {
         Self { bytes_max, used, freed: Notify::new(), counters }
     }
 
-    /// Nothing yet, for this client.
+    /// Creates an empty charge for a client.
     pub(crate) fn of(self: &Arc<Self>, client: Client) -> BudgetGuard {
         BudgetGuard { budget: Arc::clone(self), client, bytes: 0 }
     }
@@ -75,10 +75,10 @@ impl Budget {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `in_all`: what they come to with those that are held for the same.
+    /// Charges bytes to a client. `in_all` is the total size of the item that they belong to.
     fn take(&self, client: Client, bytes: u64, in_all: u64) -> bool {
         let mut used = self.used();
-        // Other servers of the process may hold so much that there is less for this one.
+        // Other servers of the process may use so much that less is left for this one.
         let limit = used.share.as_ref().map_or(u64::MAX, |share| share.limit() as u64);
         let most = self.bytes_max.min(limit);
         let for_small = if in_all > SMALL_BYTES_MAX { most / SMALL_SHARE } else { 0 };
@@ -122,7 +122,7 @@ impl Budget {
     }
 }
 
-/// Bytes of the budget.
+/// Charged bytes, given back on drop.
 pub(crate) struct BudgetGuard {
     budget: Arc<Budget>,
     client: Client,
@@ -130,7 +130,7 @@ pub(crate) struct BudgetGuard {
 }
 
 impl BudgetGuard {
-    /// As many more, if they are free; whoever asked is told if not.
+    /// Charges more bytes, or fails if they are not free.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Fault> {
         if self.try_grow(bytes) { Ok(()) } else { Err(Fault::from(Unavailable::NoRoom)) }
     }
@@ -143,13 +143,13 @@ impl BudgetGuard {
         taken
     }
 
-    /// As many in all as this; waits for them for a time.
+    /// Replaces the charge with one of this many bytes, and waits for them for a time.
     pub(crate) async fn wait_for(&mut self, bytes: u64, at_most: Duration) -> Result<(), Fault> {
         self.release();
         let budget = Arc::clone(&self.budget);
         let taken = async {
             loop {
-                // First the ear, then the look.
+                // Registers for notification before the attempt, so that none is missed.
                 let freed = budget.freed.notified();
                 if self.try_grow(bytes) {
                     return;
@@ -163,13 +163,13 @@ impl BudgetGuard {
         self.grow(bytes)
     }
 
-    /// Gives all of it back.
+    /// Gives all bytes back.
     pub(crate) fn release(&mut self) {
         self.budget.give_back(self.client, std::mem::take(&mut self.bytes));
     }
 }
 
-/// A mail is read into what its client holds.
+/// Bytes of a mail that is read are charged to its client.
 impl ReadBudget for BudgetGuard {
     fn make(&mut self, bytes: u64) -> bool {
         self.try_grow(bytes)

@@ -1,37 +1,37 @@
-//! A buffer for answers: its client is charged for the memory before anything is printed into it.
+//! Buffer for responses: its client is charged for the memory before anything is written into it.
 
 use std::{io, mem};
 
 use super::budget::BudgetGuard;
 
-/// Room that is asked for at least.
+/// Smallest allocation of the buffer.
 const ROOM_BYTES_MIN: usize = 16 * 1024;
 
-/// A buffer that grows within what its client may hold.
+/// A buffer that grows within its client's budget.
 pub(crate) struct ChargedBuffer {
     out: Vec<u8>,
     held: BudgetGuard,
-    /// A write was refused for want of room.
+    /// True once a write was refused for lack of room.
     is_refused: bool,
 }
 
 impl ChargedBuffer {
-    /// Creates an empty buffer. `held`, which holds nothing yet, is charged for it.
+    /// Creates an empty buffer that is charged to `held`, which must be empty.
     pub(crate) fn new(held: BudgetGuard) -> Self {
         Self { out: Vec::new(), held, is_refused: false }
     }
 
-    /// Returns whether a write found no room, so that the answer is not whole.
+    /// Returns whether a write found no room, so that the response is incomplete.
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// The answer, and the charge for it.
+    /// Returns the written bytes and the charge for them.
     pub(crate) fn finish(self) -> (Vec<u8>, BudgetGuard) {
         (self.out, self.held)
     }
 
-    /// Forgets what is printed, and gives its room back.
+    /// Discards the written bytes and gives their memory back.
     pub(crate) fn clear(&mut self) {
         drop(mem::take(&mut self.out));
         self.held.release();

@@ -1,4 +1,4 @@
-//! Who asks, where what is shared is shared out.
+//! Client of a request, to which memory, jobs and slots are charged.
 
 use std::{
     convert::Infallible,
@@ -16,22 +16,22 @@ use engine::{accounts::ClientKey, network::Network};
 use super::app::App;
 use crate::mailbox::mailboxes::Mailboxes;
 
-/// Whoever is not known.
+/// Placeholder for an unknown client.
 const NOBODY: httpd::Client = httpd::Client(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-/// One asker, behind a proxy that is believed whom it asks for: an address, or a network of IPv6 that one has by itself.
+/// A client: its address, or its IPv6 /64. Behind a trusted proxy it is the client that the proxy names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Client(IpAddr);
 
 impl Client {
-    /// Who asks what has these extensions.
+    /// Returns the client of a request with these extensions.
     pub(crate) fn asking(extensions: &Extensions) -> Self {
         Self::of(extensions.get().copied().unwrap_or(NOBODY))
     }
 
     pub(crate) fn of(asker: httpd::Client) -> Self {
         Self(match asker.0 {
-            // A customer's network has 64 bits of its own (RFC 6177); so do the places of connections count.
+            // A customer has a /64 (RFC 6177); the limit on connections counts the same way.
             IpAddr::V6(v6) if !v6.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
             }
@@ -39,20 +39,20 @@ impl Client {
         })
     }
 
-    /// Returns the client's key in an account. Each request of this machine and of a `shared` network is a client by
-    /// itself: everybody may come from there.
+    /// Returns the client's key in an account. Each request from this machine or a `shared` network counts as
+    /// a client of its own, as anybody may be behind it.
     pub(crate) fn key(self, number: u64, shared: &[Network]) -> ClientKey {
         ClientKey::of_connection(self.0, number, shared)
     }
 
-    /// Returns how many places a client may hold of `most` that all share: half of those that the others leave. `held` are
-    /// taken by all, `own` of them by the client.
+    /// Returns how many of `most` shared slots a client may hold: half of those that the others leave. All
+    /// clients hold `held`, this client `own` of them.
     pub(crate) fn share(most: usize, held: usize, own: usize) -> usize {
         (most + own).saturating_sub(held) / 2
     }
 
-    /// This machine: the accelerator in front with all who come through it, a test suite. It has no share of its own,
-    /// only the whole's bound.
+    /// Returns whether the client is this machine: the accelerator in front with all its clients, or a test
+    /// suite. It has no share of its own, only the total limit.
     pub(crate) fn is_here(self) -> bool {
         self.0.is_loopback()
     }

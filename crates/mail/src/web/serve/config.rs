@@ -1,4 +1,4 @@
-//! What the operator says about the pages.
+//! The operator's settings of the pages and APIs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,51 +6,53 @@ use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
 use crate::{search::index::IndexLocation, web::serve::access::Token};
 
-/// What a page says where the operator says nothing else.
+/// Default warning on pages that show mail.
 pub(crate) const WARNING: &str =
     "Anyone can read this inbox. Do not use it for anything that must stay private.";
 
 /// Settings of the pages and APIs.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What the service calls itself.
+    /// Display name of the service.
     pub name: String,
-    /// The domain of names without one, and of the API's domain `public`; in lower case.
+    /// Domain of names without one, and of the API's domain `public`; in lower case.
     pub domain: String,
-    /// Where mail is taken, as people are told (`127.0.0.1:1025`).
+    /// Address of the SMTP server as shown to people (`127.0.0.1:1025`).
     pub smtp: Option<String>,
-    /// How long mail is kept, as people are told.
+    /// Time that mail is kept, as shown to people.
     pub kept: Duration,
-    /// Who has it may see more than one inbox at a time. Without one, only this machine may.
+    /// Token that gives access to more than one inbox at a time. Without a token only this machine has
+    /// access.
     pub token: Option<Token>,
-    /// Said on every page that shows mail.
+    /// Warning on every page that shows mail.
     pub warning: String,
-    /// The terms of use, a paragraph an entry.
+    /// Terms of use, one entry a paragraph.
     pub terms: Vec<String>,
-    /// Whom to write to about abuse: an address or a URL.
+    /// Contact for reports of abuse: an address or a URL.
     pub abuse: Option<String>,
-    /// Open connections; when there are more, those that idle go first, and who finds none idle waits in the kernel's
-    /// queue. One address has a sixteenth of them at most.
+    /// Most open connections; beyond, idle ones are closed first, and if none is idle a new one waits in the
+    /// kernel's queue. One address may have a sixteenth of them at most.
     pub connections_max: usize,
-    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
+    /// Memory budget for clients, shared by all servers of the process; `None`: each limit applies by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
-    /// Names that the pages have besides addresses and `localhost`; `*`: any.
+    /// Host names of the pages in addition to addresses and `localhost`; `*`: any.
     pub http_hosts: Vec<String>,
-    /// Networks whose askers may see more than one inbox at a time, as this machine may where there is no token.
+    /// Networks whose clients may see more than one inbox at a time, as this machine may without a token.
     pub readers: Vec<Network>,
-    /// Where an index for searches lies; none: searches look into the mails themselves.
+    /// Location of the search index; `None`: searches open the mails themselves.
     pub index: Option<IndexLocation>,
-    /// Bytes held for requests in all: bodies, mails read for an answer, answers until they are taken. One address has
-    /// half of them at most; more is told to come back.
+    /// Memory for requests in all: bodies, mails read for a response, and responses until they are taken. One
+    /// address may use half of it; requests beyond get 503.
     pub http_bytes_max: u64,
-    /// Proxies that are believed when they say who asks (`X-Forwarded-For`, `Forwarded`); of others, and of strangers,
-    /// it is the address that counts.
+    /// Proxies that are trusted to name the client (`X-Forwarded-For`, `Forwarded`); of any other peer the
+    /// own address counts.
     pub proxies: Vec<Network>,
-    /// Networks in which each live page counts as a client of its own: a large NAT, or a proxy that names no clients.
+    /// Networks in which each live page counts as a client of its own: a large NAT, or a proxy that names no
+    /// clients.
     pub shared_networks: Vec<Network>,
-    /// What is shown to who comes, by https then; `None`: by http.
+    /// Certificate for https; `None`: http.
     pub tls: Option<CertificateSource>,
-    /// Live pages, streams and waiting requests; more are told to come back.
+    /// Most live pages, streams and waiting requests; further ones get 503.
     pub listeners_max: usize,
 }
 
@@ -65,8 +67,8 @@ impl Default for Config {
             warning: WARNING.to_owned(),
             terms: [
                 "This service receives mail for test purposes and shows it to anyone who asks for the address.",
-                "Do not use it for what belongs to you alone: accounts that matter, personal data, anything secret.",
-                "Mail is deleted by itself after its time, and may be deleted by anyone before. Nothing is guaranteed.",
+                "Do not use it for anything of your own: accounts that matter, personal data, secrets.",
+                "Mail is deleted automatically after a time, and anyone may delete it earlier. Nothing is guaranteed.",
             ]
             .map(str::to_owned)
             .to_vec(),

@@ -1,12 +1,13 @@
-//! JobQueue on the helpers: so many at once, one client after the other, so many waiting.
+//! Queue of jobs for the helpers: a bounded number runs at a time, clients take turns, and a bounded number
+//! waits.
 //!
 //! ```text
 //!  client a: ▯▯▯▯▯ ─┐
 //!  client b: ▯      ├─ a, b, c, a, a … ─▶ up to `running_max` at work, of one client one fewer ─▶ a blocking thread
 //!  client c: ▯ ─────┘
 //! ```
-//! First come, first served let one asker's long work hold everybody's pages. A turn is held by the work itself, not by
-//! whoever waits for it: work that nobody waits for any more still has its thread until it notices.
+//! With a plain FIFO queue one client's long jobs would block everybody's pages. The permit is held by the
+//! job itself, not by the request that waits for it: an abandoned job keeps its thread until it notices.
 #![expect(
     clippy::disallowed_types,
     reason = "held to put one waiter in or out; no loop of the mail's takes it"
@@ -25,7 +26,7 @@ use super::{
     counters::{Counter, Counters},
 };
 
-/// Of those who may wait, the part that one client may have.
+/// One client may have 1/`CLIENT_SHARE` of the waiting jobs.
 const CLIENT_SHARE: usize = 4;
 
 pub(crate) struct JobQueue {
@@ -33,7 +34,7 @@ pub(crate) struct JobQueue {
     waiting_max: usize,
     state: Mutex<State>,
     counters: Arc<Counters>,
-    /// What counts who finds too many waiting.
+    /// Counter of jobs that found the queue full.
     full: Counter,
 }
 
@@ -43,7 +44,7 @@ struct State {
     running_in_all: usize,
     waiting: HashMap<Client, VecDeque<(u64, oneshot::Sender<JobPermit>)>>,
     waiting_in_all: usize,
-    /// Clients that wait, whose turn it is first.
+    /// Waiting clients in the order of their turns.
     order: VecDeque<Client>,
     last_name: u64,
 }
@@ -62,7 +63,7 @@ impl JobQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn; who finds too many waiting is told.
+    /// Waits for a permit; fails if too many jobs wait.
     pub(crate) async fn turn(self: &Arc<Self>, client: Client) -> Result<JobPermit, Fault> {
         let (name, granted) = {
             let mut state = self.state();
@@ -71,9 +72,9 @@ impl JobQueue {
             }
             let own = state.waiting.get(&client).map_or(0, VecDeque::len);
             let full = if state.waiting_in_all >= self.waiting_max {
-                Some(Fault::Busy("too many are waiting for mails to be read"))
+                Some(Fault::Busy("too many requests are waiting for mails to be read"))
             } else if !client.is_here() && own >= (self.waiting_max / CLIENT_SHARE).max(1) {
-                Some(Fault::TooMany("too many requests of this address are waiting for mails to be read"))
+                Some(Fault::TooMany("too many requests from this address are waiting for mails to be read"))
             } else {
                 None
             };
@@ -89,16 +90,17 @@ impl JobQueue {
             if own == 0 {
                 state.order.push_back(client);
             }
-            // Others may be waiting because their client has its share of what runs.
+            // The waiting jobs of other clients may be blocked only by their client's share of running jobs,
+            // so this one may run.
             self.grant(&mut state);
             (name, granted)
         };
         let _waiting = QueueSlot { turns: self, client, name };
-        // Whoever grants turns lives as long as this.
+        // The sender is owned by this queue, which `self` keeps alive.
         granted.await.map_err(|_| Fault::Broken)
     }
 
-    /// Of several that run, one is left for others.
+    /// Returns whether a client may start a job; one of several running jobs is left to other clients.
     fn has_room(&self, state: &State, client: Client) -> bool {
         let own = state.running.get(&client).copied().unwrap_or(0);
         state.running_in_all < self.running_max && own < (self.running_max - 1).max(1)
@@ -110,7 +112,7 @@ impl JobQueue {
         JobPermit { turns: Arc::clone(self), client, is_over: false }
     }
 
-    /// Gives turns to those whose they are.
+    /// Gives permits to the clients whose turn it is.
     fn grant(self: &Arc<Self>, state: &mut State) {
         while let Some(place) = state.order.iter().position(|&client| self.has_room(state, client)) {
             let Some(client) = state.order.remove(place) else { return };
@@ -120,7 +122,7 @@ impl JobQueue {
             }
             let turn = self.begin(state, client);
             if let Err(unwanted) = grant.send(turn) {
-                // It is ended here: by itself it would take the lock again.
+                // The permit is ended here, as its drop would take the lock again.
                 let mut unwanted = unwanted;
                 unwanted.is_over = true;
                 state.end(client);
@@ -130,7 +132,7 @@ impl JobQueue {
 }
 
 impl State {
-    /// The first of a client's waiters that is meant.
+    /// Removes the first of a client's waiting jobs that `meant` selects.
     fn take_out(
         &mut self,
         client: Client,
@@ -157,11 +159,11 @@ impl State {
     }
 }
 
-/// A helper is this client's for as long as this lives.
+/// Permit to run a job on a helper; dropping it ends the job.
 pub(crate) struct JobPermit {
     turns: Arc<JobQueue>,
     client: Client,
-    /// It was ended already.
+    /// True if the permit was ended already.
     is_over: bool,
 }
 
@@ -177,7 +179,7 @@ impl Drop for JobPermit {
     }
 }
 
-/// A place among those who wait; whoever goes gives it back.
+/// A slot in the queue, freed on drop.
 struct QueueSlot<'a> {
     turns: &'a Arc<JobQueue>,
     client: Client,

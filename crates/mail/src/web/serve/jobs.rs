@@ -1,13 +1,13 @@
-//! Reading and taking apart mails for an answer: with whose memory, on which thread, for how long.
+//! Reading and parsing mails for a response: memory budget, thread and time limit.
 //!
 //! ```text
 //!  app.mail ─▶ budget: room before the bytes are read ─▶ ChargedMail ─▶ app.render ─┬▶ small: here
-//!                                                                            └▶ large: a turn, a thread, a time
-//!  app.search ─▶ turns of its own ─▶ a bunch of mails: read, taken apart, given back
+//!                                                                            └▶ large: a permit, a thread, a time
+//!  app.search ─▶ a queue of its own ─▶ a bunch of mails: read, parsed, freed
 //! ```
-//! Rendering, searching and reads of the disk have threads of their own, so that none waits for another; those of searches
-//! give way to all others ([`crate::web::serve::low_priority_pool`]). Whatever has a
-//! thread is told when its client has gone.
+//! Rendering, searching and reads of the disk have threads of their own, so that none waits for another;
+//! search threads have low priority ([`crate::web::serve::low_priority_pool`]). Every job is told when its
+//! client has disconnected.
 
 use std::{
     cell::Cell,
@@ -28,30 +28,30 @@ use crate::{
     search::{self, Candidates, Cursor, MatchReport, Query, SearchBackend, SearchOutcome},
 };
 
-/// A mail up to this size is rendered where the request is: a thread's wake-up costs more. What is built to be slow
-/// (HTML in deep levels) takes milliseconds at this size.
+/// Largest mail that is rendered on the web's own thread, as waking another thread costs more. Hostile HTML
+/// (deeply nested) takes milliseconds at this size.
 const RENDER_HERE_BYTES_MAX: usize = 16 * 1024;
-/// Processor time that the HTML of one mail may take; what the bounds on its cost let through takes a tenth of it.
+/// Processor time for the HTML of one mail; HTML within the cost limits takes a tenth of it.
 const RENDER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes of mails that are taken apart at once, by renders and by searches each. The parser's copies come to up to three
-/// times as many; four of the largest at once were 450 MB.
+/// Bytes of mails that are parsed at the same time, for renders and for searches each. The parser's copies
+/// take up to three times as much; four of the largest mails at once took 450 MB.
 pub(crate) const PARSING_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Bytes that one permit stands for.
+/// Bytes for which one permit stands.
 const PERMIT_BYTES: usize = 1024;
-/// Permits for [`PARSING_BYTES_MAX`].
+/// Number of permits for [`PARSING_BYTES_MAX`].
 pub(crate) const PARSING_PERMITS: usize = PARSING_BYTES_MAX / PERMIT_BYTES;
 
 fn permits(bytes: usize) -> u32 {
     u32::try_from((bytes / PERMIT_BYTES).clamp(1, PARSING_PERMITS)).unwrap_or(u32::MAX)
 }
 
-/// A mail is told of some milliseconds after it can be read: those that came just now are looked into, however new the
-/// index is.
+/// Age up to which mails are always candidates, and most of these: the event of a mail reaches the index some
+/// milliseconds after the mail can be read.
 const FRESH_MS: u64 = 5_000;
 const FRESH_MAX: usize = 500;
 
-/// A mail in memory, and the room that it has there.
+/// A mail in memory, with the charge for it.
 pub(crate) struct ChargedMail {
     mail: Mail,
     _held: BudgetGuard,
@@ -66,7 +66,8 @@ impl Deref for ChargedMail {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// One mail, if it is there and lies where the asker may look: whatever told of it, what is read says where it is.
+    /// Reads a mail if it exists within the scope. The scope is checked against the mail itself, wherever the
+    /// ID came from.
     pub(crate) async fn mail_in(
         &self,
         client: Client,
@@ -77,7 +78,7 @@ impl<M: Mailboxes> App<M> {
         Ok(read.map(|(mail, _held)| ChargedMail { mail, _held }))
     }
 
-    /// The same of several, in the order in which they are asked for.
+    /// Reads several mails, in the order requested.
     async fn mails_in(
         &self,
         client: Client,
@@ -89,7 +90,7 @@ impl<M: Mailboxes> App<M> {
         Ok(read.into_iter().map(|read| read.map(|(mail, _held)| ChargedMail { mail, _held })).collect())
     }
 
-    /// Takes a mail apart.
+    /// Parses and renders a mail with `work`.
     pub(crate) async fn render<T: Send + 'static>(
         &self,
         client: Client,
@@ -100,7 +101,7 @@ impl<M: Mailboxes> App<M> {
         self.large(client, mail.raw.len(), move |until| work(&mail, until)).await
     }
 
-    /// Does work over so many bytes: here if they are few, else in turn on a thread for it.
+    /// Runs work over this many bytes: on this thread if they are few, otherwise on a helper with a permit.
     pub(crate) async fn large<T: Send + 'static>(
         &self,
         client: Client,
@@ -123,7 +124,7 @@ impl<M: Mailboxes> App<M> {
         working.await.map_err(|_| Fault::Broken)
     }
 
-    /// Searches, each bunch of mails in turn.
+    /// Runs a search; each bunch of mails needs a permit.
     pub(crate) async fn search(
         &self,
         client: Client,
@@ -140,13 +141,13 @@ impl<M: Mailboxes> App<M> {
         Ok(found)
     }
 
-    /// StepLimit who asks has gone, or the work has taken [`RENDER_TIME_MAX`].
+    /// Returns a limit that ends when the client has disconnected, or the work has taken [`RENDER_TIME_MAX`].
     fn until(&self, asking: &CancelGuard) -> StepLimit {
         let (gone, counters) = (Arc::clone(&asking.gone), Arc::clone(&self.counters));
         let begun_ns = Cell::new(None);
         StepLimit::new(move || {
             let now_ns = clock::thread_cpu_ns();
-            // The thread that works asks first.
+            // The first call comes from the thread that does the work.
             let begun_ns = begun_ns.get().unwrap_or_else(|| {
                 begun_ns.set(Some(now_ns));
                 now_ns
@@ -164,7 +165,7 @@ impl<M: Mailboxes> App<M> {
     }
 }
 
-/// Somebody asks for as long as this lives: the handler of a client that goes is dropped.
+/// Guard that marks a request as abandoned on drop, as hyper drops the handler of a client that disconnects.
 #[derive(Default)]
 struct CancelGuard {
     gone: Arc<AtomicBool>,
@@ -176,7 +177,7 @@ impl Drop for CancelGuard {
     }
 }
 
-/// One client's search.
+/// Search backend of one client.
 struct ClientSearch<'a, M> {
     app: &'a App<M>,
     client: Client,
@@ -192,7 +193,7 @@ impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
         after: Option<(u64, MailId)>,
     ) -> Result<Option<Candidates>, Fault> {
         let Some(index) = self.app.index.clone() else { return Ok(None) };
-        // One inbox is walked over, unless it is a large one.
+        // A single inbox is walked, unless it is large.
         let few = match scope {
             Scope::Inbox(_) => self.app.mailboxes.count(scope).await? <= search::OPENED_MAX as u64,
             Scope::Prefix { .. } | Scope::All => false,
@@ -220,15 +221,15 @@ impl<M: Mailboxes> SearchBackend for ClientSearch<'_, M> {
 
     async fn judge(&self, scope: &Scope, query: &Query, mails: Vec<MailId>) -> Result<MatchReport, Fault> {
         let asking = CancelGuard::default();
-        // Read in turn, too: the bunch is in memory for as long as its turn lasts.
+        // Reading needs the permit, too, as the bunch stays in memory while the permit is held.
         let turn = self.app.searches.turn(self.client).await?;
         let bunch = self.app.mails_in(self.client, scope, &mails).await?;
-        // The mails are taken apart one after the other, so the largest decides the permits.
+        // Mails are parsed one after the other, so the largest determines the permits.
         let largest = bunch.iter().flatten().map(|mail| mail.raw.len()).max().unwrap_or(0);
         let parsing = Arc::clone(&self.app.searching).acquire_many_owned(permits(largest));
         let parsing = parsing.await.map_err(|_| Fault::Broken)?;
         let query = query.clone();
-        // Each mail has a limit of its own: one that is built to be slow does not hide the others.
+        // Each mail has its own limit, so that a hostile one does not hide the others.
         let untils: Vec<StepLimit> = bunch.iter().map(|_| self.app.until(&asking)).collect();
         let judging = self.app.behind.spawn(move || {
             let begun_ns = clock::thread_cpu_ns();
@@ -264,7 +265,7 @@ mod tests {
         Client::of(httpd::Client(Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
-    /// A site with one mail of so many bytes, as `ann`.
+    /// An app with one mail of this size, to `ann`.
     fn app(bytes: usize, config: Config) -> (Arc<App<Twin>>, MailId) {
         let twin = Twin::new(Retention::default(), "night.test");
         let raw = format!("Subject: x\r\n\r\n{}", "word ".repeat(bytes / 5));
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(app.render(client(1), mail, |mail, _| mail.summary.id).await.unwrap(), id);
         held.clear();
         assert_eq!(search.await.unwrap().mails.len(), 1);
-        // What summaries answer needs no turn.
+        // A query that summaries answer needs no permit.
         let _held =
             [app.searches.turn(client(2)).await.unwrap(), app.searches.turn(client(3)).await.unwrap()];
         let by_subject = Query::parse("subject:x").unwrap();

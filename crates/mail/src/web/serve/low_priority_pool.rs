@@ -1,8 +1,9 @@
-//! Helpers that give way: searches take apart thousands of mails, and other pages must not wait for that.
+//! Helper threads of low priority for searches, which parse thousands of mails, so that other pages do not
+//! wait for them.
 //!
-//! The kernel gives a thread that computes some milliseconds before it looks at who else wants the processor, unless that
-//! one comes before it. So searches have threads of their own, of low priority: a page that is asked for beside a search
-//! is answered as soon as if there were none, and a search on a machine that has nothing else to do takes no longer.
+//! The kernel lets a computing thread run for some milliseconds before another thread gets the processor,
+//! unless the other has a higher priority. With low priority a search does not delay pages, and on an idle
+//! machine it takes no longer.
 
 use engine::cores::give_way;
 use tokio::{
@@ -10,12 +11,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Threads of low priority, started when they are needed.
+/// Pool of low-priority threads, started on demand.
 #[derive(Debug)]
 pub(crate) struct LowPriorityPool(Option<Runtime>);
 
 impl LowPriorityPool {
-    /// At most so many of them.
+    /// Creates a pool of at most `threads_max` threads.
     pub(crate) fn new(threads_max: usize) -> Self {
         let built = Builder::new_current_thread()
             .max_blocking_threads(threads_max)
@@ -32,7 +33,7 @@ impl LowPriorityPool {
         Self(built.ok())
     }
 
-    /// Does work on one of them.
+    /// Runs work on a thread of the pool.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -45,7 +46,7 @@ impl LowPriorityPool {
 }
 
 impl Drop for LowPriorityPool {
-    /// A search that is still under way is not waited for.
+    /// Does not wait for a running search.
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();

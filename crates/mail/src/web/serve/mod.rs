@@ -1,4 +1,4 @@
-//! How pages and APIs are served: who may ask, whose memory it takes, on which thread it is done.
+//! Serving of pages and APIs: access, memory budget, threads.
 
 pub(crate) mod access;
 pub(crate) mod answer;

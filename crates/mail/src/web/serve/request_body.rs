@@ -1,4 +1,4 @@
-//! A request's body, taken in within the budget.
+//! Request bodies, received within the memory budget.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::web::{
     serve::{answer::Fault, app::App, budget::BudgetGuard, client::Client},
 };
 
-/// A body of at most so many bytes; a longer one is refused, and one that finds no room in the budget too.
+/// A body of at most `BYTES_MAX` bytes; a longer one is refused, as is one that does not fit the budget.
 pub(crate) struct ChargedBody<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(crate) bytes: Bytes,
     pub(crate) held: BudgetGuard,
@@ -34,9 +34,9 @@ impl<M: Mailboxes, const BYTES_MAX: usize> FromRequest<Arc<App<M>>> for ChargedB
         }
         let mut pieces = body.into_data_stream();
         let mut bytes = Vec::new();
-        // What has come is counted, not what was announced: an announcement costs nothing.
+        // Received bytes are charged, not announced ones: an announcement takes no memory.
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|_| Fault::Bad("the body broke off".to_owned()))?;
+            let piece = piece.map_err(|_| Fault::Bad("the request body was interrupted".to_owned()))?;
             if bytes.len() + piece.len() > BYTES_MAX {
                 return Err(Fault::TooLarge(BYTES_MAX));
             }

@@ -1,7 +1,8 @@
-//! Which mails a path is about.
+//! Scope of mails that a path names.
 //!
-//! `ann@example.org` is an inbox, `ann` one at the service's own domain, `ann*@example.org` all inboxes of that domain
-//! that begin so, `*@example.org` all of the domain, `*@*` everything. A star within quotes is a character.
+//! `ann@example.org` is an inbox, `ann` is one at the service's own domain, `ann*@example.org` are all
+//! inboxes of that domain with this prefix, `*@example.org` is the whole domain, `*@*` is all mail. A star
+//! within quotes is an ordinary character.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -21,20 +22,20 @@ use crate::{
     smtp::address::{self, AddressFault, fold_domain},
 };
 
-/// What may stand in a segment of a path as it is (RFC 3986, 3.3), of what addresses have.
+/// Characters that are percent-encoded in a path segment (RFC 3986, 3.3).
 const SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'@').remove(b'.').remove(b'-').remove(b'_').remove(b'~').remove(b'*');
 
-/// An address in a path.
+/// Encodes an address for a path.
 pub(crate) fn segment(text: &str) -> String {
     utf8_percent_encode(text, SEGMENT).to_string()
 }
 
 impl Scope {
-    /// Reads what stands in a path.
+    /// Parses the scope in a path.
     ///
     /// # Errors
-    /// What is wrong with the address.
+    /// Returns an [`AddressFault`] if the address has a syntax error.
     pub(crate) fn of(text: &str, default_domain: &str) -> Result<Self, AddressFault> {
         let (local, domain) = match address::split(text) {
             Some((local, domain)) => (local, domain),
@@ -49,12 +50,12 @@ impl Scope {
         Ok(Self::Prefix { local: begin.to_lowercase().into(), domain: fold_domain(domain)? })
     }
 
-    /// More than one inbox.
+    /// Returns whether the scope may cover more than one inbox.
     pub(crate) fn is_wide(&self) -> bool {
         !matches!(self, Self::Inbox(_))
     }
 
-    /// As a path says it.
+    /// Returns the scope in the form used in paths.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Inbox(inbox) => inbox.to_string(),
@@ -64,7 +65,8 @@ impl Scope {
     }
 }
 
-/// The scope of a request whose path has an `{address}`, or everything if it has none; who may not see it is refused.
+/// Scope of a request: the `{address}` in its path, or all mail without one. Requests that may not see it are
+/// refused.
 pub(crate) struct RequestScope(pub(crate) Scope);
 
 impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for RequestScope {
@@ -85,10 +87,10 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for RequestScope {
     }
 }
 
-/// Who asks where that is not known: the unspecified address is nobody's.
+/// Placeholder for an unknown peer: the unspecified address.
 pub(crate) const NOBODY: Peer = Peer(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
-/// Parameters of the path; a path that has others is no page of ours.
+/// Parameters of the path; a path whose parameters cannot be parsed is not found.
 pub(crate) struct PathParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
@@ -102,7 +104,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathPar
     }
 }
 
-/// Parameters of the query; one that cannot be read is a fault like any other, in words and as JSON.
+/// Parameters of the query; one that cannot be parsed gives the same kind of error as any other, as JSON.
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
@@ -113,7 +115,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
             Ok(Query(queried)) => Ok(Self(queried)),
             Err(rejection) => {
                 let why = std::error::Error::source(&rejection).map_or(String::new(), ToString::to_string);
-                Err(Fault::Bad(format!("a parameter of the query cannot be read: {why}")))
+                Err(Fault::Bad(format!("invalid parameter in the query: {why}")))
             }
         }
     }

@@ -1,17 +1,18 @@
-//! Proxies that pass a request on as their own.
+//! Detection of proxies that forward requests without telling so.
 //!
 //! ```text
 //!  strangers ──▶ nginx, without proxy_set_header ──HTTP/1.0, Host: 127.0.0.1:8025──▶ pages: "this machine asks"
 //! ```
-//! A request of such a proxy looks like one of the machine that the proxy runs on. Two things give it away:
-//! - HTTP/1.0 from this machine, which nginx speaks to origins up to 1.29.6;
-//! - a host that the browser names otherwise than the request's `Host`: in `Origin` or `Referer` where the browser says
-//!   that the page is our own or says nothing (only for this machine: elsewhere a link of another site looks alike), and
-//!   in `x-page-host`, which the script of our own pages sends.
+//! A request of such a proxy looks like one from the proxy's own machine. Two signs reveal it:
+//! - HTTP/1.0 from this machine, which nginx uses for origins up to 1.29.6;
+//! - a host name from the browser that differs from the request's `Host`: in `Origin` or `Referer` if the
+//!   browser says that
+//!   the page is our own or says nothing (only for this machine: elsewhere a link from another site looks the same), and in
+//!   `x-page-host`, which the script of our own pages sends.
 //!
-//! A noticed address has no rights of its own until the process ends: all mail together then needs a token, or a
-//! trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses besides this machine; beyond the bound, no
-//! address is a reader that comes without a trusted proxy.
+//! A noticed address loses its own rights until the process ends: all mail together then needs a token, or a
+//! trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses in addition to this machine; beyond
+//! the bound, no address counts as a reader unless it comes through a trusted proxy.
 
 use std::{
     collections::BTreeSet,
@@ -26,39 +27,39 @@ use axum::http::{HeaderMap, HeaderName, Uri, Version, header};
 
 use super::client::Client;
 
-/// Addresses of readers' networks that are remembered as proxies.
+/// Most addresses in readers' networks that are remembered as proxies.
 const OTHERS_MAX: usize = 256;
-/// Bytes of a host's name that a sign shows.
+/// Bytes of a host name that a sign shows.
 const HOST_BYTES_MAX: usize = 100;
-/// The field that our pages' script sends: the host in the browser's address bar.
+/// Header of our pages' script: the host in the browser's address bar.
 const PAGE_HOST: HeaderName = HeaderName::from_static("x-page-host");
 
 #[expect(clippy::disallowed_types, reason = "beside the loops: taken for who may see all mail")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// The sign that gave a proxy away.
+/// Sign that revealed a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProxySign {
     /// The request came from this machine in HTTP/1.0.
     Http10,
-    /// The browser opened the page at the host `named`, and the request names `host`.
+    /// The browser opened the page at the host `named`, but the request names `host`.
     OtherHost { named: String, host: String },
 }
 
 impl std::fmt::Display for ProxySign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Http10 => f.write_str("a request in HTTP/1.0 came from this machine"),
+            Self::Http10 => f.write_str("an HTTP/1.0 request came from this machine"),
             Self::OtherHost { named, host } => {
-                write!(f, "a page that was opened at `{named}` asked here for `{host}`")
+                write!(f, "a page opened at `{named}` sent a request here for `{host}`")
             }
         }
     }
 }
 
 impl ProxySign {
-    /// Returns the sign that a request shows. `is_here`: the request comes from this machine; `is_direct`: no trusted
-    /// proxy stands between.
+    /// Returns the sign in a request. `is_here`: the request comes from this machine; `is_direct`: not
+    /// through a trusted proxy.
     pub(crate) fn of(version: Version, headers: &HeaderMap, is_here: bool, is_direct: bool) -> Option<Self> {
         if is_here && is_direct && version <= Version::HTTP_10 {
             return Some(Self::Http10);
@@ -67,14 +68,14 @@ impl ProxySign {
         let host = text(header::HOST).map(super::access::host_name).unwrap_or_default();
         let of_script = text(PAGE_HOST).map(|host| super::access::host_name(host).to_owned());
         let named = of_script.or_else(|| {
-            // A link on another site's page names that site's host, and is no proxy's.
+            // A link on a page of another site names that site's host without any proxy.
             let is_own =
                 matches!(text(HeaderName::from_static("sec-fetch-site")), None | Some("same-origin"));
             let of = |name| text(name).and_then(host_of);
             let of_browser = || of(header::ORIGIN).or_else(|| of(header::REFERER));
             if is_here && is_own { of_browser() } else { None }
         })?;
-        // A page that a person on this machine opened by one of its own names is not passed on for others.
+        // A page opened on this machine by one of its own names is not a sign.
         let is_other = !named.is_empty()
             && !named.eq_ignore_ascii_case(host)
             && !super::access::is_this_machines_name(&named);
@@ -83,14 +84,14 @@ impl ProxySign {
     }
 }
 
-/// The host of a URL.
+/// Returns the host of a URL.
 fn host_of(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     uri.scheme()?;
     uri.host().map(|host| host.strip_suffix('.').unwrap_or(host).to_owned())
 }
 
-/// The proxies that were noticed.
+/// The noticed proxies.
 #[derive(Debug, Default)]
 pub(crate) struct SilentProxies {
     here: AtomicBool,
@@ -100,17 +101,17 @@ pub(crate) struct SilentProxies {
     why: OnceLock<ProxySign>,
 }
 
-/// The outcome of [`SilentProxies::note`].
+/// Result of [`SilentProxies::note`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoteOutcome {
     New,
     Known,
-    /// No room is left to remember the proxy: from now on every address counts as one.
+    /// No room is left to remember the proxy: from now on every address counts as a proxy.
     Full,
 }
 
 impl SilentProxies {
-    /// Remembers that this address speaks for others.
+    /// Remembers an address as a proxy.
     pub(crate) fn note(&self, asker: IpAddr, sign: &ProxySign) -> NoteOutcome {
         let client = Client::of(httpd::Client(asker));
         if client.is_here() {
@@ -131,7 +132,7 @@ impl SilentProxies {
         }
     }
 
-    /// Returns whether this address speaks for others.
+    /// Returns whether an address counts as a proxy.
     pub(crate) fn has(&self, asker: IpAddr) -> bool {
         let client = Client::of(httpd::Client(asker));
         if client.is_here() {
@@ -141,7 +142,7 @@ impl SilentProxies {
             || self.others.lock().unwrap_or_else(PoisonError::into_inner).contains(&client)
     }
 
-    /// The first sign of a proxy on this machine.
+    /// Returns the first sign of a proxy on this machine.
     pub(crate) fn why_here(&self) -> Option<&ProxySign> {
         self.why.get()
     }

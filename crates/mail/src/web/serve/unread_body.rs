@@ -1,10 +1,10 @@
-//! What is left of a request's body when the request is answered.
+//! Rest of a request's body after the response is known.
 //!
-//! A handler that refuses does not read the body. If the rest has not come by then, hyper closes the connection behind
-//! the answer without a word: a client that takes the connection for its next request, as its pool tells it to, loses
-//! that request. So the rest is read and thrown away before the answer leaves, which also keeps a client that still
-//! writes from being reset before it reads. What is too long, or too slow, is left, and `Connection: close` says what
-//! comes of it.
+//! A handler that refuses a request does not read its body. If the rest has not arrived by then, hyper closes
+//! the connection after the response without notice, and a client that reuses the connection loses its next
+//! request. So the rest is read and discarded before the response is sent, which also keeps a client that is
+//! still writing from being reset before it reads. A rest that is too long or too slow is left unread, and
+//! `Connection: close` tells the client.
 
 use std::{
     pin::Pin,
@@ -22,26 +22,26 @@ use tokio::sync::oneshot;
 
 use crate::web::BODY_BYTES_MAX;
 
-/// Bytes that are thrown away; as many as most handlers would have read.
+/// Bytes that are discarded: as many as most handlers would have read.
 const REST_BYTES_MAX: usize = BODY_BYTES_MAX;
-/// Time for them.
+/// Time for discarding them.
 const REST_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The body of a request, lent to a handler: what is left of it comes back when the handler lets go of it.
+/// Body of a request, lent to a handler: the rest comes back when the handler drops it.
 struct LentBody {
     body: Option<BodyDataStream>,
     back: Option<oneshot::Sender<BodyDataStream>>,
 }
 
-/// What may be left of a request's body.
+/// Possible rest of a request's body.
 pub(crate) struct UnreadBody {
-    /// Gone if nothing is left.
+    /// Receives the rest; closed if nothing is left.
     body: oneshot::Receiver<BodyDataStream>,
-    /// The client sends no body before it is told to (RFC 9110, 10.1.1).
+    /// True if the client waits for `100 Continue` before it sends the body (RFC 9110, 10.1.1).
     waits: bool,
 }
 
-/// Takes hold of the body. `None`: it has none.
+/// Lends the body to the handler; the second value is `None` if there is no body.
 pub(crate) fn lend(request: Request) -> (Request, Option<UnreadBody>) {
     if request.body().is_end_stream() {
         return (request, None);
@@ -69,20 +69,20 @@ impl Stream for LentBody {
 impl Drop for LentBody {
     fn drop(&mut self) {
         if let (Some(body), Some(back)) = (self.body.take(), self.back.take()) {
-            // Nobody waits for it if the client has gone.
+            // The send fails if the client has disconnected.
             let _ = back.send(body);
         }
     }
 }
 
 impl UnreadBody {
-    /// Reads what is left, and throws it away. Whether the connection can take another request.
+    /// Reads and discards the rest. Returns whether the connection can take another request.
     pub(crate) async fn read(mut self) -> bool {
         let mut body = match self.body.try_recv() {
             Ok(_) if self.waits => return false,
             Ok(body) => body,
             Err(oneshot::error::TryRecvError::Closed) => return true,
-            // Somebody reads it still.
+            // The body is still being read.
             Err(oneshot::error::TryRecvError::Empty) => return false,
         };
         let to_its_end = async {

@@ -1,4 +1,4 @@
-//! A client that says lines and reads replies, and a server on free ports.
+//! A client that sends lines and reads replies, and a server on free ports.
 #![allow(
     dead_code,
     clippy::expect_used,
@@ -19,10 +19,10 @@ use mail::{
     mailboxes::{Inbox, Mailboxes, Scope, Summary},
 };
 
-/// Who hands mails over by the API.
+/// Client address of mails that are delivered by the API.
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A configuration for tests: free ports, one core, memory alone.
+/// A configuration for tests: free ports, one core, a store in memory.
 pub(crate) fn config() -> Config {
     Config {
         smtp: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -51,7 +51,7 @@ pub(crate) fn connect(address: SocketAddr) -> Client<TcpStream> {
     Client { stream: BufReader::new(stream) }
 }
 
-/// Connected, greeted.
+/// Connects and sends EHLO.
 pub(crate) fn greeted(address: SocketAddr) -> Client<TcpStream> {
     let mut client = connect(address);
     assert!(client.reply().starts_with("220 mx.test ESMTP"));
@@ -64,7 +64,7 @@ impl<S: Read + Write> Client<S> {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
 
-    /// A whole reply, all of its lines; "" at the end.
+    /// Reads a whole reply with all of its lines; "" if the server has closed.
     pub(crate) fn reply(&mut self) -> String {
         let mut text = String::new();
         loop {
@@ -91,7 +91,7 @@ impl<S: Read + Write> Client<S> {
         assert!(reply.starts_with(begin), "{line}: {reply}");
     }
 
-    /// Sends a mail; the last reply.
+    /// Sends a mail; returns the last reply.
     #[track_caller]
     pub(crate) fn mail(&mut self, to: &str, text: &str) -> String {
         self.expect("MAIL FROM:<sender@client.test>", "250 2.1.0");
@@ -102,7 +102,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// Runs a question to the stored mail.
+/// Runs a request to the mail store to its end.
 pub(crate) fn ask<T>(question: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(question)
 }
@@ -119,7 +119,7 @@ pub(crate) fn subjects(store: &Mailstore, scope: &Scope) -> Vec<String> {
     list(store, scope).iter().map(|mail| String::from_utf8_lossy(&mail.subject).into_owned()).collect()
 }
 
-/// Stops it as SIGTERM would.
+/// Stops the server as SIGTERM would.
 pub(crate) fn drain(server: Server) {
     assert!(server.drain(Duration::from_secs(20)).unwrap().is_clean());
 }

@@ -1,4 +1,4 @@
-//! The certificates, a line for each: what it is for, until when, and what comes next.
+//! The certificates, one line each: the names, the expiry, and the next step.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::{
     services::certificates::CertificateStatus,
 };
 
-/// The lines at this second since the UNIX epoch.
+/// Returns the lines; `now_s` is in seconds since the UNIX epoch.
 pub(super) fn text(said: &[CertificateStatus], now_s: i64) -> String {
     let names: Vec<String> = said.iter().map(|of| plain(&of.names.join(", "))).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -54,13 +54,13 @@ mod tests {
         };
         let all = [
             said("www.example.org", "acme", Some(90 * DAY), Some(60 * DAY), None),
-            said("a.example", "acme", Some(DAY), Some(0), Some("the CA does not answer: refused")),
+            said("a.example", "acme", Some(DAY), Some(0), Some("no answer from the CA: refused")),
             said("b.example", "acme", None, None, None),
             said("c.example", "acme", None, None, Some("no host")),
             said("d.example", "file", Some(0), None, None),
         ];
         let want = "  www.example.org  for another 90 d 0 h, renewed in 60 d 0 h\n  \
-                      a.example        for another 1 d 0 h, the CA does not answer: refused; next attempt in 2 min\n  \
+                      a.example        for another 1 d 0 h, no answer from the CA: refused; next attempt in 2 min\n  \
                       b.example        none yet, being obtained\n  \
                       c.example        none yet, no host; next attempt in 2 min\n  \
                       d.example        expired, from a file\n";

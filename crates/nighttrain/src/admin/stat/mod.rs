@@ -1,10 +1,10 @@
-//! What `nighttrain stat` says: the registry's families, sorted into the groups that an operator asks for.
+//! The report of `nighttrain stat`: the registry's families, sorted into groups for the operator.
 //!
 //! ```text
 //! Registry ──snapshot──▶ families ──PLACES──▶ Report ──▶ JSON (GET /stat) · table · status page
 //! ```
-//! `PLACES` gives each family its group and its short name. A family that the table does not know still shows, in
-//! `other` under its full name: nothing that is counted is hidden by a table that was not kept up.
+//! `PLACES` gives each family its group and its short name. A family that is missing from the table still
+//! shows, in `other` under its full name: an outdated table hides no counter.
 
 use std::fmt::Write;
 
@@ -22,61 +22,61 @@ use crate::{
     settings::units::size_for_people,
 };
 
-/// Histograms are shown by these quantiles; the last is the maximum.
+/// Quantiles that are shown of each histogram; the last is the maximum.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999"), (1.0, "max")];
 
-/// What a server says about itself.
+/// A server's report about itself.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
-    /// Seconds since it started.
+    /// Seconds since the server started.
     pub uptime_s: u64,
-    /// Whether it takes requests.
+    /// True while the server takes requests.
     pub ready: bool,
-    /// In the order of [`GROUPS`]; a group with nothing in it is there all the same.
+    /// Groups in the order of [`GROUPS`]; empty groups are included.
     pub groups: Vec<Group>,
-    /// The certificates that are shown, or are to be.
+    /// Certificates that the server presents, or will present.
     pub certificates: Vec<CertificateStatus>,
-    /// The cluster of accelerators, as the admin server says it; none: it is alone.
+    /// State of the cluster of accelerators as the admin server's JSON; `None` without a cluster.
     pub cluster: Option<serde_json::Value>,
-    /// The accelerators that share keys, likewise.
+    /// Accelerators that share keys, as the admin server's JSON; `None` without peers.
     pub peers: Option<serde_json::Value>,
 }
 
-/// Numbers that answer one question.
+/// A group of related numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Group {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub name: &'static str,
-    /// Its heading.
+    /// Heading in the table.
     pub title: &'static str,
-    /// Its numbers.
+    /// Numbers of the group.
     pub entries: Vec<Entry>,
 }
 
-/// One number.
+/// A named number.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub name: String,
-    /// What it is.
+    /// Value with its unit.
     pub number: Number,
 }
 
-/// A number and how to read it.
+/// A number and its unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
-    /// Pieces, or the unit that the name says.
+    /// A plain count, or a number whose name carries the unit.
     Count(u64),
-    /// Bytes.
+    /// A size in bytes.
     Bytes(u64),
-    /// A measure that has a fraction.
+    /// A number with a fraction.
     Measure(f64),
-    /// Microseconds.
+    /// A time in microseconds.
     Micros(f64),
 }
 
 impl Report {
-    /// Sorts what the registry said.
+    /// Sorts the registry's families into groups.
     pub(crate) fn new(snapshot: &Snapshot, ready: bool, uptime_s: u64) -> Self {
         let mut groups: Vec<Group> =
             GROUPS.iter().map(|&(name, title)| Group { name, title, entries: Vec::new() }).collect();
@@ -88,7 +88,8 @@ impl Report {
                 (place, group, name, family)
             })
             .collect();
-        // Stable: what the table does not know keeps the registry's order, after what it knows.
+        // The sort is stable: families that are missing from the table keep the registry's order, after the
+        // known ones.
         placed.sort_by_key(|(place, ..)| *place);
         for (_, group, name, family) in placed {
             if let Some(group) = groups.iter_mut().find(|known| known.name == group) {
@@ -98,13 +99,13 @@ impl Report {
         Self { uptime_s, ready, groups, certificates: Vec::new(), cluster: None, peers: None }
     }
 
-    /// The number under `group` and `name`.
+    /// Returns the number under `group` and `name`.
     pub(crate) fn number(&self, group: &str, name: &str) -> Option<Number> {
         let group = self.groups.iter().find(|known| known.name == group)?;
         group.entries.iter().find(|entry| entry.name == name).map(|entry| entry.number)
     }
 
-    /// The same as a count; 0 if there is none.
+    /// Returns the number under `group` and `name` as a count; 0 if it is missing.
     pub(crate) fn count(&self, group: &str, name: &str) -> u64 {
         match self.number(group, name) {
             Some(Number::Count(count) | Number::Bytes(count)) => count,
@@ -112,7 +113,7 @@ impl Report {
         }
     }
 
-    /// A table for people: names on the left, numbers aligned on the right.
+    /// Renders a table for people: names on the left, numbers aligned on the right.
     pub(crate) fn table(&self) -> String {
         let mut table = format!(
             "nighttrain {} · up {} · {}\n",
@@ -150,23 +151,23 @@ impl Report {
         }
         if self.is_without_freshness() {
             table.push_str(
-                "\nMost pages that were fetched do not say how long they are fresh, so they are not answered from the store:\n\
-                 let the origin say Cache-Control: max-age=…, or set default-ttl.\n",
+                "\nMost fetched pages state no freshness lifetime, so they are not served from the store:\nlet the \
+                 origin send Cache-Control: max-age=…, or set default-ttl.\n",
             );
         }
         if let Some(sign) = self.silent_proxy() {
             table.push_str(&format!(
-                "\nA proxy in front of the mail pages does not say for whom it asks ({sign}), so its address does not see all mail\n\
-                 together any more: set token-file, or have it send X-Forwarded-For and list it in trusted-proxies.\n",
+                "\nA proxy in front of the mail pages does not name its clients ({sign}), so its address may no longer \
+                 see all\nmail: set token-file, or have it send X-Forwarded-For and list it in trusted-proxies.\n",
             ));
         }
         table
     }
 
-    /// The sign of a silent proxy in front of the mail pages, if there was one.
+    /// Returns the evidence, if any, for a proxy in front of the mail pages that does not announce itself.
     fn silent_proxy(&self) -> Option<&'static str> {
         [
-            ("mail_proxy_signs_http10", "requests in HTTP/1.0 came from this machine"),
+            ("mail_proxy_signs_http10", "HTTP/1.0 requests came from this machine"),
             ("mail_proxy_signs_host", "pages were opened at another host than their requests name"),
         ]
         .into_iter()
@@ -174,14 +175,15 @@ impl Report {
         .map(|(_, sign)| sign)
     }
 
-    /// Whether that is what keeps most of many pages from being answered from the store.
+    /// Returns whether missing freshness is the reason why most of many fetched answers cannot be served from
+    /// the store.
     fn is_without_freshness(&self) -> bool {
         let (without, fetches) =
             (self.count("requests", "without_freshness"), self.count("requests", "fetches"));
         fetches >= FETCHES_MIN && without > fetches / 2
     }
 
-    /// How much of all requests these are.
+    /// Returns the number's percentage of all requests.
     fn share(&self, group: &str, name: &str) -> Option<String> {
         let of = self.count("requests", "received");
         if group != "requests" || !matches!(name, "hits" | "misses" | "passes") || of == 0 {
@@ -198,10 +200,10 @@ fn now_s() -> i64 {
     since.map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// So many pages are fetched before anything is said of most of them.
+/// Minimum number of fetches before missing freshness is reported.
 const FETCHES_MIN: u64 = 100;
 
-/// `3 d 4 h`, `12 min`, `7 s`: two units at most.
+/// Formats a duration with at most two units: `3 d 4 h`, `12 min`, `7 s`.
 pub(crate) fn uptime_text(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -213,7 +215,7 @@ pub(crate) fn uptime_text(seconds: u64) -> String {
 }
 
 impl Number {
-    /// With its unit and groups of three digits.
+    /// Formats the number with its unit and groups of three digits.
     pub(crate) fn for_people(self) -> String {
         match self {
             Self::Count(count) => thousands(count),
@@ -225,7 +227,7 @@ impl Number {
     }
 }
 
-/// Whether a number of this name is a histogram's quantile.
+/// Returns whether a number of this name is a histogram's quantile.
 pub(crate) fn is_quantile(name: &str) -> bool {
     let last = name.rsplit_once('_').map(|(_, last)| last);
     QUANTILES.iter().any(|(_, quantile)| last == Some(quantile))
@@ -243,24 +245,26 @@ pub(crate) fn thousands(count: u64) -> String {
     text
 }
 
-/// The place, the group and the short name of a family.
+/// Returns the position, the group and the short name of a family.
 fn place(family: &Family) -> (usize, &'static str, String) {
     if let Some((at, (_, group, name))) =
         PLACES.iter().enumerate().find(|(_, (family_name, ..))| *family_name == family.name)
     {
         return (at, group, (*name).to_owned());
     }
-    // Families of the store are named alike and need no table.
+    // Families of the store share a prefix and need no table.
     match family.name.strip_prefix("store_") {
         Some(name) => (PLACES.len(), "store", name.to_owned()),
         None => (PLACES.len(), "other", family.name.to_owned()),
     }
 }
 
-/// Labels that say who counted; their points are one entry. `/metrics` keeps them apart.
+/// Labels that name the counting core or server; their points are summed into one entry. `/metrics` keeps
+/// them apart.
 const COUNTED_BY: [&str; 2] = ["core", "server"];
 
-/// The points of a family as entries: those that differ by who counted are one; other labels become part of the name.
+/// Converts a family's points into entries. Points that differ only in the counting core or server are
+/// summed; other labels become part of the name.
 fn entries(family: &Family, name: &str, entries: &mut Vec<Entry>) {
     let mut kinds: Vec<(String, Vec<&Value>)> = Vec::new();
     for point in &family.points {
@@ -323,7 +327,8 @@ fn measure(value: &Value) -> f64 {
 }
 
 impl Serialize for Report {
-    /// `{"version": …, "uptime_s": …, "ready": …, "requests": {"received": …}, …}`: names that stay.
+    /// Writes `{"version": …, "uptime_s": …, "ready": …, "requests": {"received": …}, …}`. The names are
+    /// stable.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("version", env!("CARGO_PKG_VERSION"))?;
@@ -358,7 +363,7 @@ impl Serialize for Group {
     }
 }
 
-/// Families that are shown in a group, each with its name there.
+/// Lists the families that are shown in a group, each with its name there.
 #[cfg(test)]
 pub(crate) fn places_of(group: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     PLACES.iter().filter(move |(_, of, _)| *of == group).map(|(family, _, name)| (*family, *name))
@@ -373,7 +378,7 @@ pub(crate) mod tests {
     use super::*;
 
     engine::counters! {
-        /// Some of what an accelerator counts.
+        /// A sample of the accelerator's counters.
         pub(crate) enum SampleCounter {
             Requests => Counter, "cache_requests", None, "Requests.";
             Hits => Counter, "cache_hits", None, "Hits.";
@@ -402,7 +407,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A registry with known numbers.
+    /// Returns a registry with known numbers.
     pub(crate) fn registry() -> Registry {
         let mut registry = Registry::new();
         let set = CounterSet::<SampleCounter>::new(2);

@@ -1,6 +1,6 @@
-//! Where each family that is counted is shown: its group, and its name there.
+//! Table of the group and the short name under which each family is shown.
 
-/// The groups, with the heading of each.
+/// Groups, each with its heading.
 pub(crate) const GROUPS: [(&str, &str); 10] = [
     ("requests", "Requests"),
     ("messages", "Messages"),
@@ -14,7 +14,7 @@ pub(crate) const GROUPS: [(&str, &str); 10] = [
     ("other", "Other"),
 ];
 
-/// Family, group, short name. The order is the one in which they are shown.
+/// Family, group and short name, in the order in which they are shown.
 pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_requests", "requests", "received"),
     ("cache_hits", "requests", "hits"),

@@ -1,10 +1,10 @@
 //! The access log: a thread that reads the rings and appends a line for each request to a file.
 //!
 //! ```text
-//!  rings ──▶ read ─▶ a line ─▶ LineFile: what waits ─▶ write ─▶ FILE, FILE.1, …
-//!                                    │ the disk is full: said once, tried again each second, later lines dropped and counted
+//!  rings ──▶ read ─▶ a line ─▶ LineFile: pending lines ─▶ write ─▶ FILE, FILE.1, …
+//!                                    │ the disk is full: logged once, retried each second, later lines dropped and counted
 //! ```
-//! No loop waits for it: what it is too slow for is written over, and counted.
+//! No loop waits for the thread: records that it reads too slowly are overwritten, and counted.
 
 use std::{
     io,
@@ -34,20 +34,21 @@ use crate::{
     settings::Settings,
 };
 
-/// How long is waited after there was something, and after there was nothing. A hundred thousand requests a second fill a ring
-/// of 4 MiB in a tenth of one; to wake up more often would cost more than the lines.
+/// Pauses of the thread after a pass with records, and after a pass without. A hundred thousand requests per
+/// second fill a ring of 4 MiB in a tenth of a second; waking more often would cost more than the lines.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_IDLE: Duration = Duration::from_millis(50);
-/// How long is waited after a write that failed.
+/// Pause after a failed write.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
-/// Records of a ring that are taken before the next ring's; and how often, before the file is looked after.
+/// Records that are read from one ring before the next ring, and batches that are read before the file is
+/// written.
 const BATCH: usize = 256;
 const BATCHES_MAX: usize = 64;
-/// Bytes of lines that are gathered before they are written.
+/// Bytes of lines that are collected before a write.
 const WRITE_BYTES: usize = 128 << 10;
 const _: () = assert!(WRITE_BYTES < WAITING_BYTES_MAX);
 
-/// What it counts.
+/// Counters of the access log.
 #[derive(Debug, Default)]
 struct Counts {
     lines: AtomicU64,
@@ -65,41 +66,38 @@ impl Source for Counts {
             }),
             counter(
                 "access_log_overrun",
-                "Requests that the access log missed, because it was slower than the loops.",
+                "Requests missing from the access log because it was slower than the loops.",
                 Unit::None,
                 |of: &Self| of.overrun.load(Relaxed),
             ),
             counter(
                 "access_log_dropped",
-                "Lines that were dropped while the access log's file could not be written.",
+                "Access log lines dropped while the file could not be written.",
                 Unit::None,
                 |of: &Self| of.dropped.load(Relaxed),
             ),
             counter(
                 "access_log_failures",
-                "Writes and openings of the access log's file that failed.",
+                "Failed writes and openings of the access log's file.",
                 Unit::None,
                 |of: &Self| of.failures.load(Relaxed),
             ),
-            counter(
-                "access_log_rotations",
-                "Files of the access log that were set aside.",
-                Unit::None,
-                |of: &Self| of.rotations.load(Relaxed),
-            ),
+            counter("access_log_rotations", "Rotations of the access log.", Unit::None, |of: &Self| {
+                of.rotations.load(Relaxed)
+            }),
         ];
         families.extend(figures.iter().map(|figure| figure.family(self)));
     }
 }
 
-/// What it is told.
+/// Requests to the thread.
 #[derive(Debug, Default)]
 struct WriterSignals {
     reopen: AtomicBool,
     stop: AtomicBool,
 }
 
-/// A running access log. Dropped, it writes what there is and ends.
+/// A running access log. Dropping it writes all pending lines and ends the thread.
 pub(crate) struct AccessLog {
     told: Arc<WriterSignals>,
     counts: Arc<Counts>,
@@ -107,15 +105,15 @@ pub(crate) struct AccessLog {
 }
 
 impl AccessLog {
-    /// Opens the file and starts the thread, if there is to be one.
+    /// Opens the file and starts the thread, if an access log is configured.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// Returns `Failure::Configuration` if the file cannot be opened.
     pub(crate) fn start(settings: &Settings, journal: &Journal) -> Result<Option<Self>, Failure> {
         let rules = &settings.log_rules;
         let Some(path) = &rules.access_log else { return Ok(None) };
         let file = LineFile::open(path, rules.rotate, rules.keep, today()).map_err(|error| {
-            let message = format!("{}: {error}; a file is wanted that can be appended to", path.display());
+            let message = format!("{}: {error}; a file that can be appended to is needed", path.display());
             Failure::Configuration(vec![Fault { place: "access-log".to_owned(), message }])
         })?;
         let (told, counts) = (Arc::<WriterSignals>::default(), Arc::<Counts>::default());
@@ -132,17 +130,17 @@ impl AccessLog {
         let thread = std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || writer.run())
-            .map_err(failed("the access log cannot start"))?;
+            .map_err(failed("cannot start the access log"))?;
         Ok(Some(Self { told, counts, thread: Some(thread) }))
     }
 
-    /// Has the file opened again, after somebody has moved it away.
+    /// Makes the thread reopen the file after it was moved away.
     pub(crate) fn reopen(&self) {
         self.told.reopen.store(true, Relaxed);
         self.wake();
     }
 
-    /// What it counts.
+    /// Returns the counters of the access log.
     pub(crate) fn counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.counts) as Arc<dyn Source>
     }
@@ -159,7 +157,7 @@ impl Drop for AccessLog {
         self.told.stop.store(true, Relaxed);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic has ended the process already.
+            // The result does not matter: a panic of the thread has already ended the process.
             let _ = thread.join();
         }
     }
@@ -169,7 +167,7 @@ fn today() -> u64 {
     clock::unix_s() / 86_400
 }
 
-/// The thread's.
+/// State of the thread.
 struct LogWriter {
     reader: JournalReader,
     format: Format,
@@ -178,7 +176,7 @@ struct LogWriter {
     told: Arc<WriterSignals>,
     counts: Arc<Counts>,
     recent: LineCache,
-    /// When a write failed last; then it is said that it does, once.
+    /// Time of the last failed write. While it is set, further failures are not logged.
     failed_at: Option<Instant>,
 }
 
@@ -186,7 +184,8 @@ impl LogWriter {
     fn run(mut self) {
         let mut record = Vec::new();
         loop {
-            // First: what is written before a stop is said is read after it.
+            // The flag is loaded before the rings are read, so that records written before the stop are still
+            // read.
             let is_last = self.told.stop.load(Relaxed);
             if self.told.reopen.swap(false, Relaxed) {
                 self.reopen();
@@ -211,7 +210,7 @@ impl LogWriter {
         }
     }
 
-    /// Reads some records and makes lines of them.
+    /// Reads a batch of records and formats them as lines.
     fn read(&mut self, record: &mut Vec<u8>) -> usize {
         let Self { reader, format, recent, file, counts, .. } = self;
         let mut dropped = 0;
@@ -226,7 +225,7 @@ impl LogWriter {
         read
     }
 
-    /// Writes what was gathered; `is_last`: whatever became of the try before.
+    /// Writes the collected lines; with `is_last` even if the last write failed less than a second ago.
     fn write(&mut self, is_last: bool) {
         let is_too_soon = self.failed_at.is_some_and(|at| at.elapsed() < FAILED_PAUSE);
         if self.file.waiting_bytes() == 0 || (is_too_soon && !is_last) {
@@ -238,7 +237,7 @@ impl LogWriter {
         self.said(outcome);
     }
 
-    /// Opens the file again; the one before is better than none.
+    /// Reopens the file; on failure the old file stays in use.
     fn reopen(&mut self) {
         match self.file.reopen() {
             Ok(given_up) => {
@@ -253,7 +252,7 @@ impl LogWriter {
         self.failed_at = None;
     }
 
-    /// Counts a failure, and says the first of several, and their end.
+    /// Counts a failure. Logs only the first of several failures, and the recovery.
     fn said(&mut self, outcome: io::Result<()>) {
         match outcome {
             Ok(()) => {

@@ -1,7 +1,8 @@
-//! The access log's file: opened, set aside, opened again, and what becomes of lines while the disk takes none.
+//! The file of the access log: opening, rotation, reopening, and buffering of lines while the disk is full.
 //!
-//! *Bounds:* [`WAITING_BYTES_MAX`] of lines, and the last one, wait for a disk that is full; later ones are dropped and counted. A line is on one
-//! file whole or not at all: what a full disk took half of goes on where it stopped.
+//! *Bounds:* at most [`WAITING_BYTES_MAX`] of lines, and one line more, wait for a disk that is full; later
+//! lines are dropped and counted. A line is in one file whole or not at all: when a full disk took only half
+//! of it, writing continues where it stopped.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,10 +12,10 @@ use std::{
 
 use super::rules::Rotate;
 
-/// Bytes of lines that wait while they cannot be written.
+/// Maximum bytes of lines that wait while they cannot be written.
 pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// A file that lines are appended to.
+/// A file to which lines are appended.
 #[derive(Debug)]
 pub(super) struct LineFile {
     path: PathBuf,
@@ -22,32 +23,32 @@ pub(super) struct LineFile {
     keep: usize,
     file: Option<File>,
     bytes: u64,
-    /// The day of UTC that it is of, since 1970.
+    /// Day of the current file, in UTC days since 1970.
     day: u64,
-    /// Lines that are not written; the first may be half.
+    /// Lines that are not yet written; the first may be incomplete.
     waiting: Vec<u8>,
-    /// How many.
+    /// Number of those lines.
     waiting_lines: u64,
-    /// Of the first of them a part is on the file.
+    /// True if a part of the first waiting line is already in the file.
     is_torn: bool,
 }
 
-/// What a try to write came to.
+/// Outcome of a write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteOutcome {
-    /// Lines that are on the file by now.
+    /// Lines that are in the file now.
     pub(super) lines: u64,
-    /// Lines that were given up.
+    /// Lines that were dropped.
     pub(super) dropped: u64,
-    /// It was set aside and begun anew.
+    /// Number of times the file was rotated.
     pub(super) rotations: u64,
 }
 
 impl LineFile {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error.
     pub(super) fn open(path: &Path, rotate: Option<Rotate>, keep: usize, day: u64) -> io::Result<Self> {
         let mut of = Self {
             path: path.to_owned(),
@@ -64,10 +65,10 @@ impl LineFile {
         Ok(of)
     }
 
-    /// Opens what has its name now.
+    /// Reopens the file by its path, and returns the number of lines that were dropped.
     ///
     /// # Errors
-    /// What the system says; then the one that was open stays.
+    /// Returns the system's error; the old file then stays open.
     pub(super) fn reopen(&mut self) -> io::Result<u64> {
         self.open_again()?;
         Ok(self.give_up_half())
@@ -80,7 +81,7 @@ impl LineFile {
         Ok(())
     }
 
-    /// The rest of a line whose beginning is on another file is nothing; how many lines that was.
+    /// Drops the rest of a line whose beginning is in the old file, and returns the number of lines dropped.
     fn give_up_half(&mut self) -> u64 {
         if !std::mem::take(&mut self.is_torn) {
             return 0;
@@ -91,12 +92,12 @@ impl LineFile {
         1
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes that wait.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Has a line appended; false: there is no room, and it is dropped.
+    /// Appends a line; returns false if there is no room and the line is dropped.
     pub(super) fn append(&mut self, line: impl FnOnce(&mut Vec<u8>)) -> bool {
         let fits = self.waiting.len() < WAITING_BYTES_MAX;
         if fits {
@@ -106,7 +107,7 @@ impl LineFile {
         fits
     }
 
-    /// Writes what waits, and sets the file aside first where its time has come.
+    /// Writes the waiting lines. Rotates the file first if rotation is due.
     pub(super) fn write(&mut self, day: u64) -> (WriteOutcome, io::Result<()>) {
         let mut written = WriteOutcome::default();
         let outcome = self.try_write(day, &mut written);
@@ -122,7 +123,7 @@ impl LineFile {
             Some(Rotate::Daily) => day != self.day,
             Some(Rotate::Bytes(most)) => self.bytes > 0 && self.bytes + self.waiting.len() as u64 > most,
         };
-        // A line is not torn over two files.
+        // A line must not be split over two files.
         if is_due && !self.is_torn {
             self.set_aside()?;
             self.day = day;
@@ -155,7 +156,7 @@ impl LineFile {
         outcome
     }
 
-    /// Renames FILE to FILE.1, that to FILE.2 and so on; the last goes.
+    /// Renames FILE to FILE.1, FILE.1 to FILE.2 and so on; the oldest file is replaced.
     fn set_aside(&mut self) -> io::Result<()> {
         let aside = |number: usize| {
             let mut name = self.path.clone().into_os_string();
@@ -169,7 +170,7 @@ impl LineFile {
             }
         }
         match std::fs::rename(&self.path, aside(1)) {
-            // Somebody has taken it away.
+            // NotFound is not an error: the file was already moved away.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(outcome.expect_err("full").kind(), io::ErrorKind::StorageFull);
         assert_eq!(written, WriteOutcome::default());
         assert_eq!(file.waiting_bytes(), WAITING_BYTES_MAX);
-        // There is room again.
+        // The disk has room again.
         let directory = tempfile::tempdir().expect("a directory");
         file.path = directory.path().join("access.log");
         assert_eq!(file.reopen().expect("open"), 0);
@@ -243,7 +244,7 @@ mod tests {
         let path = directory.path().join("access.log");
         let mut file = LineFile::open(&path, None, 1, 0).expect("open");
         assert!(append(&mut file, b"half\n") && append(&mut file, b"whole\n"));
-        // As a write does that a full disk takes the beginning of.
+        // A full disk has taken the beginning of the line.
         file.waiting.drain(..2);
         file.is_torn = true;
         assert_eq!(file.reopen().expect("open"), 1, "its rest is given up");

@@ -1,7 +1,7 @@
-//! Records that belong together: a client's request, and what origins were asked for it.
+//! Groups of records: a client's request, and the fetches from origins that it caused.
 //!
-//! The client's record comes when its answer has ended, those of origins when theirs have; either may be first. What waits
-//! for the other is bounded in number and in time, and then shown by itself.
+//! The client's record arrives when its response has ended, the origins' records when theirs have; either may
+//! be first. Incomplete groups wait, bounded in number and in time, and are then shown as they are.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,16 +10,16 @@ use std::{
 
 use wire::transaction::{Kind, Record, Tag};
 
-/// RequestGroups that wait; with more of them the oldest is shown as it is.
+/// Maximum number of incomplete groups; with more, the oldest is shown as it is.
 const WAITING_MAX: usize = 10_000;
-/// How long a client's record waits for the end of what it waited for.
+/// Time that a client's record waits for the record of its fetch.
 const ORIGIN_WAIT: Duration = Duration::from_millis(500);
-/// How long an origin's waits for its client's, which may be slow.
+/// Time that an origin's record waits for the client's record; the client may be slow.
 const CLIENT_WAIT: Duration = Duration::from_secs(60);
-/// RequestGroups that were shown: what comes later for them is shown at once.
+/// Number of shown groups that are remembered: later records of these groups are shown at once.
 const SHOWN_MAX: usize = 4096;
 
-/// A request with all that was done for it.
+/// A request with all its fetches.
 #[derive(Debug, Default)]
 pub(super) struct RequestGroup {
     pub(super) client: Option<Vec<u8>>,
@@ -29,22 +29,22 @@ pub(super) struct RequestGroup {
 #[derive(Debug)]
 struct PendingGroup {
     group: RequestGroup,
-    /// The record of an origin that the client's names.
+    /// Identifier of the origin's record that the client's record names.
     fetch: u64,
     until: Instant,
 }
 
-/// Those that are not whole.
+/// Groups that are not yet complete.
 #[derive(Debug, Default)]
 pub(super) struct RequestGroups {
     waiting: HashMap<u64, PendingGroup>,
-    /// In the order in which they began.
+    /// Identifiers in the order in which the groups began.
     order: VecDeque<u64>,
     shown: VecDeque<u64>,
 }
 
 impl RequestGroups {
-    /// Takes a record; what is whole by it.
+    /// Takes a record, and returns the groups that it completes.
     pub(super) fn take(&mut self, record: &Record<'_>, bytes: &[u8], now: Instant) -> Vec<RequestGroup> {
         let of = match record.kind {
             Kind::Client => record.id,
@@ -86,7 +86,7 @@ impl RequestGroups {
         whole
     }
 
-    /// Those that have waited for long enough; all of them, at the end.
+    /// Returns the groups whose wait is over; with `None`, at the end, all groups.
     pub(super) fn overdue(&mut self, now: Option<Instant>) -> Vec<RequestGroup> {
         let is_due = |waiting: &PendingGroup| now.is_none_or(|now| waiting.until <= now);
         let due: Vec<u64> =

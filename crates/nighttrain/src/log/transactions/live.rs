@@ -1,6 +1,7 @@
-//! `nighttrain log`: reads what the loops of a running server say, from their memory, and prints it.
+//! `nighttrain log`: reads the journal of a running server from its shared memory, and prints it.
 //!
-//! The server does not know who reads: it sees that somebody does. A reader that is too slow loses records and says how many.
+//! The server does not know its readers; it only sees that there is one. A reader that is too slow loses
+//! records and reports how many.
 
 use std::{
     io::{self, Write as _},
@@ -29,16 +30,16 @@ use wire::{
 use super::groups::{RequestGroup, RequestGroups};
 use crate::{admin::client, cli::LogTask, failure::Failure, services::operation::failed, settings::Settings};
 
-/// How long is waited where there is nothing.
+/// Pause when there is no record.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How often the lease is renewed.
+/// Interval of lease renewals.
 const RENEW_EVERY: Duration = Duration::from_millis(500);
-/// Records of a ring that are taken before the next ring's.
+/// Records that are read from one ring before the next ring.
 const BATCH: usize = 1000;
-/// Bytes that are gathered before they are written.
+/// Bytes that are collected before a write.
 const OUT_BYTES: usize = 64 << 10;
 
-/// What is asked for, understood.
+/// A parsed log request.
 struct LogQuery {
     filter: Option<Expression<FieldId>>,
     format: Format,
@@ -50,7 +51,7 @@ impl LogQuery {
     fn of(task: &LogTask) -> Result<Self, Failure> {
         let not_understood = |what: &str, fault: &Fault, text: &str| {
             Failure::Usage(format!(
-                "the {what} is not understood at byte {}:\n{}",
+                "invalid {what}, at byte {}:\n{}",
                 fault.at,
                 fault.marked(text.as_bytes())
             ))
@@ -66,7 +67,7 @@ impl LogQuery {
         };
         if task.group && matches!(format, Format::Common | Format::Combined) {
             let message =
-                "common and combined show clients' requests alone: there is nothing to group with them";
+                "common and combined show client requests only: there is nothing to group with them";
             return Err(Failure::Usage(message.to_owned()));
         }
         Ok(Self {
@@ -82,13 +83,13 @@ impl LogQuery {
     }
 }
 
-/// Prints until it is told to stop, or the server ends, or nobody reads what is printed.
+/// Prints records until a signal arrives, the server ends, or stdout is closed.
 pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
     let wanted = LogQuery::of(task)?;
     let opened = client::journal(settings)?;
     let server = Server::of(opened)?;
     let (reader, lease) = opened.open().map_err(|error| cannot_open(opened, &error))?;
-    let leasing = LeaseThread::start(lease).map_err(failed("the log cannot be read"))?;
+    let leasing = LeaseThread::start(lease).map_err(failed("cannot read the log"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -99,11 +100,9 @@ pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
     let lapsed = leasing.lapsed();
     let mut said = format!("{shown} shown, {lost} lost\n");
     if lapsed > 0 {
-        said.push_str(&format!(
-            "this reader was held up for {lapsed} s, in which nothing was logged for it\n"
-        ));
+        said.push_str(&format!("reader paused for {lapsed} s, in which nothing was logged for it\n"));
     }
-    // If stderr is gone, nobody wants to know.
+    // An error is ignored: if stderr is gone, there is no reader.
     _ = io::stderr().write_all(said.as_bytes());
     Ok(())
 }
@@ -112,17 +111,17 @@ fn cannot_open(opened: JournalAddress, error: &OpenError) -> Failure {
     let pid = opened.pid;
     let hint = match error {
         OpenError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            ": it is another user's; say it as that user, or as root"
+            ": the process belongs to another user; run this as that user, or as root"
         }
         OpenError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            ": it is not on this machine, or in another container; say it there"
+            ": the process is on another machine, or in another container; run this there"
         }
         _ => "",
     };
-    Failure::Failed(format!("the log of process {pid} cannot be read: {error}{hint}"))
+    Failure::Failed(format!("cannot read the log of process {pid}: {error}{hint}"))
 }
 
-/// The process whose log it is.
+/// The process that owns the journal.
 struct Server(OwnedFd);
 
 impl Server {
@@ -142,7 +141,8 @@ impl Server {
     }
 }
 
-/// Says that somebody reads, on a thread of its own: who waits for a terminal still reads.
+/// Thread that renews the reader's lease. It is separate because a reader that waits for a slow terminal must
+/// keep its lease.
 struct LeaseThread {
     is_over: Arc<AtomicBool>,
     lapsed_ms: Arc<AtomicU64>,
@@ -168,7 +168,7 @@ impl LeaseThread {
         Ok(Self { is_over, lapsed_ms })
     }
 
-    /// Seconds in which it was not said, because this process was stopped.
+    /// Returns the seconds during which the lease had lapsed because this process was stopped.
     fn lapsed(&self) -> u64 {
         self.lapsed_ms.load(Ordering::Relaxed) / 1000
     }
@@ -180,7 +180,7 @@ impl Drop for LeaseThread {
     }
 }
 
-/// Reads and prints until there is a reason to stop; how many records were lost, and how many shown.
+/// Reads and prints until there is a reason to stop; returns the number of lost and of shown records.
 async fn print_all(
     mut reader: JournalReader,
     server: &Server,
@@ -215,7 +215,7 @@ async fn print_all(
     }
 }
 
-/// Filters, groups and formats.
+/// Filters, groups and formats records.
 struct Printer {
     wanted: LogQuery,
     groups: RequestGroups,
@@ -237,7 +237,7 @@ impl Printer {
         }
     }
 
-    /// Whether no more is wanted.
+    /// Returns whether the output is closed or the limit is reached.
     fn is_done(&self) -> bool {
         self.is_closed || self.shown >= self.wanted.limit
     }
@@ -267,7 +267,7 @@ impl Printer {
         left.iter().for_each(|group| self.show(group));
     }
 
-    /// Shows a group of which any record is wanted.
+    /// Shows a group if any of its records matches the filter.
     fn show(&mut self, group: &RequestGroup) {
         let records = || group.client.iter().chain(&group.origins).filter_map(|bytes| Record::read(bytes));
         if self.is_done() || !records().any(|record| self.wanted.matches(record)) {
@@ -286,7 +286,7 @@ impl Printer {
         }
     }
 
-    /// Writes what there is; false: nobody reads it.
+    /// Writes the collected output; returns false if stdout is closed.
     fn flush(&mut self) -> io::Result<bool> {
         let mut stdout = io::stdout().lock();
         match stdout.write_all(&self.out).and_then(|()| stdout.flush()) {
@@ -300,11 +300,11 @@ impl Printer {
     }
 }
 
-/// A client's object with those of its origins in it.
+/// Writes the client's record as a JSON object that contains its origins' records.
 fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, recent: &mut LineCache, out: &mut Vec<u8>) {
     let Some(client) = records.next() else { return };
     Format::Json.append(&client, recent, out);
-    // Without the brace and the end of the line.
+    // Removes the closing brace and the newline.
     out.truncate(out.len() - 2);
     out.extend_from_slice(b",\"origins\":[");
     for (at, record) in records.enumerate() {

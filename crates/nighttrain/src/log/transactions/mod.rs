@@ -1,10 +1,10 @@
-//! The log of transactions: what loops say of requests, mails and consumers, live and on a file. (Messages for the operator
-//! are [`crate::log`]'s.)
+//! The transaction log: records that event loops write about requests, mails and consumers, live and in a
+//! file. (Messages for the operator go to [`crate::log`].)
 //!
 //! ```text
 //!                                    ┌──▶ access_log: a thread, a file, rotation
 //!  loops ──▶ engine::journal (rings)─┤
-//!                                    └──▶ another process: live, `nighttrain log` ◀── where it is: GET /log of the admin port
+//!                                    └──▶ another process: live, `nighttrain log` ◀── its location: GET /log of the admin port
 //! ```
 
 mod access_log;
@@ -24,13 +24,14 @@ pub(crate) use self::{
 };
 use crate::{failure::Failure, settings::Settings};
 
-/// Servers of one process that may each have a loop on every processor.
+/// Number of servers in a process that may each have a loop on every core.
 const SERVERS: usize = 3;
 
-/// A journal with a ring for each loop; `None`, and a warning, where the system has no such memory.
+/// Creates a journal with a ring for each loop; `None`, with a warning, if the system cannot provide the
+/// shared memory.
 ///
 /// # Errors
-/// It is needed for a file, and cannot be had.
+/// Returns `Failure::Failed` if an access log needs the journal and it cannot be created.
 pub(crate) fn journal(settings: &Settings) -> Result<Option<Arc<Journal>>, Failure> {
     let is_always_read = settings.log_rules.access_log.is_some();
     let made = loops(settings)
@@ -38,7 +39,7 @@ pub(crate) fn journal(settings: &Settings) -> Result<Option<Arc<Journal>>, Failu
     match made {
         Ok(journal) => Ok(Some(journal)),
         Err(error) if is_always_read => {
-            Err(Failure::Failed(format!("there is no memory that the log can be read from: {error}")))
+            Err(Failure::Failed(format!("no memory to share the log through: {error}")))
         }
         Err(error) => {
             tracing::warn!(%error, "no memory for the transaction log: `nighttrain log` shows nothing");

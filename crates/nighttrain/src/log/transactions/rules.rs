@@ -1,4 +1,4 @@
-//! What can be set of the log of transactions.
+//! Settings of the transaction log.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use crate::settings::{
     usize_size_text, value,
 };
 
-/// What is in force.
+/// Active settings of the transaction log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogRules {
-    /// What each loop's ring holds.
+    /// Size of each loop's ring.
     pub ring_bytes: usize,
-    /// The file of the access log.
+    /// Path of the access log.
     pub access_log: Option<PathBuf>,
-    /// How its lines look.
+    /// Format of the access log's lines.
     pub format: FileFormat,
-    /// When it begins a new file.
+    /// Condition for rotating the access log.
     pub rotate: Option<Rotate>,
-    /// How many earlier files are kept.
+    /// Number of rotated files that are kept.
     pub keep: usize,
 }
 
@@ -32,13 +32,13 @@ impl Default for LogRules {
     }
 }
 
-/// How lines of the access log look.
+/// Format of the access log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FileFormat {
-    /// As most web servers write them.
+    /// The combined format that most web servers write.
     #[default]
     Combined,
-    /// An object a line.
+    /// A JSON object per line.
     Json,
 }
 
@@ -54,7 +54,7 @@ impl FileFormat {
         match text {
             "combined" => Ok(Self::Combined),
             "json" => Ok(Self::Json),
-            _ => Err("combined or json is wanted".to_owned()),
+            _ => Err("expected combined or json".to_owned()),
         }
     }
 
@@ -66,16 +66,16 @@ impl FileFormat {
     }
 }
 
-/// When a file is set aside and a new one is begun.
+/// Condition on which a file is rotated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rotate {
-    /// With each day of UTC.
+    /// Daily rotation, before the first line of a UTC day.
     Daily,
-    /// When it has so many bytes.
+    /// Before the file grows beyond this many bytes.
     Bytes(u64),
 }
 
-/// A smaller file would be set aside again and again.
+/// Minimum size for rotation; a smaller file would rotate constantly.
 const ROTATE_BYTES_MIN: u64 = 4096;
 
 impl Rotate {
@@ -84,7 +84,7 @@ impl Rotate {
             "daily" => Ok(Self::Daily),
             _ => match parse_size(text) {
                 Ok(bytes @ ROTATE_BYTES_MIN..) => Ok(Self::Bytes(bytes)),
-                _ => Err("daily or a size of 4KiB or more is wanted, for instance 100MiB".to_owned()),
+                _ => Err("expected daily, or a size of at least 4KiB, for instance 100MiB".to_owned()),
             },
         }
     }
@@ -116,7 +116,7 @@ const fn of_cache(
     }
 }
 
-/// The settings of the log.
+/// Settings table of the log.
 pub(crate) const LOG_SETTINGS: &[Setting] = &[
     Setting {
         key: "log-ring",
@@ -124,19 +124,20 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "SIZE",
-        help: "Memory of each loop for `nighttrain log`, taken while somebody reads; records beyond it are lost and counted",
+        help: "Memory per loop for `nighttrain log`, allocated while a reader is attached; records beyond it are lost \
+               and counted",
         access: value!(log_rules.ring_bytes, parse = some_size, show = usize_size_text),
     },
     of_cache(
         "access-log",
         "FILE",
-        "A file that each request is appended to, off the loops; SIGUSR1 opens it again",
+        "File for the access log, one line per request, written off the loops; SIGUSR1 reopens it",
         optional!(log_rules.access_log, parse = parse_path, show = path_text),
     ),
     of_cache(
         "access-log-format",
         "FORMAT",
-        "How its lines look: combined or json",
+        "Format of the access log: combined or json",
         value!(
             log_rules.format,
             parse = FileFormat::parse,
@@ -146,7 +147,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
     of_cache(
         "access-log-rotate",
         "SIZE|daily",
-        "When it is set aside as FILE.1, and a new one begun; unset: never",
+        "When to rotate the access log to FILE.1: a size or daily; unset: never",
         optional!(log_rules.rotate, parse = Rotate::parse, show = Rotate::text),
     ),
     Setting {
@@ -154,7 +155,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         ..of_cache(
             "access-log-keep",
             "N",
-            "How many files that were set aside are kept",
+            "Rotated access log files to keep",
             value!(log_rules.keep, parse = one_or_more, show = plain),
         )
     },
@@ -163,7 +164,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         ..of_cache(
             "log-hide-query",
             "NAMES",
-            "Parameters of queries whose values are never logged; - for none",
+            "Query parameters whose values are never logged; -: none",
             value!(cache.log_secrets, parse = parse_secrets, show = secrets_text),
         )
     },
@@ -175,7 +176,7 @@ fn parse_secrets(text: &str) -> Result<Secrets, String> {
     }
     match list(text).find(|name| name.is_empty() || name.contains(['&', '=', '?', ';'])) {
         Some(name) => {
-            Err(format!("`{name}` is no name of a parameter, such as token; they stand between commas"))
+            Err(format!("invalid parameter name `{name}`; expected names such as token, separated by commas"))
         }
         None => Ok(Secrets::of(list(text))),
     }

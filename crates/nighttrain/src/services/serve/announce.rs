@@ -1,15 +1,15 @@
-//! Mail's events leave the house: announced on the feed, and told to the accelerator's store.
+//! Publishes mail's events on the feed, and purges changed pages from the accelerator's store.
 //!
 //! ```text
 //!  crate mail ──broadcast──▶ announce ──in this process──▶ crate feed ──MSG──▶ nighttrain feed sub 'mail.>'
 //!       │                 └▶ purge: inboxes whose page has changed ──▶ accelerator
 //!       └──broadcast──▶ live pages, waits
 //! ```
-//! Nothing comes back: what the feed's clients say reaches neither pages nor store. *Which thread:* one, "announce",
-//! with a loop of its own. *What is bounded:* events wait in mail's ring, and who lags loses the oldest, is told so,
-//! and tells it on (`mail.missed`); inboxes to purge wait in a set of [`PURGES_MAX`], and what does not fit, or was
-//! lost, goes stale by itself within the second for which a page is fresh. *Who waits:* nobody of the servers, whatever
-//! the feed's clients do.
+//! Nothing flows back: messages of the feed's clients reach neither pages nor store. *Thread:* one,
+//! "announce", with a runtime of its own. *Bounds:* events wait in mail's ring; a receiver that lags loses
+//! the oldest, learns of it, and publishes that fact (`mail.missed`). Inboxes to purge wait in a set of
+//! [`PURGES_MAX`]; if a purge does not fit or was lost, the page becomes stale by itself within the second
+//! for which it is fresh. *Waiting:* no server waits for this thread, whatever the feed's clients do.
 
 use std::{
     collections::HashSet,
@@ -35,21 +35,21 @@ use tokio::{
 use super::subject::announcement;
 use crate::services::accelerator::Purger;
 
-/// Inboxes that may wait for a purge.
+/// Maximum number of inboxes that wait for a purge.
 const PURGES_MAX: usize = 4096;
-/// How long purges are gathered: one for all arrivals of that time in an inbox.
+/// Interval in which purges are collected: all arrivals in an inbox during this time cause one purge.
 const PURGE_EVERY: Duration = Duration::from_millis(50);
-/// Before a feed that took nothing is tried again.
+/// Pause before a batch is retried that the feed did not accept.
 const RETRY: Duration = Duration::from_millis(5);
-/// Events that leave together.
+/// Maximum number of events that are published together.
 const BATCH: usize = 256;
 
-/// What carries mail's events to feed and accelerator.
+/// Thread that carries mail's events to the feed and the accelerator.
 pub(crate) struct Announcer {
     counts: Arc<Counts>,
 }
 
-/// What is purged for an inbox: every URL under which the accelerator knows its first page.
+/// Function that returns every URL under which the accelerator stores an inbox's first page.
 pub(crate) type InboxUrls = Box<dyn Fn(&Inbox) -> Vec<String> + Send + Sync>;
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Source for Counts {
             ("announce_events", "Mail events published on the feed", &self.announced),
             (
                 "announce_lost",
-                "Times that mail events were lost on their way to the feed; told as mail.missed",
+                "Times that mail events were lost on their way to the feed; announced as mail.missed",
                 &self.lost,
             ),
             (
@@ -75,8 +75,8 @@ impl Source for Counts {
                 "Pages dropped from the accelerator's store because of an event",
                 &self.purged,
             ),
-            ("announce_purges_dropped", "Purges left to the page's own age", &self.purges_dropped),
-            ("announce_retries", "Times that the feed took nothing and was tried again", &self.retries),
+            ("announce_purges_dropped", "Purges dropped; the pages expire by age", &self.purges_dropped),
+            ("announce_retries", "Times that publishing to the feed was retried", &self.retries),
         ] {
             let point = Point { labels: Vec::new(), value: Value::Counter(count.load(Relaxed)) };
             families.push(Family { name, help, unit: Unit::None, points: vec![point] });
@@ -85,10 +85,10 @@ impl Source for Counts {
 }
 
 impl Announcer {
-    /// Starts the thread; `events` gives a receiver to each that listens.
+    /// Starts the thread; `events` returns a new receiver at each call.
     ///
     /// # Errors
-    /// What the system says of the thread.
+    /// Returns the system's error if the thread cannot start.
     pub(crate) fn start(
         publisher: Publisher,
         events: impl Fn() -> Receiver<Event>,
@@ -111,13 +111,13 @@ impl Announcer {
         Ok(Self { counts })
     }
 
-    /// What it counts.
+    /// Returns the counters.
     pub(crate) fn counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.counts) as Arc<dyn Source>
     }
 }
 
-/// Returns when mail has ended.
+/// Publishes events until mail has ended.
 async fn announce(mut events: Receiver<Event>, mut publisher: Publisher, counts: &Counts) {
     let mut lost_in_feed = 0;
     loop {
@@ -141,7 +141,7 @@ async fn announce(mut events: Receiver<Event>, mut publisher: Publisher, counts:
     }
 }
 
-/// Puts an event into the batch, which leaves before if it is full.
+/// Adds an event to the batch; a full batch is sent first.
 async fn put(publisher: &mut Publisher, event: &Event, counts: &Counts) {
     let Some((subject, message)) = announcement(event) else { return };
     while !publisher.add(&subject, &message) {
@@ -153,7 +153,7 @@ async fn put(publisher: &mut Publisher, event: &Event, counts: &Counts) {
     };
 }
 
-/// Sends the batch. A feed that takes nothing is tried again; meanwhile mail's ring gathers what comes.
+/// Sends the batch, and retries while the feed does not accept it. Meanwhile events wait in mail's ring.
 async fn send(publisher: &mut Publisher, counts: &Counts) {
     while publisher.send().is_err() {
         counts.retries.fetch_add(1, Relaxed);
@@ -161,7 +161,7 @@ async fn send(publisher: &mut Publisher, counts: &Counts) {
     }
 }
 
-/// Returns when mail has ended.
+/// Purges the pages of changed inboxes until mail has ended.
 async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purger>, urls: &InboxUrls, counts: &Counts) {
     let mut every = interval(PURGE_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -172,7 +172,7 @@ async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purger>, urls: 
             _ = every.tick(), if !gathered.is_empty() => {
                 let all: Vec<String> = gathered.drain().flat_map(|inbox: Inbox| urls(&inbox)).collect();
                 let accelerator = Arc::clone(&accelerator);
-                // It waits for the core that owns the page: not on this loop.
+                // A purge waits for the core that owns the page, so it must not run on this runtime's thread.
                 let purged = tokio::task::spawn_blocking(move || {
                     all.iter().filter(|url| matches!(accelerator.drop_url(url), Ok(cache::PurgeResult::Dropped(_)))).count()
                 });
@@ -183,7 +183,7 @@ async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purger>, urls: 
         let inbox = match received {
             Ok(Event::Arrived(summary)) => summary.inbox.clone(),
             Ok(Event::Deleted { inbox, .. }) => inbox,
-            // Pages over all inboxes are not kept.
+            // Pages over all inboxes are not stored.
             Ok(Event::Over { .. }) => continue,
             Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
                 counts.purges_dropped.fetch_add(1, Relaxed);

@@ -6,10 +6,10 @@
 //!                     │             └──▶ purge of the pages that have changed
 //!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages
 //! ```
-//! Mail's own events are what pages, waits and purges go by; the feed is an outlet, on which nobody else may publish
-//! what mail announces ([`keep_for_mail`]). The loops of the three share nothing but the processors. One admin port
-//! shows them all. They stop in the order in which work flows: no new mail, then the pages, the accelerator, and the
-//! feed last.
+//! Pages, waits and purges follow mail's own events; the feed is only an outlet, and no client may publish on
+//! mail's subjects ([`keep_for_mail`]). The loops of the three servers share nothing but the cores. One admin
+//! port shows them all. They stop in the order in which data flows: first no new mail, then the pages, the
+//! accelerator, and the feed last.
 
 mod announce;
 mod samples;
@@ -44,7 +44,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Runs everything until a signal ends it.
+/// Runs all servers until a signal ends them.
 pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
     let sources = ConfigSources {
         file: task.config.path(),
@@ -65,8 +65,8 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let in_front_of = match &settings.origin {
         Some(origin) => origin.to_string(),
         None if settings.mail.has_pages_under_tls() => {
-            let message = "the accelerator is in front of the pages and asks them by http; visitors come to it by https, at \
-                           tls-listen of [cache]";
+            let message = "the accelerator is in front of the pages and connects to them by http; visitors use https \
+                           at tls-listen of [cache]";
             return Err(fault("http-tls", message.to_owned()));
         }
         None => "the mail pages".to_owned(),
@@ -86,12 +86,12 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
         Arc::clone(&accelerator) as Arc<dyn Purger>,
         urls(accelerator.addresses(), &settings.mail.config.default_domain),
     )
-    .map_err(failed("mail cannot be announced"))?;
-    // It connects from the address that it connects to, which is this machine's own.
+    .map_err(failed("cannot announce mail on the feed"))?;
+    // The accelerator connects to the pages from the same address, which belongs to this machine.
     let in_front = settings.origin.is_none().then(|| reachable(post.pages()).ip());
     let web = post.show(http, mailstore.clone(), settings, in_front)?;
     if demo {
-        samples::trickle(post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
+        samples::trickle(post.addresses().smtp).map_err(failed("cannot send sample mails"))?;
     }
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!(
@@ -115,7 +115,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     })
 }
 
-/// An address that listens everywhere is reached on loopback.
+/// Returns the address to connect to: loopback for a server that listens on every address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let mut address = address;
     if address.ip().is_unspecified() {
@@ -127,17 +127,17 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The feed's configuration, with mail's subjects kept for mail.
+/// Builds the feed's configuration, with mail's subjects reserved for mail.
 fn feed_of(settings: &Settings, shared: Option<&Arc<Table>>) -> Result<Config, Fault> {
     let mut config = settings.feed.config(shared)?;
     keep_for_mail(&mut config, settings.mail.asks_for_token());
     Ok(config)
 }
 
-/// Keeps mail's subjects for what mail announces: nobody who connects may publish there. To subscribe is to see all
-/// mail, which is for those who may see it on the pages: this machine where no token is configured. So where the feed
-/// is reached from beyond it, or pages of any site may connect, or a token is asked for, users hear of mail only if
-/// their permissions name it.
+/// Reserves mail's subjects for mail's own events: no client may publish there. A subscriber would see all
+/// mail, which is meant for those who may see it on the pages: this machine if no token is configured.
+/// Therefore users receive mail's subjects only if their permissions name them when the feed listens beyond
+/// this machine, accepts web pages of any origin, or when mail demands a token.
 fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
     let all = || vec![Entry::of(subject::ALL)];
     let mut listeners =
@@ -150,8 +150,8 @@ fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
     config.authorization.reserved = ReservedSubjects { publish: all(), subscribe };
 }
 
-/// The first page of an inbox under each name that visitors have for the accelerator here. Others see a page that is
-/// up to a second old.
+/// Returns the URLs of an inbox's first page under each name by which visitors reach this accelerator. Under
+/// any other name the page may be up to a second old.
 fn urls(addresses: &[SocketAddr], domain: &str) -> InboxUrls {
     let mut hosts = Vec::new();
     for address in addresses {

@@ -1,18 +1,18 @@
-//! Sample mails that trickle in, so that somebody who tries it sees mail arrive.
+//! Sample mails that arrive every few seconds, for demonstrations.
 
 use std::{io, net::SocketAddr, thread, time::Duration};
 
 use engine::cores::clock;
 
-/// Whom they are for.
+/// Recipient of the samples.
 pub(crate) const RECIPIENT: &str = "demo@localhost";
-/// One of them each time.
+/// Interval between two samples.
 pub(crate) const EVERY: Duration = Duration::from_secs(6);
 
-/// Starts a thread that sends them to `smtp`, as any program would, until the process ends.
+/// Starts a thread that sends the samples to `smtp`, as any program would, until the process ends.
 ///
 /// # Errors
-/// What the system says of the thread.
+/// Returns the system's error if the thread cannot start.
 pub(crate) fn trickle(smtp: SocketAddr) -> io::Result<()> {
     let server = super::reachable(smtp).to_string();
     thread::Builder::new().name("samples".to_owned()).spawn(move || {

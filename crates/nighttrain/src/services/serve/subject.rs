@@ -1,14 +1,15 @@
-//! The words of the feed about mail: subjects, and the JSON of each message.
+//! Mail's messages on the feed: subjects, and the JSON of each message.
 //!
 //! | subject | when |
 //! |---|---|
 //! | `mail.arrived.<domain>.<inbox>` | a mail can be read |
-//! | `mail.deleted.<domain>.<inbox>` | it is gone: deleted, or its time was over |
-//! | `mail.missed` | some of these were lost on their way here: who must know of all looks again |
+//! | `mail.deleted.<domain>.<inbox>` | a mail was deleted or has expired |
+//! | `mail.missed` | some events were lost on their way here: a client that needs all of them must look again |
 //!
-//! The domain stands in its own labels (`mail.arrived.example.org.alice`), so that `mail.arrived.example.org.>` is a
-//! domain's; the inbox is always the last token. What a subject cannot hold (dots of the local part, spaces, `*`, `>`)
-//! is percent-encoded, as in a URL. The message says it all again without encoding:
+//! The domain's labels are tokens of their own (`mail.arrived.example.org.alice`), so that
+//! `mail.arrived.example.org.>` matches a domain; the inbox is always the last token. Characters that a token
+//! cannot hold (dots of the local part, spaces, `*`, `>`) are percent-encoded, as in a URL. The message
+//! repeats the names without encoding:
 //!
 //! ```json
 //! {"event":"arrived","inbox":"alice@example.org","id":"…16 letters…","from":"…","subject":"…",
@@ -16,12 +17,12 @@
 //! {"event":"deleted","inbox":"alice@example.org","id":"…"}
 //! {"event":"missed"}
 //! ```
-//! `from` and `subject` are as they stand in the mail's head; encoded words (RFC 2047) are not decoded.
+//! `from` and `subject` are copied from the mail's header; encoded words (RFC 2047) are not decoded.
 
 use mail::mailboxes::Event;
 use serde::Serialize;
 
-/// All of it.
+/// Pattern that matches all of mail's subjects.
 pub(crate) const ALL: &str = "mail.>";
 
 #[derive(Debug, Serialize)]
@@ -44,7 +45,8 @@ enum EventPayload {
     Missed,
 }
 
-/// The subject and the message of an event. Nothing for a mail's end over all inboxes: each inbox's was told.
+/// Returns the subject and the message of an event. `None` for the event that a mail is gone from all
+/// inboxes: each inbox has an event of its own.
 pub(crate) fn announcement(event: &Event) -> Option<(String, Vec<u8>)> {
     Some((subject(event)?, message(event)?))
 }
@@ -64,7 +66,8 @@ fn subject(event: &Event) -> Option<String> {
     Some(subject)
 }
 
-/// A token holds no dot, no blank, and no wildcard; an empty one would be none.
+/// Encodes a token so that it holds no dot, space or wildcard; an empty token becomes `%00`, because a token
+/// cannot be empty.
 fn encode(token: &str, out: &mut String) {
     if token.is_empty() {
         out.push_str("%00");
@@ -96,7 +99,7 @@ fn message(event: &Event) -> Option<Vec<u8>> {
         Event::Over { .. } => return None,
         Event::Missed => EventPayload::Missed,
     };
-    // Strings and numbers: nothing in it can fail to be JSON.
+    // The payload has only strings and numbers, so that its serialization cannot fail.
     Some(serde_json::to_vec(&said).unwrap_or_default())
 }
 

@@ -1,19 +1,19 @@
-//! One shell for every server: start, ready, reload, drain, ended.
+//! The common shell of every server: start, ready, reload, drain, end.
 //!
 //! ```text
-//!  RunningCommand: what is in force ─┐                 ┌── Accelerator ─┐
+//!  RunningCommand: settings ────┐                 ┌── Accelerator ─┐
 //!  Signals ─────────────────────┼──▶ run ─────────┼── Feed         ├── each a Service, around the library's server
 //!  Port "admin" ────────────────┘    one or three └── Mail ────────┘
 //! ```
-//! `cache`, `feed` and `mail` run one service, `serve` all three: what each does at a signal is said once, in the
-//! service, and when it does it is said once, here.
+//! `cache`, `feed` and `mail` run one service, `serve` all three. Each service defines how it reacts to a
+//! signal; this module defines when.
 //!
 //! | | |
 //! |---|---|
-//! | SIGHUP | the configuration is read again; every service checks it, then each takes it; what needs a restart is named |
-//! | SIGTERM, SIGINT, SIGQUIT, a loop that failed | the services drain in the order in which work flows, each within its time whatever hangs (`stop`); a second signal ends the process |
-//! | SIGUSR1 | the log and the access log are opened again, after somebody has moved them away |
-//! | SIGUSR2 | lame duck where the service says so; else it is logged |
+//! | SIGHUP | the configuration is read again; every service checks it, then each applies it; settings that need a restart are logged |
+//! | SIGTERM, SIGINT, SIGQUIT, a loop that failed | the services drain in the order in which data flows, each within its time whatever hangs (`stop`); a second signal ends the process |
+//! | SIGUSR1 | the log and the access log are reopened after they were moved away |
+//! | SIGUSR2 | lame duck mode if the service has one; else it is logged |
 
 mod running;
 mod stop;
@@ -41,92 +41,94 @@ use crate::{
     settings::{Section, Setting, Settings},
 };
 
-/// How often a service may remark on something, and the log be looked after.
+/// Interval in which services print their remarks and dropped log lines are reported.
 const REMARK_EVERY: Duration = Duration::from_secs(10);
 
-/// What a service will do to follow a configuration: gives a remark for the log, or says what stands in the way.
+/// Closure that makes a service apply a configuration. It returns a remark for the log, or an error.
 pub(crate) type ConfigApply<'a> = Box<dyn FnOnce() -> Result<Option<String>, String> + 'a>;
 
 /// A server as the program runs it.
 pub(crate) trait Service: OperatorView {
-    /// Every address that was bound, one a line, and what else is said of it at the start.
+    /// Returns the announcement of the start: every bound address, one per line, and any further lines.
     fn announcement(&self) -> String;
 
-    /// Its part of the file.
+    /// Returns the section of the configuration file that belongs to the service.
     fn section(&self) -> Section;
 
-    /// Whether SIGHUP changes this setting of its section. (The shell sees to the common ones.)
+    /// Returns whether SIGHUP changes this setting of the service's section. (The shell handles the common
+    /// settings.)
     fn follows(&self, setting: &Setting) -> bool;
 
-    /// Reads in a configuration all that it needs to follow it.
+    /// Checks a configuration and reads everything that is needed to apply it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the `Fault` in the configuration.
     fn check(&self, settings: &Settings) -> Result<ConfigApply<'_>, Fault>;
 
-    /// Whether SIGUSR2 drains it, as nats-server's lame duck.
+    /// Returns whether SIGUSR2 drains the service, as in nats-server's lame duck mode.
     fn is_lame_duck_by_signal(&self) -> bool {
         false
     }
 
-    /// A line for stdout, if there is something to say.
+    /// Returns a line for stdout, if there is something to report.
     fn remark(&self) -> Option<String> {
         None
     }
 
-    /// Ready once a loop has failed.
+    /// Returns a future that is ready once a loop has failed.
     fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
-    /// Says from now on that it is not ready.
+    /// Makes the service report that it is not ready.
     fn begin_drain(&self);
 
-    /// How long its drain may take.
+    /// Returns the maximum time of the drain.
     fn drain_time(&self, settings: &Settings) -> Duration {
         settings.drain_time_max
     }
 
-    /// Takes no more work, and blocks until what is under way has ended (then it is true) or the time is up.
+    /// Accepts no more requests, and blocks until those under way have ended (then it returns true) or the
+    /// time is up.
     ///
     /// # Errors
-    /// A loop had ended before it was asked to.
+    /// Returns a `Failure` if a loop had ended before the drain.
     fn drain(&self, at_most: Duration) -> Result<bool, Failure>;
 
-    /// How far down it is where work flows from one service to another: those above drain before it.
+    /// Returns the service's position in the order of data flow: services with a lower stage drain first.
     fn stage(&self) -> u8;
 
-    /// What a stop means here; `at_most` is its drain time.
+    /// Returns the log messages of a stop; `at_most` is the drain time.
     fn words(&self, at_most: Duration) -> StopMessages;
 }
 
-/// What is logged about a stop.
+/// Log messages of a stop.
 pub(crate) struct StopMessages {
-    /// When it begins.
+    /// Message at the beginning of the drain.
     pub stopping: String,
-    /// When all that was under way has ended.
+    /// Message if everything under way has ended.
     pub whole: &'static str,
-    /// When the time was up before.
+    /// Message if the time was up before.
     pub cut: &'static str,
 }
 
-/// What a command has started.
+/// Services that a command has started.
 #[derive(Default)]
 pub(crate) struct ServiceSet {
-    /// In the order in which they are announced.
+    /// Services in the order in which they are announced.
     pub services: Vec<Arc<dyn Service>>,
-    /// What is counted beside them.
+    /// Further sources of counters.
     pub beside: Vec<Arc<dyn Source>>,
-    /// What `/purge` of the admin server drops from.
+    /// Accelerator that the admin server's `/purge` uses.
     pub purges: Option<Arc<dyn Purger>>,
-    /// The certificates of the process, for the admin server.
+    /// Certificates of the process, for the admin server.
     pub certificates: Option<Arc<Certificates>>,
-    /// Said last at the start: what to try.
+    /// Last line of the announcement: what to try.
     pub hint: String,
 }
 
-/// Starts services and runs them until a signal ends them, or a loop that fails.
+/// Starts services and runs them until a signal arrives or a loop fails.
 ///
 /// # Errors
-/// What stands in the way of the start, or why a loop failed.
+/// Returns a `Failure` that says what prevents the start, or why a loop failed.
 pub(crate) fn run(
     mut operation: RunningCommand,
     access: Access,
@@ -137,7 +139,7 @@ pub(crate) fn run(
         .map_err(failed("admin"))?;
     let admin = port.address();
     let journal = transactions::journal(operation.settings())?;
-    // Before what it is about: no request is served that it would miss.
+    // The access log starts before the services, so that it misses no request.
     let access_log = match &journal {
         Some(journal) => AccessLog::start(operation.settings(), journal)?,
         None => None,
@@ -151,7 +153,7 @@ pub(crate) fn run(
             Some(acceptor.map_err(|error| Failure::Failed(format!("admin: {error}")))?)
         }
         (true, None) => {
-            let message = "there are no certificates to be shown: `serve` and `cache` have them, with tls-cert or acme-directory";
+            let message = "no certificates are available: `serve` and `cache` have them, with tls-cert or acme-directory";
             return Err(fault("admin-tls", message.to_owned()));
         }
     };
@@ -162,14 +164,14 @@ pub(crate) fn run(
     let operated = services.iter().map(|service| Arc::clone(service) as Arc<dyn OperatorView>).collect();
     let together = Arc::new(CombinedServers::new(operated, beside));
     port.serve(admin::pages(access, together, purges, journal), secured)
-        .map_err(failed("the admin server cannot start"))?;
+        .map_err(failed("cannot start the admin server"))?;
 
     operation.tell_warnings();
     let announced: String = services.iter().map(|service| service.announcement()).collect();
     let version = env!("CARGO_PKG_VERSION");
     print(&format!("nighttrain {version}\n{announced}admin: listening on {scheme}://{admin}\n{hint}"))?;
     services.sort_by_key(|service| service.stage());
-    // The access log is dropped behind that: it writes what was said until the end.
+    // The access log is dropped after the services have ended, so that it writes their last records.
     runtime.block_on(until_stopped(signals, services, &mut operation, access_log.as_ref()))
 }
 
@@ -187,7 +189,7 @@ async fn until_stopped(
                 remark()?;
                 operation.tell_dropped_lines();
             }
-            // The drain that follows says why.
+            // The drain that follows reports the reason.
             () = any_ended(&services) => break,
             wish = signals.next() => match wish {
                 SignalRequest::Reload => reload(operation, &services),
@@ -214,7 +216,7 @@ async fn until_stopped(
     remark()
 }
 
-/// Ready once a loop of any has failed.
+/// Completes once a loop of any service has failed.
 async fn any_ended(services: &[Arc<dyn Service>]) {
     let mut all: Vec<_> = services.iter().map(|service| service.ended()).collect();
     std::future::poll_fn(|cx| {
@@ -229,11 +231,11 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> StopMessages {
         ([service], [at_most]) => service.words(*at_most),
         _ => StopMessages {
             stopping: format!(
-                "what is under way has up to {:?} a server",
+                "requests under way have up to {:?} per server",
                 times.iter().max().copied().unwrap_or_default()
             ),
-            whole: "all that was under way has ended",
-            cut: "the time was up before all that was under way had ended",
+            whole: "everything under way has ended",
+            cut: "time limit reached before everything under way had ended",
         },
     }
 }
@@ -241,14 +243,14 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> StopMessages {
 /// Describes a reload that broke off after the sections in `followed` had changed.
 fn not_reloaded(followed: &[Section]) -> String {
     if followed.is_empty() {
-        return "the configuration stays as it was".to_owned();
+        return "configuration unchanged".to_owned();
     }
     let followed: Vec<&str> = followed.iter().map(|section| section.name().unwrap_or("all")).collect();
-    format!("{} has changed already, the rest stays as it was: reload once more", followed.join(" and "))
+    format!("{} has changed already, the rest is unchanged: reload once more", followed.join(" and "))
 }
 
-/// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
-/// named.
+/// Reads the configuration and its files again. Faults are logged and change nothing; settings that need a
+/// restart are named.
 fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
     let Some((new, follows)) = operation.read_again(|settings| {
         services
@@ -259,7 +261,8 @@ fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
         return;
     };
     let (mut remarks, mut followed) = (Vec::new(), Vec::new());
-    // The last first: the feed, which may yet find its files wrong, before those that have read all that they need.
+    // Services follow in reverse order: the feed may still find its files wrong, while the others have
+    // already read all that they need.
     for (service, follow) in services.iter().zip(follows).rev() {
         match follow() {
             Ok(remark) => remarks.extend(remark),
@@ -277,7 +280,7 @@ fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
             None if setting.section == Section::Common => {
                 Some(matches!(setting.key, "log" | "drain-time-max"))
             }
-            // A part of the file that is for a server which does not run here.
+            // The setting belongs to a server that does not run here.
             None => None,
         }
     });

@@ -1,4 +1,4 @@
-//! A server that runs, whichever it is: asked while it runs, drained once.
+//! Handle of a running server of any kind: it is queried while it runs, and drained once.
 
 use std::{
     future::Future,
@@ -17,25 +17,25 @@ use engine::{
 
 use crate::failure::Failure;
 
-/// What the libraries of the three servers have in common. Dropping one stops it at once.
+/// Common interface of the three servers' libraries. Dropping a server stops it at once.
 pub(crate) trait Server: Send + Sized + 'static {
-    /// What it counts.
+    /// Returns the registry of the server's counters.
     fn registry(&self) -> Arc<Registry>;
 
-    /// Whether every loop takes work.
+    /// Returns whether every loop accepts requests.
     fn is_ready(&self) -> bool;
 
-    /// Ready once a loop has ended.
+    /// Returns a future that is ready once a loop has ended.
     fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Takes no more work, and blocks until what is under way has ended or the time is up.
+    /// Accepts no more requests, and blocks until those under way have ended or the time is up.
     ///
     /// # Errors
-    /// A loop had failed, or fails now.
+    /// Returns [`CoreFailure`] if a loop had failed, or fails during the drain.
     fn drain(self, at_most: Duration) -> Result<DrainReport, CoreFailure>;
 }
 
-/// Each names its own methods, which have these names and meanings.
+/// Implements [`Server`] for a type by calling the type's own methods, which have equal names.
 macro_rules! server {
     ($server:ty) => {
         impl Server for $server {
@@ -64,9 +64,9 @@ server!(mail::Server);
 #[expect(clippy::disallowed_types, reason = "the operator's path: a question, a purge, the drain")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// One that runs.
+/// Handle of a running server.
 pub(crate) struct ServerHandle<S> {
-    /// None once it is drained. A question or a purge at a time holds it.
+    /// The server; `None` once it is drained. The lock is held during each query and purge.
     server: Lock<Option<S>>,
     draining: AtomicBool,
     registry: Arc<Registry>,
@@ -85,12 +85,13 @@ impl<S: Server> ServerHandle<S> {
         Arc::clone(&self.registry)
     }
 
-    /// Asks the server something; none once it is drained.
+    /// Queries the server; `None` once it is drained.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&S) -> T) -> Option<T> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
     }
 
-    /// Whoever asks for readiness must not wait for a purge; while one runs, a loop answers.
+    /// Returns whether the server is ready. A readiness check must not wait for a purge; while a purge holds
+    /// the lock, the server counts as ready.
     pub(crate) fn is_ready(&self) -> bool {
         !self.draining.load(Ordering::Acquire)
             && match self.server.try_lock() {
@@ -100,7 +101,7 @@ impl<S: Server> ServerHandle<S> {
             }
     }
 
-    /// Ready once a loop has failed.
+    /// Completes once a loop has failed.
     pub(crate) async fn ended(&self) {
         let ended = self.ask(Server::ended);
         if let Some(ended) = ended {
@@ -108,15 +109,16 @@ impl<S: Server> ServerHandle<S> {
         }
     }
 
-    /// Says from now on that it is not ready, so that whoever balances the load sends no more.
+    /// Makes the server report that it is not ready, so that load balancers send no more requests.
     pub(crate) fn begin_drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Takes no more work, and blocks until what is under way has ended (then it is true) or the time is up.
+    /// Accepts no more requests, and blocks until those under way have ended (then it returns true) or the
+    /// time is up.
     ///
     /// # Errors
-    /// A loop had ended before it was asked to.
+    /// Returns a `Failure` if a loop had ended before the drain.
     pub(crate) fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
         self.begin_drain();
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner).take();

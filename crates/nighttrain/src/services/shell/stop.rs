@@ -1,4 +1,4 @@
-//! The stop: every service drains, one after the other, each within a time of its own whatever hangs in it.
+//! The stop: every service drains, one after the other, each within a time limit of its own even if it hangs.
 //!
 //! ```text
 //!  SIGTERM ─▶ mail ─▶ cache ─▶ feed ─▶ the rest of the process
@@ -19,17 +19,17 @@ use std::{
 use super::Service;
 use crate::failure::Failure;
 
-/// Time that a service may take beyond its drain time: its loops are cut then and have three seconds, the pages of mail
-/// ten.
+/// Time that a service may take beyond its drain time: its loops are then cut and have three seconds to end,
+/// mail's pages ten.
 const DRAIN_GRACE: Duration = Duration::from_secs(15);
-/// Time that the process may take when all services have drained: logs are written out, files closed.
+/// Time that the process may take after all services have drained, to write out logs and close files.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Drains the services in their order, each for its time at most. Returns whether all that was under way has ended. A
-/// service that fails or hangs keeps none of the others from draining.
+/// Drains the services in their order, each for its time at most. Returns whether everything under way has
+/// ended. A service that fails or hangs does not prevent the others from draining.
 ///
 /// # Errors
-/// The first failure: a loop had ended before it was asked to, or a service hangs.
+/// Returns the first failure: a loop had ended before the drain, or a service hangs.
 pub(super) fn drain(services: &[Arc<dyn Service>], times: &[Duration]) -> Result<bool, Failure> {
     drain_within(services, times, DRAIN_GRACE)
 }
@@ -49,7 +49,7 @@ fn drain_one(service: &Arc<dyn Service>, at_most: Duration, grace: Duration) -> 
     let (say, said) = channel();
     let draining = Arc::clone(service);
     let thread = thread::Builder::new().name("drain".to_owned()).spawn(move || {
-        // Nobody receives the result of a service that hung.
+        // An error is ignored: after a hang the receiver is gone.
         _ = say.send(draining.drain(at_most));
     });
     thread.map_err(|error| Failure::Failed(format!("cannot drain: {error}")))?;
@@ -58,25 +58,25 @@ fn drain_one(service: &Arc<dyn Service>, at_most: Duration, grace: Duration) -> 
         let name = format!("{:?}", service.section()).to_lowercase();
         Err(Failure::Failed(match why {
             RecvTimeoutError::Timeout => {
-                format!("{name} hangs: it did not end within {limit:?} and is left behind")
+                format!("{name} did not end within {limit:?}: abandoned")
             }
             RecvTimeoutError::Disconnected => format!("the drain of {name} panicked"),
         }))
     })
 }
 
-/// Ends the process when a stop takes longer than drains of `times` and [`END_TIME_MAX`] may.
+/// Ends the process if a stop takes longer than drains of `times` and [`END_TIME_MAX`] together.
 pub(super) fn end_in_time(times: &[Duration]) {
     let drains = times.iter().fold(Duration::ZERO, |sum, time| sum.saturating_add(*time + DRAIN_GRACE));
     let limit = drains.saturating_add(END_TIME_MAX);
     let thread = thread::Builder::new().name("stop-limit".to_owned()).spawn(move || {
-        // The thread ends with the process where that ends earlier.
+        // If the process ends earlier, this thread ends with it.
         thread::park_timeout(limit);
         tracing::error!("stopped at once: the stop took longer than {limit:?}");
         std::process::exit(1);
     });
     if let Err(error) = thread {
-        tracing::warn!("the time of this stop has no limit: {error}");
+        tracing::warn!("no time limit for this stop: {error}");
     }
 }
 

@@ -1,8 +1,8 @@
-//! Names and sizes that have a shape or a bound.
+//! Parsers of names and sizes with a fixed form or range.
 
 use crate::settings::units::parse_size;
 
-/// RFC 9110 §5.6.2: `Via` and `Cache-Status` take a token as the name.
+/// Parses the accelerator's name: `Via` and `Cache-Status` need a token (RFC 9110 §5.6.2).
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let is_token = !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
@@ -20,33 +20,33 @@ pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// No length is long enough.
+/// Value that disables slicing for answers of any length.
 pub(super) const NEVER: &str = "never";
 
-/// What is shorter than two blocks gains nothing by having them.
+/// Parses the minimum length of answers that are stored in slices; slicing is useless below two slices.
 pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
     if text == NEVER {
         return Ok(None);
     }
     match parse_size(text) {
         Ok(bytes) if bytes >= 1 << 20 => Ok(Some(bytes)),
-        Ok(_) => Err("answers in blocks have 1MiB at least".to_owned()),
+        Ok(_) => Err("the size from which answers are sliced is at least 1MiB".to_owned()),
         Err(error) => Err(format!("{error}; or {NEVER}")),
     }
 }
 
-/// A head in which nothing fits would refuse every message; one of a gigabyte is no limit.
+/// Parses a limit on a message's head: from 1 KiB, below which every message would be refused, to 16 MiB.
 pub(super) fn head_size(text: &str) -> Result<usize, String> {
     match usize::try_from(parse_size(text)?) {
         Ok(bytes) if (1024..=16 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err("a limit on a head is from 1KiB to 16MiB".to_owned()),
+        _ => Err("invalid limit for a head: expected 1KiB to 16MiB".to_owned()),
     }
 }
 
-/// As many as there is room for when a head is parsed.
+/// Parses the maximum number of header fields; the parser has room for 128.
 pub(super) fn headers_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=128) => Ok(count),
-        _ => Err("from 1 to 128 header fields are taken".to_owned()),
+        _ => Err("expected 1 to 128 header fields".to_owned()),
     }
 }

@@ -1,12 +1,12 @@
-//! How what is compressed is written.
+//! Parsers of compression settings.
 
 use cache::config::Coding;
 
 use crate::settings::{list, units::parse_size};
 
-/// Codings, each once; `none` for none.
+/// Parses a list of codings without duplicates; `none` is the empty list.
 pub(super) fn parse_codings(text: &str) -> Result<Vec<Coding>, String> {
-    const RIGHT: &str = "the codings are br, zstd and gzip, each once; or none";
+    const RIGHT: &str = "expected br, zstd and gzip, each once; or none";
     let mut codings = Vec::new();
     if matches!(text, "" | "none") {
         return Ok(codings);
@@ -26,7 +26,7 @@ pub(super) fn codings_text(codings: &[Coding]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(",") }
 }
 
-/// A media type in which a star may stand at one end.
+/// Parses a media type, which may have a star at one end.
 pub(super) fn parse_type(text: &str) -> Result<Box<str>, String> {
     let bare = text.strip_prefix('*').or_else(|| text.strip_suffix('*')).unwrap_or(text);
     let is_type = text == "*"
@@ -34,15 +34,16 @@ pub(super) fn parse_type(text: &str) -> Result<Box<str>, String> {
     if is_type {
         Ok(text.to_ascii_lowercase().into())
     } else {
-        Err(format!("`{text}` is no media type, such as text/html, text/* or *+json"))
+        Err(format!("invalid media type `{text}`; expected text/html, text/* or *+json"))
     }
 }
 
-/// What is compressed is in memory meanwhile, beside what is made of it.
+/// Parses the maximum size of answers to compress, at most 64 MiB: during compression both the content and
+/// its encoded variant are in memory.
 pub(super) fn compressed_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         bytes if bytes <= 64 << 20 => Ok(bytes),
-        _ => Err("at most 64MiB are compressed".to_owned()),
+        _ => Err("at most 64MiB can be compressed".to_owned()),
     }
 }
 

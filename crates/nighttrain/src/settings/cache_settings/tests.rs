@@ -17,7 +17,8 @@ fn blocks_begin_somewhere_or_never() {
     }
 }
 
-/// A limit that is added to the accelerator and not here stops this from compiling.
+/// Every limit has a setting: a limit that is added to the accelerator only breaks the compilation of this
+/// test.
 #[test]
 fn every_limit_can_be_set() {
     let cache::Limits {
@@ -63,7 +64,7 @@ fn every_limit_can_be_set() {
     assert_eq!(crate::settings::SETTINGS.iter().filter(|setting| setting.heading == LIMITS).count(), 38);
 }
 
-/// The guide's page on limits names each of them, with how `stat` counts it: one that is added and not told of is found here.
+/// The guide's page on limits names every limit and its counter in `stat`.
 #[test]
 fn a30_the_guide_names_every_limit_and_every_count() {
     let page = include_str!("../../../../../docs/guide/limits.md");

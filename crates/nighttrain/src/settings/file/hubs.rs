@@ -10,7 +10,7 @@ use crate::settings::{ValueShape, feed_settings::addresses, truth};
 
 const HEADING: &str = "[[feed.leaf-remote]]";
 
-/// The keys of a hub.
+/// Keys of a hub.
 const OF_HUBS: [(&str, ValueShape); 10] = [
     ("urls", ValueShape::Texts),
     ("account", ValueShape::Text),
@@ -25,14 +25,14 @@ const OF_HUBS: [(&str, ValueShape); 10] = [
 ];
 
 impl FileReader<'_> {
-    /// Reads what `[feed]` has under this name; false for any other.
+    /// Reads the hubs from `[feed]`; returns false for any other name.
     pub(super) fn has_read_hubs(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         if name != "leaf-remote" {
             return false;
         }
         let tables = self.tables(value, HEADING);
         if let Some((_, span)) = tables.get(REMOTES_MAX) {
-            self.fault(span, format!("at most {REMOTES_MAX} hubs are joined"));
+            self.fault(span, format!("too many hubs: at most {REMOTES_MAX}"));
         }
         for (table, span) in tables.into_iter().take(REMOTES_MAX) {
             let hub = self.hub(table, &span);
@@ -74,14 +74,14 @@ impl FileReader<'_> {
         if !table.iter().any(|(key, _)| key.get_ref().as_ref() == "urls") {
             self.fault(
                 span,
-                "urls: where is the hub? For instance urls = [\"nats-leaf://hub.example:7422\"]".to_owned(),
+                "urls: missing; set the hub's addresses, for instance urls = [\"nats-leaf://hub.example:7422\"]".to_owned(),
             );
         }
         remote.login = match (credentials, nkey) {
             (Some(_), Some(_)) => {
                 self.fault(
                     span,
-                    "credentials: they hold a key already; nkey is for a key without a JWT".to_owned(),
+                    "credentials: contain a key already; nkey is for a key without a JWT".to_owned(),
                 );
                 Login::None
             }
@@ -93,7 +93,7 @@ impl FileReader<'_> {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => {
-                self.fault(span, "tls-cert: it goes with tls-key".to_owned());
+                self.fault(span, "tls-cert: must be set together with tls-key".to_owned());
                 None
             }
         };
@@ -101,19 +101,19 @@ impl FileReader<'_> {
     }
 }
 
-/// Patterns between commas.
+/// Parses patterns separated by commas.
 fn subjects(text: &str) -> Result<Vec<String>, String> {
     let one = |text: &str| {
         let subject = text.trim().to_owned();
         let is_valid = feed::identity::is_valid_pattern(&subject);
         is_valid
             .then_some(subject)
-            .ok_or_else(|| format!("`{text}` is no pattern of subjects, such as orders.>"))
+            .ok_or_else(|| format!("invalid subject pattern `{text}`; expected a pattern such as orders.>"))
     };
     text.split(',').map(one).collect()
 }
 
-/// What `config --print` shows of a hub.
+/// Returns the rows that `config --print` shows of a hub.
 pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, ValueShape)> {
     let path = |path: &PathBuf| path.display().to_string();
     let (credentials, nkey) = match &remote.login {
@@ -153,14 +153,14 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "n.toml:2:8: urls: http:// is not spoken to hubs; nats-leaf://, tls://, ws:// and wss:// are",
-                "n.toml:3:11: account: a string in quotes is wanted",
-                "n.toml:4:1: urls: where is the hub? For instance urls = [\"nats-leaf://hub.example:7422\"]",
+                "n.toml:2:8: urls: unsupported scheme http:// for a hub; expected nats-leaf://, tls://, ws:// or wss://",
+                "n.toml:3:11: account: expected a string in quotes",
+                "n.toml:4:1: urls: missing; set the hub's addresses, for instance urls = [\"nats-leaf://hub.example:7422\"]",
                 "n.toml:5:1: unknown key `url`; perhaps `urls`",
-                "n.toml:6:1: credentials: they hold a key already; nkey is for a key without a JWT",
-                "n.toml:7:8: urls: at least one address is wanted, and at most 64 are taken",
-                "n.toml:10:1: tls-cert: it goes with tls-key",
-                "n.toml:11:8: urls: all addresses of one hub are WebSocket's, or none is",
+                "n.toml:6:1: credentials: contain a key already; nkey is for a key without a JWT",
+                "n.toml:7:8: urls: expected 1 to 64 addresses",
+                "n.toml:10:1: tls-cert: must be set together with tls-key",
+                "n.toml:11:8: urls: the addresses of a hub must all be WebSocket addresses, or none",
                 "n.toml:14:1: unknown key `leaf-remotes`; perhaps [[feed.leaf-remote]]",
             ]
         );

@@ -1,6 +1,6 @@
 //! The configuration file: TOML whose keys are the settings, read into (setting, text, place).
 //!
-//! All that is wrong is reported at once, each fault with its line and column, so that one run of `check` suffices.
+//! All faults are reported at once, each with its line and column, so that one run of `check` suffices.
 
 mod hubs;
 mod sites;
@@ -15,24 +15,24 @@ use crate::{
     settings::{SETTINGS, Section, ValueShape, by_key, in_section},
 };
 
-/// A file above this is not somebody's configuration.
+/// Maximum size of a configuration file; a larger file is refused as the wrong one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Keys further from every known one than this many edits get no suggestion.
+/// Maximum edit distance between an unknown key and a suggested one.
 const SUGGESTION_EDITS_MAX: usize = 3;
 
-/// One value of the file.
+/// A value of the file with its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileValue {
-    /// Its place in [`SETTINGS`].
+    /// Position in [`SETTINGS`].
     pub setting: usize,
-    /// Its text, for the setting's `set`.
+    /// Text for the setting's `set`.
     pub text: String,
     /// `FILE:LINE:COLUMN`.
     pub place: String,
 }
 
-/// The text of a configuration file.
+/// Reads the text of a configuration file.
 pub(crate) fn read(path: &Path) -> Result<String, Fault> {
     let fault = |message| Fault { place: path.display().to_string(), message };
     let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
@@ -43,10 +43,10 @@ pub(crate) fn read(path: &Path) -> Result<String, Fault> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(fault("larger than 1 MiB: is it the right file?".to_owned()));
     }
-    String::from_utf8(text).map_err(|_| fault("not text in UTF-8: is it the right file?".to_owned()))
+    String::from_utf8(text).map_err(|_| fault("invalid UTF-8: is it the right file?".to_owned()))
 }
 
-/// What the file says, of sites too, and what is wrong in it, from the top down.
+/// Parses the file into values, sites and faults, in the order of the file.
 pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, FileSites, Vec<Fault>) {
     let mut reading =
         FileReader { name, text, values: Vec::new(), sites: FileSites::default(), faults: Vec::new() };
@@ -54,7 +54,7 @@ pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, FileSites, Vec<
         Ok(table) => reading.table(table.get_ref(), Section::Common),
         Err(error) => reading.fault(&error.span().unwrap_or(0..0), error.message().replace('\n', ", ")),
     }
-    // TOML's tables have no order; who reads the faults has.
+    // TOML's tables have no order, but values and faults are reported from top to bottom.
     reading.values.sort_by_key(|(start, _)| *start);
     reading.faults.sort_by_key(|(start, _)| *start);
     (
@@ -67,7 +67,7 @@ pub(crate) fn values(name: &str, text: &str) -> (Vec<FileValue>, FileSites, Vec<
 struct FileReader<'t> {
     name: &'t str,
     text: &'t str,
-    /// With the byte of the file where each starts.
+    /// Values, each with the byte of the file at which it starts.
     values: Vec<(usize, FileValue)>,
     sites: FileSites,
     faults: Vec<(usize, Fault)>,
@@ -124,7 +124,7 @@ impl FileReader<'_> {
         self.faults.push((span.start, Fault { place, message }));
     }
 
-    /// `FILE:LINE:COLUMN` of a byte, both from 1, the column in characters.
+    /// Returns `FILE:LINE:COLUMN` of a byte; lines and columns count from 1, columns in characters.
     fn place(&self, byte: usize) -> String {
         let before = self.text.get(..byte).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -133,7 +133,7 @@ impl FileReader<'_> {
     }
 }
 
-/// The text that a setting's `set` takes.
+/// Converts a TOML value into the text that a setting's `set` takes.
 fn text_of(value: &DeValue<'_>, shape: ValueShape) -> Result<String, String> {
     match (value, shape) {
         (DeValue::String(text), ValueShape::Text) => Ok(text.to_string()),
@@ -146,17 +146,17 @@ fn text_of(value: &DeValue<'_>, shape: ValueShape) -> Result<String, String> {
             Ok(parts?.join(","))
         }
         _ => Err(match shape {
-            ValueShape::Text => "a string in quotes is wanted",
-            ValueShape::Count => "a whole number without quotes is wanted",
-            ValueShape::Flag => "true or false is wanted, without quotes",
-            ValueShape::Counts => "a list of whole numbers is wanted, such as [0, 1]",
-            ValueShape::Texts => "a list of strings is wanted, such as [\"10.0.0.7\"]",
+            ValueShape::Text => "expected a string in quotes",
+            ValueShape::Count => "expected a whole number without quotes",
+            ValueShape::Flag => "expected true or false, without quotes",
+            ValueShape::Counts => "expected a list of whole numbers, such as [0, 1]",
+            ValueShape::Texts => "expected a list of strings, such as [\"10.0.0.7\"]",
         }
         .to_owned()),
     }
 }
 
-/// The known name that was probably meant.
+/// Returns a hint with the known name that was probably meant.
 fn nearest(name: &str, section: Section) -> Option<String> {
     let names = Section::NAMED.into_iter().filter_map(Section::name);
     let section_names = names.filter(|_| section == Section::Common).map(|name| (name, format!("[{name}]")));
@@ -178,7 +178,7 @@ fn nearest(name: &str, section: Section) -> Option<String> {
     closest(name, all)
 }
 
-/// The hint for the known name that is the closest to this one, if one is close.
+/// Returns the hint of the known name that is closest to `name`, if one is close enough.
 fn closest<'k>(name: &str, known: impl Iterator<Item = (&'k str, String)>) -> Option<String> {
     let folded = name.to_ascii_lowercase().replace('_', "-");
     known
@@ -231,9 +231,9 @@ mod tests {
                 "n.toml:2:1: `listen` belongs under [cache]",
                 "n.toml:4:1: `admin` belongs at the top of the file, before any [section]",
                 "n.toml:5:1: unknown key `default_ttl`; perhaps `default-ttl`",
-                "n.toml:6:10: memory: a string in quotes is wanted",
-                "n.toml:7:19: connections-max: a whole number without quotes is wanted",
-                "n.toml:8:14: purge-from: a list of strings is wanted, such as [\"10.0.0.7\"]",
+                "n.toml:6:10: memory: expected a string in quotes",
+                "n.toml:7:19: connections-max: expected a whole number without quotes",
+                "n.toml:8:14: purge-from: expected a list of strings, such as [\"10.0.0.7\"]",
                 "n.toml:9:1: unknown key `zzzzzzzzzzzz`",
                 "n.toml:10:2: unknown section `cahce`; perhaps [cache]",
                 "n.toml:11:2: unknown section `fed`; perhaps [feed]",

@@ -16,18 +16,18 @@ use crate::settings::{
     units::parse_duration,
 };
 
-/// What a file says of sites, and of hubs.
+/// Sites and hubs of a configuration file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileSites {
-    /// Those with hosts.
+    /// Sites with hosts.
     pub sites: Vec<SiteSettings>,
-    /// The rules for paths of all others.
+    /// Rules for paths on all other hosts.
     pub paths: Vec<PathRule>,
-    /// The hubs that the feed joins.
+    /// Hubs that the feed joins.
     pub hubs: Vec<feed::leaf::Remote>,
 }
 
-/// The keys of a rule for paths.
+/// Keys of a rule for paths.
 const OF_PATHS: [(&str, ValueShape); 5] = [
     ("path", ValueShape::Text),
     ("pass", ValueShape::Flag),
@@ -39,7 +39,7 @@ const OF_PATHS: [(&str, ValueShape); 5] = [
 pub(super) type Value<'v, 't> = &'v Spanned<DeValue<'t>>;
 
 impl FileReader<'_> {
-    /// Reads what `[cache]` has under these names; false for any other.
+    /// Reads sites or rules for paths from `[cache]`; returns false for any other name.
     pub(super) fn has_read_sites(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         match name {
             "site" => self.sites(value),
@@ -53,7 +53,7 @@ impl FileReader<'_> {
         true
     }
 
-    /// The tables of a list, with where they begin.
+    /// Returns the tables of a list, each with its range in the file.
     pub(super) fn tables<'v, 't>(
         &mut self,
         value: Value<'v, 't>,
@@ -65,11 +65,11 @@ impl FileReader<'_> {
                 for part in parts {
                     match part.get_ref() {
                         DeValue::Table(table) => tables.push((table, part.span())),
-                        _ => self.fault(&part.span(), format!("a section is wanted: {heading}")),
+                        _ => self.fault(&part.span(), format!("expected a section: {heading}")),
                     }
                 }
             }
-            _ => self.fault(&value.span(), format!("there may be several of it: {heading}")),
+            _ => self.fault(&value.span(), format!("expected a list of sections: {heading}")),
         }
         tables
     }
@@ -77,7 +77,7 @@ impl FileReader<'_> {
     fn sites(&mut self, value: Value<'_, '_>) {
         let tables = self.tables(value, "[[cache.site]]");
         if let Some((_, span)) = tables.get(SITES_MAX) {
-            self.fault(span, format!("at most {SITES_MAX} sites are taken"));
+            self.fault(span, format!("too many sites: at most {SITES_MAX}"));
         }
         for (table, span) in tables.into_iter().take(SITES_MAX) {
             let place = self.place(span.start);
@@ -96,23 +96,24 @@ impl FileReader<'_> {
             if !has_hosts {
                 self.fault(
                     &span,
-                    "hosts: a site is for some, such as hosts = [\"www.example.org\"]".to_owned(),
+                    "hosts: missing; set the hosts of the site, such as hosts = [\"www.example.org\"]"
+                        .to_owned(),
                 );
             }
-            // TOML's tables have no order; `config --print` has.
+            // TOML's tables have no order; sorted settings give `config --print` a stable one.
             said.own.sort_unstable();
             self.sites.sites.push(said);
         }
     }
 
-    /// A setting that a site says for itself, if it is right.
+    /// Reads a setting that a site has of its own, if it is valid.
     fn of_a_site(&mut self, name: &str, key: &Range<usize>, value: Value<'_, '_>) -> Option<(usize, String)> {
         let Some((place, setting)) = of_a_site().find(|(_, setting)| setting.key == name) else {
             let message = match by_key(name) {
-                // Which site a request is for is said by the host that it names, and by no address.
+                // The request's host selects the site; the listening address does not.
                 Some(_) if matches!(name, "listen" | "tls-listen" | "listen-unix") => format!(
-                    "`{name}` belongs under [cache], for all sites: a request's Host says which site it is for, and \
-                     `hosts` names those of a site, without ports"
+                    "`{name}` belongs under [cache], for all sites: a request's Host selects its site, and `hosts` \
+                     lists the names of a site, without ports"
                 ),
                 Some((_, setting)) => match setting.section.name() {
                     Some(section) => format!("`{name}` belongs under [{section}], for all sites"),
@@ -137,21 +138,18 @@ impl FileReader<'_> {
         }
     }
 
-    /// The hosts of a site; none of them is another's.
+    /// Reads the hosts of a site; no host may belong to two sites.
     fn hosts(&mut self, value: Value<'_, '_>) -> Vec<HostPattern> {
         let mut hosts: Vec<HostPattern> = Vec::new();
         let DeValue::Array(parts) = value.get_ref() else {
             self.fault(
                 &value.span(),
-                "hosts: a list of strings is wanted, such as [\"www.example.org\"]".to_owned(),
+                "hosts: expected a list of strings, such as [\"www.example.org\"]".to_owned(),
             );
             return hosts;
         };
         if parts.is_empty() || parts.len() > LIST_MAX {
-            self.fault(
-                &value.span(),
-                format!("hosts: at least one is wanted, and at most {LIST_MAX} are taken"),
-            );
+            self.fault(&value.span(), format!("hosts: expected 1 to {LIST_MAX} names"));
         }
         for part in parts {
             let host = text_of(part.get_ref(), ValueShape::Text)
@@ -161,7 +159,7 @@ impl FileReader<'_> {
                     if hosts.contains(&host)
                         || self.sites.sites.iter().any(|site| site.hosts.contains(&host)) =>
                 {
-                    self.fault(&part.span(), format!("hosts: {host} is a site's already"));
+                    self.fault(&part.span(), format!("hosts: {host} belongs to another site already"));
                 }
                 Ok(host) => hosts.push(host),
                 Err(message) => self.fault(&part.span(), format!("hosts: {message}")),
@@ -170,11 +168,11 @@ impl FileReader<'_> {
         hosts
     }
 
-    /// Rules for paths, in their order.
+    /// Reads the rules for paths, in their order.
     fn paths(&mut self, value: Value<'_, '_>, heading: &str) -> Option<Vec<PathRule>> {
         let tables = self.tables(value, heading);
         if let Some((_, span)) = tables.get(PATHS_MAX) {
-            self.fault(span, format!("at most {PATHS_MAX} rules for paths are taken"));
+            self.fault(span, format!("too many path rules: at most {PATHS_MAX}"));
         }
         Some(tables.into_iter().filter_map(|(table, span)| self.path(table, &span)).collect())
     }
@@ -198,7 +196,12 @@ impl FileReader<'_> {
                 Ok(right) => rule = Some(right),
                 Err(error) => self.fault(span, format!("path: {error}")),
             },
-            None => self.fault(span, "path: a rule is for some, such as path = \"/admin/*\"".to_owned()),
+            None => self.fault(
+                span,
+                "path: missing; set the paths that the rule applies to, such as path = \
+                                      \"/admin/*\""
+                    .to_owned(),
+            ),
         }
         let mut rule = rule?;
         for (name, text, span) in &texts {
@@ -214,7 +217,7 @@ impl FileReader<'_> {
             }
         }
         if rule.pass && rule.ttl.is_some() {
-            self.fault(span, "ttl: what is passed is not stored, and has none".to_owned());
+            self.fault(span, "ttl: passed answers are not stored, so they have no ttl".to_owned());
         }
         Some(rule)
     }
@@ -235,7 +238,10 @@ mod tests {
                 "tls-listen = \"0.0.0.0:443\"",
                 "`tls-listen` belongs under [cache], for all sites: a request's Host says",
             ),
-            ("hosts = [\"localhost:8080\"]", "`localhost:8080` is no host: a name without scheme and port"),
+            (
+                "hosts = [\"localhost:8080\"]",
+                "invalid host `localhost:8080`: expected a name without scheme and port",
+            ),
         ] {
             let hosts = if line.starts_with("hosts") { "" } else { "hosts = [\"a.example\"]\n" };
             let (.., faults) =
@@ -258,34 +264,34 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "n.toml:2:14: sort-query: true or false is wanted, without quotes",
-                "n.toml:4:23: hosts: `http://b` is no host: a name without scheme and port, such as www.example.org, or \
-                 *.example.org",
-                "n.toml:4:35: hosts: a string in quotes is wanted",
-                "n.toml:5:10: origin: no scheme: an origin is http://HOST or http://HOST:PORT, for instance \
+                "n.toml:2:14: sort-query: expected true or false, without quotes",
+                "n.toml:4:23: hosts: invalid host `http://b`: expected a name without scheme and port, such as \
+                 www.example.org, or *.example.org",
+                "n.toml:4:35: hosts: expected a string in quotes",
+                "n.toml:5:10: origin: missing scheme: an origin is http://HOST or http://HOST:PORT, for instance \
                  http://127.0.0.1:3000; perhaps http://a:80",
-                "n.toml:6:16: ignore-query: `a*b` is no pattern: a name, with at most one * and that at its end, such as \
-                 utm_*",
+                "n.toml:6:16: ignore-query: invalid pattern `a*b`: expected a name, optionally with one * at its \
+                 end, such as utm_*",
                 "n.toml:7:1: unknown key `bypass-cookie`; perhaps `bypass-cookies`",
                 "n.toml:8:1: `memory` belongs under [cache], for all sites",
                 "n.toml:9:1: `log` belongs at the top of the file, before any [section]",
-                "n.toml:11:8: path: `admin` is no pattern of paths: it begins with / and has at most one *, at its end, such \
-                 as /admin/*",
-                "n.toml:12:1: path: a rule is for some, such as path = \"/admin/*\"",
+                "n.toml:11:8: path: invalid path pattern `admin`: it begins with / and may have one *, at its \
+                 end, such as /admin/*",
+                "n.toml:12:1: path: missing; set the paths that the rule applies to, such as path = \"/admin/*\"",
                 "n.toml:16:1: unknown key `pas`; perhaps `pass`",
-                "n.toml:17:7: ttl: a string in quotes is wanted",
-                "n.toml:18:11: methods: `get` is no method that is known here: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, \
-                 and those of WebDAV",
-                "n.toml:19:1: ttl: what is passed is not stored, and has none",
-                "n.toml:23:1: hosts: a site is for some, such as hosts = [\"www.example.org\"]",
-                "n.toml:26:10: hosts: a.example is a site's already",
-                "n.toml:26:28: hosts: c is a site's already",
-                "n.toml:27:11: methods: a list of strings is wanted, such as [\"10.0.0.7\"]",
-                "n.toml:29:9: hosts: at least one is wanted, and at most 64 are taken",
-                "n.toml:30:8: host: `a b` is no host that an origin could be sent: keep, or a name such as app.internal, with \
-                 a port or without",
-                "n.toml:31:1: path: a rule is for some, such as path = \"/admin/*\"",
-                "n.toml:32:8: join: true or false is wanted, without quotes",
+                "n.toml:17:7: ttl: expected a string in quotes",
+                "n.toml:18:11: methods: unknown method `get`: expected GET, HEAD, POST, PUT, PATCH, DELETE, \
+                 OPTIONS, or one of WebDAV",
+                "n.toml:19:1: ttl: passed answers are not stored, so they have no ttl",
+                "n.toml:23:1: hosts: missing; set the hosts of the site, such as hosts = [\"www.example.org\"]",
+                "n.toml:26:10: hosts: a.example belongs to another site already",
+                "n.toml:26:28: hosts: c belongs to another site already",
+                "n.toml:27:11: methods: expected a list of strings, such as [\"10.0.0.7\"]",
+                "n.toml:29:9: hosts: expected 1 to 64 names",
+                "n.toml:30:8: host: invalid host `a b` for the origin: expected keep, or a name such as \
+                 app.internal, with or without a port",
+                "n.toml:31:1: path: missing; set the paths that the rule applies to, such as path = \"/admin/*\"",
+                "n.toml:32:8: join: expected true or false, without quotes",
                 "n.toml:33:8: unknown section `paths`; perhaps [[cache.path]]",
             ]
         );

@@ -1,45 +1,53 @@
-//! What can be set of the mail service.
+//! Settings of the mail service.
 
+mod limits;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub(crate) use limits::{MAIL_LIMIT_SETTINGS, MAIL_LIMITS};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
 };
+use values::{domain, durability, host_name, http_host, narrow, store_size};
 
 use engine::{network::Network, tls::certificates::Certificates};
 use mail::{
     CertificateSource, Lists, Pair,
-    config::{Config, Durability, STORE_BYTES_MIN, Store},
+    config::{Config, Durability, Store},
     web::{self, IndexLocation},
 };
 
 use crate::{
     failure::Fault,
     settings::{
-        Section, Setting, ValueAccess, ValueShape, any_count, list, networks, one_or_more, optional,
-        parse_address, parse_path, path_text, plain, some_size, some_time,
+        Section, Setting, ValueAccess, ValueShape, list, networks, one_or_more, optional, parse_address,
+        parse_path, path_text, some_time,
         tls_settings::shared_or,
         truth, truth_text,
-        units::{duration_text, parse_duration, parse_size, size_text},
-        usize_size_text, value,
+        units::{duration_text, parse_size, size_text},
+        value,
     },
 };
 
-/// Where the admin server of mail alone listens by default.
+/// Default address of the admin server when mail runs alone.
 pub(crate) const MAIL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9182);
-/// The store's file in the directory of state.
+/// Name of the store's file in the state directory.
 const STORE_FILE: &str = "mail.store";
-/// A list above this is not somebody's list.
+/// Maximum size of the ban list; a larger file is refused as the wrong one.
 const LISTS_BYTES_MAX: u64 = 16 << 20;
 
 /// The mail service's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MailSettings {
-    /// What goes to the service as it is; its `store`, `tls` and `lists` are filled by [`MailSettings::config`].
+    /// Settings that are passed to the service unchanged; [`MailSettings::config`] fills its `store`, `tls`
+    /// and `lists`.
     pub config: Config,
-    /// Where pages and APIs are.
+    /// Address of the pages and APIs.
     pub http: SocketAddr,
-    /// None until somebody says: then it is a file in the directory of state.
+    /// Configured store; `None` stands for a file in the state directory.
     pub(crate) store: Option<Store>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -86,10 +94,11 @@ fn fault(place: &str, message: String) -> Fault {
 }
 
 impl MailSettings {
-    /// The service's configuration; `shared`: the certificates of the process, if there are any. Makes the directory of state where it is wanted and missing.
+    /// Builds the service's configuration. `shared` holds the certificates of the process, if there are any.
+    /// Creates the state directory if it is needed and missing.
     ///
     /// # Errors
-    /// What does not go together, or cannot be read.
+    /// Returns a `Fault` for settings that contradict each other, or for a file that cannot be read.
     pub(crate) fn config(
         &self,
         state: Option<&PathBuf>,
@@ -103,37 +112,37 @@ impl MailSettings {
             })),
             (None, None) => None,
             (Some(_), None) => {
-                return Err(fault("tls-key", "is missing; tls-cert goes with tls-key".to_owned()));
+                return Err(fault("tls-key", "is missing; tls-cert needs tls-key".to_owned()));
             }
             (None, Some(_)) => {
-                return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert".to_owned()));
+                return Err(fault("tls-cert", "is missing; tls-key needs tls-cert".to_owned()));
             }
         };
         let tls = shared_or(self.tls_shared, of_files, shared)?;
         if self.config.smtps.is_some() && tls.is_none() {
-            let message = "is missing; without it (or tls-shared) there is no TLS for smtps";
+            let message = "is missing; smtps needs it, or tls-shared";
             return Err(fault("tls-cert", message.to_owned()));
         }
         let store = match &self.store {
             Some(store) => store.clone(),
             None => {
                 let state = state.cloned().or_else(state_directory).ok_or_else(|| {
-                    let message = "where mails are kept cannot be found out: say --state DIR, --store FILE, or --store anon";
+                    let message =
+                        "no directory for mails is known: set --state DIR, --store FILE, or --store anon";
                     fault("state", message.to_owned())
                 })?;
-                std::fs::create_dir_all(&state).map_err(|error| {
-                    fault("state", format!("{} cannot be made: {error}", state.display()))
-                })?;
+                std::fs::create_dir_all(&state)
+                    .map_err(|error| fault("state", format!("cannot create {}: {error}", state.display())))?;
                 Store::File(state.join(STORE_FILE))
             }
         };
         Ok(Config { tls, store, lists: self.lists()?, ..self.config.clone() })
     }
 
-    /// What is banned, as the file says now.
+    /// Reads the current ban list from its file.
     ///
     /// # Errors
-    /// It cannot be read, or its first wrong line.
+    /// Returns a `Fault` if the file cannot be read, or for its first wrong line.
     pub(crate) fn lists(&self) -> Result<Lists, Fault> {
         let Some(path) = &self.banned else { return Ok(Lists::default()) };
         let place = path.display().to_string();
@@ -145,34 +154,36 @@ impl MailSettings {
         Lists::parse(&text).map_err(|error| fault(&place, error.to_string()))
     }
 
-    /// Whether pages are by https.
+    /// Returns whether the pages are served by https.
     pub(crate) fn has_pages_under_tls(&self) -> bool {
         self.http_tls
     }
 
-    /// Whether lists of more than one inbox are for who has a token.
+    /// Returns whether lists of more than one inbox require a token.
     pub(crate) fn asks_for_token(&self) -> bool {
         self.token_file.is_some()
     }
 
-    /// Describes who sees all mail together, in the words of the start's lines.
+    /// Describes who may see the mail of all inboxes, for the announcement of the start.
     pub(crate) fn all_mail(&self) -> &'static str {
         match (self.asks_for_token(), self.mail_readers.is_empty()) {
-            (true, true) => "all mail together is for who has the token",
-            (true, false) => "all mail together is for who has the token, and for mail-readers",
+            (true, true) => "all mail is visible with the token",
+            (true, false) => "all mail is visible with the token, and to mail-readers",
             (false, true) => {
-                "all mail together is for this machine; behind a proxy set token-file, or mail-readers with trusted-proxies"
+                "all mail is visible to this machine; behind a proxy set token-file, or mail-readers with trusted-proxies"
             }
             (false, false) => {
-                "all mail together is for this machine and mail-readers; behind a proxy set token-file, or trusted-proxies"
+                "all mail is visible to this machine and mail-readers; behind a proxy set token-file, or trusted-proxies"
             }
         }
     }
 
-    /// What pages and APIs are to say and allow; `shown`: what the service shows to who comes by TLS.
+    /// Builds the configuration of pages and APIs. `shown` is the certificate for clients that connect by
+    /// TLS.
     ///
     /// # Errors
-    /// The token cannot be read, or is too short; pages are to be by https, and there is nothing to be shown.
+    /// Returns a `Fault` if the token cannot be read or is too short, or if the pages need https and there is
+    /// no certificate.
     pub(crate) fn web(
         &self,
         smtp: SocketAddr,
@@ -212,8 +223,8 @@ impl MailSettings {
     }
 }
 
-/// `$XDG_STATE_HOME/nighttrain`, by the XDG Base Directory Specification; for root, which a service is,
-/// /var/lib/nighttrain.
+/// Returns the state directory: `$XDG_STATE_HOME/nighttrain` by the XDG Base Directory Specification, or
+/// /var/lib/nighttrain for root, as a service runs.
 pub(crate) fn state_directory() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/var/lib/nighttrain"));
@@ -225,8 +236,6 @@ pub(crate) fn state_directory() -> Option<PathBuf> {
 }
 
 const MAIL: &str = "Mail";
-/// The heading for limits; `-h` leaves them to `--help`.
-pub(crate) const MAIL_LIMITS: &str = "Limits on senders";
 
 /// Every setting of the mail service, in the order in which `--help` and `config --print` show them.
 pub(crate) const MAIL_SETTINGS: &[Setting] = &[
@@ -236,7 +245,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where mail is taken; port 0 takes a free one",
+        help: "Address for SMTP; port 0 picks a free one",
         access: value!(
             mail.config.smtp,
             parse = |text| parse_address(text, 1025),
@@ -249,7 +258,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where inboxes are shown, and the APIs are",
+        help: "Address of the web pages and the APIs",
         access: value!(
             mail.http,
             parse = |text| parse_address(text, 8025),
@@ -262,7 +271,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where mail is taken under TLS from the first byte; unset: nowhere",
+        help: "Address for SMTP under TLS from the first byte; unset: none",
         access: optional!(
             mail.config.smtps,
             parse = |text| parse_address(text, 1465),
@@ -275,7 +284,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where mail is taken by LMTP; unset: nowhere",
+        help: "Address for LMTP; unset: none",
         access: optional!(
             mail.config.lmtp,
             parse = |text| parse_address(text, 1024),
@@ -288,7 +297,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "The certificate chain, in PEM, for STARTTLS and smtps",
+        help: "Certificate chain for STARTTLS and smtps (PEM)",
         access: optional!(mail.tls_cert, parse = parse_path, show = path_text),
     },
     Setting {
@@ -297,7 +306,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "The certificate's key, in PEM",
+        help: "Private key of the certificate (PEM)",
         access: optional!(mail.tls_key, parse = parse_path, show = path_text),
     },
     Setting {
@@ -306,8 +315,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
-               when somebody comes",
+        help: "In `serve`, uses the accelerator's certificates for TLS: those from files and those obtained by ACME, \
+               in their current state",
         access: value!(mail.tls_shared, parse = truth, show = truth_text),
     },
     Setting {
@@ -316,7 +325,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "Pages and APIs are by https, with the certificate of tls-cert or those of tls-shared",
+        help: "Serves pages and APIs by https, with the certificate of tls-cert or those of tls-shared",
         access: value!(mail.http_tls, parse = truth, show = truth_text),
     },
     Setting {
@@ -325,7 +334,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "Whether a body that many mails have in common is stored once a segment",
+        help: "Stores a body that many mails share once per segment",
         access: value!(mail.config.share_bodies, parse = truth, show = truth_text),
     },
     Setting {
@@ -334,7 +343,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "Whether connections to smtp and lmtp begin with a PROXY header, version 1 or 2",
+        help: "SMTP and LMTP connections begin with a PROXY protocol header, version 1 or 2",
         access: value!(mail.config.proxy_protocol, parse = truth, show = truth_text),
     },
     Setting {
@@ -343,7 +352,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE|anon",
-        help: "The file in which mails are kept, or anon: in memory alone; unset: mail.store in the directory of state",
+        help: "File to keep mails in, or anon: memory only; unset: mail.store in the state directory",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.store = Some(match text {
@@ -366,7 +375,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
-        help: "Size of the store; beyond, the oldest mails go",
+        help: "Size of the store; when it is full the oldest mails are dropped",
         access: value!(mail.config.store_bytes, parse = store_size, show = size_text),
     },
     Setting {
@@ -375,7 +384,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
-        help: "Memory for the index of mails and inboxes; beyond, the oldest mails go. 0: a 22nd of the store, 16MiB to 256MiB",
+        help: "Memory for the index of mails and inboxes; when it is full the oldest mails are dropped. 0: a 22nd of \
+               the store, 16MiB to 256MiB",
         access: value!(mail.config.index_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
@@ -384,7 +394,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "WHAT",
-        help: "What a mail has survived when its 250 is said: process (whatever ends the process), or power (a loss of power)",
+        help: "What a mail survives once it is answered 250: process (any end of the process) or power (a power loss)",
         access: value!(
             mail.config.durability,
             parse = durability,
@@ -400,7 +410,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "TIME",
-        help: "How long a mail is kept",
+        help: "Time that a mail is kept",
         access: value!(mail.config.retention.age, parse = some_time, show = duration_text),
     },
     Setting {
@@ -409,7 +419,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL,
         value_name: "N",
-        help: "Mails in one inbox; one more drops the oldest there",
+        help: "Mails per inbox; a further one drops the oldest there",
         access: value!(
             mail.config.retention.per_inbox_max,
             parse = |text| one_or_more(text).and_then(narrow),
@@ -431,7 +441,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "DOMAIN",
-        help: "The domain of inboxes that are named without one",
+        help: "Domain of inboxes that are named without one",
         access: value!(mail.config.default_domain, parse = domain, show = |name: String| name),
     },
     Setting {
@@ -440,7 +450,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Domains whose mail is taken; unset: all",
+        help: "Domains that mail is accepted for; unset: all",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.config.domains = list(text).map(domain).collect::<Result<_, _>>()?;
@@ -457,7 +467,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "A file of addresses, senders and words that are banned; SIGHUP reads it again",
+        help: "File of banned addresses, senders and words; SIGHUP reloads it",
         access: optional!(mail.banned, parse = parse_path, show = path_text),
     },
     Setting {
@@ -466,7 +476,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "A file with the token that lists of more than one inbox demand; without one they are for this machine alone",
+        help: "File with the token that lists of more than one inbox require; unset: such lists are shown to this \
+               machine only",
         access: optional!(mail.token_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -475,7 +486,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Networks of proxies that are believed when they say who asks pages and API (X-Forwarded-For, else Forwarded); unset: nobody, but serve's own accelerator",
+        help: "Networks of trusted proxies, whose X-Forwarded-For, or else Forwarded, names the client of pages and \
+               API; unset: none, except serve's own accelerator",
         access: networks!(mail.trusted_proxies),
     },
     Setting {
@@ -484,8 +496,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Networks in which each live page counts as a client of its own, not each address: a large NAT, a proxy that \
-               names nobody; unset: this machine alone",
+        help: "Networks in which each live page, not each address, counts as a client, such as a large NAT or a proxy \
+               that does not name its clients; unset: this machine only",
         access: networks!(mail.shared_networks),
     },
     Setting {
@@ -494,7 +506,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Names by which pages and APIs may be asked for, besides addresses and localhost (mail.example.org); *: any",
+        help: "Host names that pages and APIs answer to, besides addresses and localhost (mail.example.org); *: any",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.http_hosts = list(text).map(http_host).collect::<Result<_, _>>()?;
@@ -511,7 +523,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Networks whose programs and browsers may see all mail, as this machine may (172.16.0.0/12, of a compose file); unset: this machine alone, or who has the token",
+        help: "Networks that may see all mail, as this machine may (172.16.0.0/12, of a compose file); unset: this \
+               machine only, or clients with the token",
         access: networks!(mail.mail_readers),
     },
     Setting {
@@ -520,7 +533,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
-        help: "Memory for requests and answers of pages and APIs in all, half of it for one address; more are answered 503",
+        help: "Memory for requests and answers of pages and APIs, half of it per address; further requests are \
+               answered 503",
         access: value!(mail.http_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
@@ -529,7 +543,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "An index for searches, beside the store's file; false: searches look into the mails themselves",
+        help: "Keeps a search index beside the store's file; false: searches read the mails themselves",
         access: value!(mail.search_index, parse = truth, show = truth_text),
     },
     Setting {
@@ -538,7 +552,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Whom to write to about abuse, on every page",
+        help: "Abuse contact shown on every page",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.abuse_contact = Some(text.to_owned());
@@ -553,7 +567,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "TEXT",
-        help: "What every page that shows mail says first",
+        help: "Notice at the top of every page that shows mail",
         access: ValueAccess {
             set: |settings, text| {
                 text.clone_into(&mut settings.mail.warning);
@@ -562,227 +576,4 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
             text: |settings| Some(settings.mail.warning.clone()),
         },
     },
-    Setting {
-        key: "mail-bytes-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "SIZE",
-        help: "Size of one mail, up to 256MiB and a quarter of the store; more is answered 552",
-        access: value!(mail.config.limits.mail_bytes_max, parse = parse_size, show = size_text),
-    },
-    Setting {
-        key: "recipients-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Recipients of one mail, up to 10000; more are answered 452",
-        access: value!(mail.config.limits.recipients_max, parse = recipients, show = plain),
-    },
-    Setting {
-        key: "connections-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Connections per core; more are answered 421",
-        access: value!(mail.config.limits.connections_max, parse = one_or_more, show = plain),
-    },
-    Setting {
-        key: "connections-per-address-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Connections of one address; more are answered 421; 0: no limit; unset: a sixteenth of connections-max",
-        access: optional!(
-            mail.config.limits.connections_per_address_max,
-            parse = any_count,
-            show = usize::to_string
-        ),
-    },
-    Setting {
-        key: "command-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a sender may take from a reply to the end of its next command",
-        access: value!(mail.config.limits.command_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "data-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a sender may be silent within a mail",
-        access: value!(mail.config.limits.data_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "receiving-bytes-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "SIZE",
-        help: "Memory for mails that are being received, half of it for one address; a mail beyond is answered 452",
-        access: value!(mail.config.limits.receiving_bytes_max, parse = some_size, show = usize_size_text),
-    },
-    Setting {
-        key: "mail-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a sender may take over a whole mail",
-        access: value!(mail.config.limits.mail_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "session-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a session may last in all",
-        access: value!(mail.config.limits.session_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "session-commands-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Commands of a session in all",
-        access: value!(
-            mail.config.limits.session_commands_max,
-            parse = one_or_more,
-            show = |count: usize| count.to_string()
-        ),
-    },
-    Setting {
-        key: "session-bytes-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "SIZE",
-        help: "What a session may bring in all",
-        access: value!(mail.config.limits.session_bytes_max, parse = some_size, show = usize_size_text),
-    },
-    Setting {
-        key: "connections-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "New connections of one address a minute, half of them at once; more are answered 421; 0: no limit",
-        access: value!(mail.config.rates.connections_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails of one address a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "inbox-mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails to one inbox a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.inbox_mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "subject-mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails with one subject a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.subject_mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "campaign-mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails with nearly one text a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.campaign_mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "tarpit",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long replies to a sender are held back that comes near one of these rates",
-        access: value!(mail.config.rates.tarpit, parse = parse_duration, show = duration_text),
-    },
 ];
-
-/// So many a minute.
-fn rate(text: &str) -> Result<u32, String> {
-    any_count(text).and_then(narrow)
-}
-
-fn rate_text(rate: u32) -> String {
-    rate.to_string()
-}
-
-fn narrow(count: usize) -> Result<u32, String> {
-    u32::try_from(count).map_err(|_| "at most 4294967295".to_owned())
-}
-
-fn store_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
-    if bytes < STORE_BYTES_MIN {
-        return Err(format!("a store has at least {}", size_text(STORE_BYTES_MIN)));
-    }
-    Ok(bytes)
-}
-
-fn durability(text: &str) -> Result<Durability, String> {
-    match text {
-        "process" => Ok(Durability::Process),
-        "power" => Ok(Durability::Power),
-        _ => Err("it is process or power".to_owned()),
-    }
-}
-
-fn host_name(text: &str) -> Result<String, String> {
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-    if text.is_empty() || text.len() > 255 || !text.bytes().all(is_name) {
-        return Err("a host name is wanted, such as mx.example.org".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-/// A name as a browser says it in `Host`, or all of them.
-fn http_host(text: &str) -> Result<String, String> {
-    if text == "*" { Ok(text.to_owned()) } else { host_name(text).map(|name| name.to_ascii_lowercase()) }
-}
-
-fn domain(text: &str) -> Result<String, String> {
-    mail::address::fold_domain(text)
-        .map(String::from)
-        .map_err(|_| "a domain is wanted, such as example.org".to_owned())
-}
-
-/// How many recipients a mail may have: all of them stand before it in its record.
-fn recipients(text: &str) -> Result<usize, String> {
-    match one_or_more(text)? {
-        count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX} can be")),
-        count => Ok(count),
-    }
-}
-
-/// See [`recipients`].
-const RECIPIENTS_MAX: usize = 10_000;
-
-#[cfg(test)]
-mod tests;

@@ -3,9 +3,9 @@
 //! ```text
 //! visitor ──▶ accelerator (pinned loops) ──miss──▶ this site: one thread, 200 ms an answer
 //! ```
-//! It runs on a thread and a runtime of its own, so that it shares nothing with the accelerator but the loopback
-//! interface: what a visitor gains here is what one gains in front of any slow server. Everything that it serves is
-//! made by the program at the start ([`pages`], [`pictures`]).
+//! The site runs on a thread and a runtime of its own, so that it shares nothing with the accelerator but the
+//! loopback interface: visitors gain as much here as in front of any slow server. The program creates all
+//! content at the start ([`pages`], [`pictures`]).
 
 mod pages;
 mod pictures;
@@ -34,10 +34,10 @@ use futures_util::{StreamExt, stream};
 
 use self::pages::Page;
 
-/// What each answer takes, as a page takes that asks a database a few questions.
+/// Time of each answer, as for a page that queries a database a few times.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_millis(200);
 
-/// Between two pieces of the page that arrives in pieces.
+/// Pause between two pieces of the streamed page.
 const PIECE_PAUSE: Duration = Duration::from_millis(40);
 
 /// Starts the site on a free port of loopback. It ends with the process.
@@ -82,7 +82,7 @@ fn router() -> Router {
         .layer(middleware::from_fn(slowly))
 }
 
-/// Makes every answer late, also the short ones: a server that has to look before it can say "not modified".
+/// Delays every answer, even the short ones: many servers must do work before they can answer "not modified".
 async fn slowly(request: Request, next: Next) -> Response {
     tokio::time::sleep(ANSWER_TIME).await;
     next.run(request).await
@@ -109,7 +109,7 @@ impl PreparedPage {
         }
     }
 
-    /// 200 or 304; axum leaves the body off for HEAD.
+    /// Answers 200 or 304; axum leaves the body off for HEAD.
     fn answer(&self, request: &HeaderMap) -> Response {
         // RFC 9110 §15.4.5: a 304 carries the fields that a 200 would have for caching.
         let fields = [
@@ -124,7 +124,8 @@ impl PreparedPage {
         (fields, kind, self.page.body.clone()).into_response()
     }
 
-    /// RFC 9110 §13.2.2: If-None-Match decides alone where there is one.
+    /// Returns whether the client's copy is current. If-None-Match decides alone if it is present (RFC 9110
+    /// §13.2.2).
     fn is_held_by(&self, request: &HeaderMap) -> bool {
         let text = |name| request.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if let Some(tags) = text(header::IF_NONE_MATCH) {
@@ -136,7 +137,7 @@ impl PreparedPage {
         }
         text(header::IF_MODIFIED_SINCE).and_then(|date| httpdate::parse_http_date(date).ok()).is_some_and(
             |held| {
-                // An HTTP date has no fraction of a second; what we hold has.
+                // An HTTP date has no fraction of a second; `modified` does.
                 self.modified.duration_since(held).is_ok_and(|later| later < Duration::from_secs(1))
                     || held > self.modified
             },
@@ -145,11 +146,11 @@ impl PreparedPage {
 }
 
 fn ascii(text: &str) -> HeaderValue {
-    // Digits, letters and punctuation of our own making are always a header value.
+    // The text consists of digits, letters and punctuation of our own, which are always a valid header value.
     HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Changes with every look; may be shared for ten seconds.
+/// Answers with a page that changes at every request and may be shared for ten seconds.
 async fn board() -> Response {
     let now = SystemTime::now();
     let fields = [
@@ -160,7 +161,7 @@ async fn board() -> Response {
     (fields, pages::board(&httpdate::fmt_http_date(now))).into_response()
 }
 
-/// Arrives in pieces and does not say how long it will be, so that it is chunked on the wire.
+/// Streams a page in pieces without a length, so that it is chunked on the wire.
 async fn guards_log() -> Response {
     let pieces = stream::iter(pages::guards_log()).then(|piece| async {
         tokio::time::sleep(PIECE_PAUSE).await;
@@ -170,7 +171,8 @@ async fn guards_log() -> Response {
     (fields, Body::from_stream(pieces)).into_response()
 }
 
-/// One visitor's own page: the first visit gives out a berth and a cookie to find it again.
+/// Answers with a visitor's own page: the first visit assigns a berth and sets a cookie that identifies it
+/// later.
 async fn berth(State(berths): State<Arc<AtomicU32>>, request: HeaderMap) -> Response {
     let held = request
         .get_all(header::COOKIE)
@@ -209,7 +211,7 @@ mod tests {
         answer.headers().get(name).map(|value| value.to_str().expect("text").to_owned()).unwrap_or_default()
     }
 
-    /// Every link and picture of the site leads somewhere, and what says that it may be stored has a validator.
+    /// Every link and picture of the site exists, and every answer that may be stored has a validator.
     #[test]
     fn the_site_is_whole() {
         let address = start().expect("a free port");

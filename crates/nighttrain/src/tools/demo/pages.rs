@@ -1,4 +1,4 @@
-//! The demonstration site's pages: what a small railway company would have, in plain HTML.
+//! The demonstration site's pages: those of a small railway company, in plain HTML.
 
 use std::fmt::Write;
 
@@ -8,26 +8,26 @@ use super::pictures;
 
 /// The content type of a page.
 pub(super) const HTML: &str = "text/html; charset=utf-8";
-/// The page that changes with every look.
+/// Path of the page that changes at every request.
 pub(super) const BOARD: &str = "/board";
-/// The page that arrives in pieces.
+/// Path of the page that is streamed in pieces.
 pub(super) const LOG: &str = "/guards-log";
-/// The page that is each visitor's own.
+/// Path of the page that differs for each visitor.
 pub(super) const BERTH: &str = "/my-berth";
 
-/// Something that stays as it is while the program runs.
+/// A page or picture that does not change while the program runs.
 pub(super) struct Page {
-    /// Its path.
+    /// Path of the URL.
     pub path: &'static str,
-    /// What it is.
+    /// Value of `Content-Type`.
     pub content_type: &'static str,
-    /// How long it may be shared.
+    /// Value of `Cache-Control`.
     pub cache_control: &'static str,
-    /// Its bytes.
+    /// Bytes of the content.
     pub body: Bytes,
 }
 
-/// Where the train stops: name, arrival, departure, and its place on the map.
+/// Stops of the train: name, arrival, departure, and coordinates on the map.
 pub(super) const STOPS: [(&str, &str, &str, (u32, u32)); 8] = [
     ("København H", "", "18:53", (592, 64)),
     ("Odense", "20:21", "20:23", (488, 92)),
@@ -39,7 +39,7 @@ pub(super) const STOPS: [(&str, &str, &str, (u32, u32)); 8] = [
     ("Amsterdam Centraal", "07:52", "", (78, 268)),
 ];
 
-/// The pages and pictures that stay.
+/// Returns the pages and pictures that do not change.
 pub(super) fn all() -> Vec<Page> {
     let page = |path, title, main: &str| Page {
         path,
@@ -61,12 +61,12 @@ pub(super) fn all() -> Vec<Page> {
     ]
 }
 
-/// What is said of a path that there is not.
+/// Returns the page for an unknown path.
 pub(super) fn not_found() -> String {
     html("No such platform", "<p>This site has no such page. <a href=\"/\">Back to the station</a>.</p>")
 }
 
-/// The departure board at this moment.
+/// Returns the departure board at this moment.
 pub(super) fn board(now: &str) -> String {
     html(
         "Departures",
@@ -78,7 +78,7 @@ pub(super) fn board(now: &str) -> String {
     )
 }
 
-/// One visitor's own page.
+/// Returns a visitor's own page.
 pub(super) fn berth(berth: u32) -> String {
     html(
         "Your berth",
@@ -91,7 +91,7 @@ pub(super) fn berth(berth: u32) -> String {
     )
 }
 
-/// The pieces of the page that arrives in pieces.
+/// Returns the pieces of the streamed page.
 pub(super) fn guards_log() -> Vec<String> {
     let (head, foot) = frame("The guard's log");
     let entries = STOPS.iter().map(|(name, arrival, departure, _)| {

@@ -1,10 +1,10 @@
-//! The demonstration site's pictures, drawn by the program: two as SVG, one as a bitmap of some size.
+//! The demonstration site's pictures, drawn by the program: two as SVG, one as a large bitmap.
 
 use std::fmt::Write;
 
 use super::pages::STOPS;
 
-/// A train of six cars, its windows lit.
+/// Draws a train of six cars with lit windows.
 pub(super) fn train() -> String {
     const CARS: u32 = 6;
     let mut cars = String::new();
@@ -12,7 +12,7 @@ pub(super) fn train() -> String {
         let x = 16 + car * 102;
         _ = write!(cars, "<rect x=\"{x}\" y=\"28\" width=\"98\" height=\"44\" rx=\"6\" fill=\"#2f3b5c\"/>");
         for window in 0..5 {
-            // Who sleeps has the lamp off.
+            // Some windows are dark: their passengers sleep.
             let colour = if (car * 5 + window) % 4 == 2 { "#181d2a" } else { "#ffc857" };
             let x = x + 8 + window * 17;
             _ = write!(
@@ -31,7 +31,7 @@ pub(super) fn train() -> String {
     )
 }
 
-/// The line with its stops.
+/// Draws the railway line with its stops.
 pub(super) fn map() -> String {
     let mut line = String::new();
     let mut stops = String::new();
@@ -39,7 +39,7 @@ pub(super) fn map() -> String {
         _ = write!(line, "{}{x} {y}", if i == 0 { "M" } else { "L" });
         let time = if departure.is_empty() { arrival } else { departure };
         _ = write!(stops, "<circle cx=\"{x}\" cy=\"{y}\" r=\"5\" fill=\"#ffc857\"/>");
-        // Labels on the side of the line where there is room.
+        // Each label is on the side of the line that has room.
         let (label_y, anchor) = match i {
             0 => (y - 14, "end"),
             2 => (y - 14, "middle"),
@@ -61,8 +61,8 @@ pub(super) fn map() -> String {
     )
 }
 
-/// A night sky as an uncompressed bitmap (BITMAPINFOHEADER, 24 bits a pixel, rows from the bottom up): 389 KB, so
-/// that there is something on the site whose bytes count.
+/// Draws a night sky as an uncompressed bitmap (BITMAPINFOHEADER, 24 bits per pixel, rows from the bottom
+/// up). Its 389 KB make it the site's one large file.
 pub(super) fn night() -> Vec<u8> {
     const WIDTH: u32 = 480;
     const HEIGHT: u32 = 270;
@@ -76,13 +76,13 @@ pub(super) fn night() -> Vec<u8> {
     for field in [HEADERS + ROW * HEIGHT, 0, HEADERS, 40, WIDTH, HEIGHT] {
         file.extend(field.to_le_bytes());
     }
-    // One plane, 24 bits a pixel.
+    // Planes (one) and bits per pixel (24).
     file.extend([1, 0, 24, 0]);
-    // No compression, the pixels' bytes, 2835 pixels a metre both ways, no palette.
+    // No compression, the size of the pixel data, 2835 pixels per metre both ways, no palette.
     for field in [0, ROW * HEIGHT, 2835, 2835, 0, 0] {
         file.extend(field.to_le_bytes());
     }
-    // A generator of our own (Marsaglia's xorshift): the sky is the same every night.
+    // A generator of our own (Marsaglia's xorshift) makes the sky the same every time.
     let mut state = 0x1187_u32;
     let mut random = move || {
         state ^= state << 13;

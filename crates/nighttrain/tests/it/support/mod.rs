@@ -1,4 +1,4 @@
-//! What the program's own tests share.
+//! Helpers shared by the program's own tests.
 #![allow(
     dead_code,
     clippy::expect_used,
@@ -15,7 +15,7 @@ use std::{
 
 use assert_cmd::cargo::CommandCargoExt;
 
-/// The program, without what the developer's environment would set.
+/// The program, without the developer's `NIGHTTRAIN_` environment variables.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("nighttrain").expect("cargo has built it");
     for (name, _) in std::env::vars_os() {
@@ -27,14 +27,14 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a run that ended by itself left behind.
+/// Exit code and output of a finished run.
 pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Runs it to its end.
+/// Runs a command to its end.
 pub(crate) fn run(command: &mut Command) -> Ended {
     let output = command.output().expect("it runs");
     Ended {
@@ -53,7 +53,7 @@ pub(crate) fn configuration(text: &str) -> (tempfile::TempDir, String) {
     (directory, path)
 }
 
-/// A server of the program that runs; killed when dropped.
+/// A running server of the program; killed on drop.
 pub(crate) struct Running {
     pub(crate) child: Child,
     pub(crate) cache: SocketAddr,
@@ -63,7 +63,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it and reads its announcement.
+    /// Starts the server and reads its announcement.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
@@ -81,16 +81,16 @@ impl Running {
         Self { cache: address("cache"), admin: address("admin"), child, stdout, announced }
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
             .expect("our child");
     }
 
-    /// Waits for its end; gives its exit code and what it logged.
+    /// Waits for the process to end; returns its exit code and its log.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let start = Instant::now();
-        // Far beyond what any machine needs: a test that hangs must not hang the whole run.
+        // Far longer than any machine needs: one test that hangs must not hang the whole run.
         while self.child.try_wait().expect("our child").is_none() {
             assert!(start.elapsed() < Duration::from_secs(60), "it goes on");
             std::thread::sleep(Duration::from_millis(5));
@@ -105,7 +105,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended by itself.
         _ = self.child.kill();
         _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Reading a body of any framing, from pieces of any size (RFC 9112 §6 and §7).
+//! Decoder for a body of any framing, from input pieces of any size (RFC 9112 §6 and §7).
 //!
 //! ```text
 //!              ┌────────────────────────── CRLF after the payload ─────────────────────────┐
@@ -8,44 +8,44 @@
 //!                                    └─ white space ─> BeforeExtension ─ ; ─> Extension
 //! ```
 //!
-//! State is a few words: no byte of the input is kept but the trailers. So *need more* means that all input is
-//! consumed, and how the input is cut cannot change what comes out.
+//! The state is a few words: of the input only the trailers are kept. *Need more* therefore means that all
+//! input is consumed, and the result does not depend on where the input is cut.
 
 use std::{fmt, ops::Range};
 
 use super::Framing;
 use crate::http1::fields::{is_field_value_byte, is_tchar};
 
-/// Bytes of the line before a chunk, without its CRLF: the size and the extensions, which are ignored
-/// (RFC 9112 §7.1.1). Signatures of some upload protocols take about 90.
+/// Greatest length of the line before a chunk, without its CRLF: the size and the extensions, which are
+/// ignored (RFC 9112 §7.1.1). Signatures of some upload protocols take about 90 bytes.
 pub const CHUNK_LINE_BYTES_MAX: usize = 256;
 
-/// Bytes of all trailers of one body, with their CRLFs (RFC 9112 §7.1.2).
+/// Greatest length of all trailers of one body, with their CRLFs (RFC 9112 §7.1.2).
 pub const TRAILER_BYTES_MAX: usize = 8 << 10;
 
-/// What one call to [`BodyDecoder::decode`] found.
+/// Result of one call to [`BodyDecoder::decode`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// How many bytes of the input are done with.
+    /// Number of input bytes that are consumed.
     pub consumed: usize,
-    /// Where in the input payload lies; within `..consumed`, perhaps empty.
+    /// Range of the payload in the input; within `..consumed`, perhaps empty.
     pub data: Range<usize>,
-    /// What to do next.
+    /// Next action of the caller.
     pub state: StepState,
 }
 
-/// What to do after a step.
+/// Action that the caller takes after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepState {
-    /// Decode the rest of the input (which is not empty).
+    /// The rest of the input, which is not empty, must be decoded.
     More,
-    /// All input is consumed and the body goes on: read more.
+    /// All input is consumed and the body goes on: the caller reads more.
     NeedMore,
-    /// The body is complete. What was not consumed belongs to the next message.
+    /// The body is complete. Input that was not consumed belongs to the next message.
     Done,
 }
 
-/// A body that was refused or cut short.
+/// Error for a body that was rejected or cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} (byte {at} of the body; {})", rule.section())]
 pub struct BodyError {
@@ -65,7 +65,7 @@ macro_rules! rules {
         }
 
         impl BodyRule {
-            /// Where the rule is written.
+            /// Returns the RFC section that states the rule.
             pub const fn section(self) -> &'static str {
                 match self { $(BodyRule::$variant => $section,)* }
             }
@@ -94,10 +94,11 @@ rules! {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many bytes of payload are left, then the body ends. Never 0.
+    /// Number of payload bytes left until the body ends. Never 0.
     Length(u64),
     UntilClose,
-    /// In the size of a chunk. `line` counts the bytes of the line so far; no digit yet where it is 0.
+    /// Within the size of a chunk. `line` counts the bytes of the line so far; 0 means that there is no digit
+    /// yet.
     Size {
         size: u64,
         line: usize,
@@ -115,7 +116,7 @@ enum State {
     SizeLf {
         size: u64,
     },
-    /// So many bytes of the chunk are left. Never 0.
+    /// Number of bytes left in the chunk. Never 0.
     Payload(u64),
     PayloadCr,
     PayloadLf,
@@ -128,12 +129,12 @@ enum State {
     Failed(BodyError),
 }
 
-/// Where in a chunk's extensions a byte lies (RFC 9110 §5.6.4).
+/// Quoting state within a chunk's extensions (RFC 9110 §5.6.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quote {
     Outside,
     Inside,
-    /// Behind a backslash in a quoted string.
+    /// After a backslash in a quoted string.
     Escaped,
 }
 
@@ -148,7 +149,7 @@ impl Quote {
     }
 }
 
-/// A body being read. A few words; allocates only if a chunked body has trailers.
+/// Decoder state of one body: a few words. Memory is allocated only if a chunked body has trailers.
 #[derive(Debug, Clone)]
 pub struct BodyDecoder {
     state: State,
@@ -156,18 +157,19 @@ pub struct BodyDecoder {
     at: u64,
     /// Whole lines with CRLF, without the empty line that ends them; at most [`TRAILER_BYTES_MAX`].
     trailers: Vec<u8>,
-    /// Blanks may stand between a chunk's size and the end of its line.
+    /// True if blanks are accepted between a chunk's size and the end of its line.
     takes_padding: bool,
 }
 
 impl BodyDecoder {
-    /// At the first byte after the head of an answer. Old servers pad the sizes of chunks with blanks; what they mean is
-    /// certain, and an answer is framed anew. A request so is refused: somebody behind us may read it otherwise.
+    /// Creates a decoder for a response body, positioned after the head. Old servers pad chunk sizes with
+    /// blanks; the meaning is unambiguous, and the body is framed anew for the client. A request with such
+    /// padding is refused, because a server behind us may read it differently.
     pub fn of_answer(framing: Framing) -> Self {
         Self { takes_padding: true, ..Self::new(framing) }
     }
 
-    /// At the first byte after the head.
+    /// Creates a decoder positioned at the first byte after the head.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Done,
@@ -178,23 +180,24 @@ impl BodyDecoder {
         Self { state, at: 0, trailers: Vec::new(), takes_padding: false }
     }
 
-    /// Whether the body has been read to its end (never true for [`Framing::UntilClose`]).
+    /// Returns whether the body has been read to its end (never true for [`Framing::UntilClose`]).
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Reads on: consumes framing and at most one run of payload.
+    /// Consumes framing and at most one run of payload.
     ///
-    /// Where payload and a broken rule lie in one input, the payload comes first and the error with the next call.
+    /// If one input holds payload and then a broken rule, the payload is returned first and the error with
+    /// the next call.
     ///
     /// # Errors
-    /// The first rule that the body breaks; from then on always the same.
+    /// Returns the first rule that the body breaks; every later call returns the same error.
     #[inline]
     pub fn decode(&mut self, input: &[u8]) -> Result<Step, BodyError> {
         let mut data = 0..0;
         let mut consumed = 0;
         while consumed < input.len() && self.state != State::Done {
-            // Cannot exceed what is there, so it fits.
+            // The value is at most the length of the input, so it fits `usize`.
             let payload = self.raw_max().min((input.len() - consumed) as u64) as usize;
             if payload > 0 {
                 if !data.is_empty() {
@@ -237,7 +240,7 @@ impl BodyDecoder {
         Ok(Step { consumed, data, state })
     }
 
-    /// How many bytes of payload are left in all, where that is known.
+    /// Returns the number of payload bytes left in the whole body, if it is known.
     pub fn remaining_known(&self) -> Option<u64> {
         match self.state {
             State::Length(left) => Some(left),
@@ -246,9 +249,10 @@ impl BodyDecoder {
         }
     }
 
-    /// How many of the next bytes are payload for certain, so that the caller may receive them straight into its
-    /// own memory and account for them by [`take_raw`](Self::take_raw): the rest of a body of known length or of a
-    /// chunk; `u64::MAX` for a body that ends with the connection; 0 where framing comes next.
+    /// Returns how many of the next bytes are certainly payload, so that the caller may receive them straight
+    /// into its own memory and account for them with [`take_raw`](Self::take_raw): the rest of a body of
+    /// known length or of a chunk; `u64::MAX` for a body that ends with the connection; 0 where framing comes
+    /// next.
     #[inline]
     pub fn raw_max(&self) -> u64 {
         match self.state {
@@ -261,7 +265,7 @@ impl BodyDecoder {
     /// Accounts for `n` bytes of payload that the caller received by itself.
     ///
     /// # Panics
-    /// If `n` is more than [`raw_max`](Self::raw_max): the caller took bytes of the next message.
+    /// Panics if `n` exceeds [`raw_max`](Self::raw_max): the caller took bytes of the next message.
     #[inline]
     pub fn take_raw(&mut self, n: u64) {
         assert!(n <= self.raw_max(), "payload taken beyond the body's end");
@@ -274,7 +278,7 @@ impl BodyDecoder {
         }
     }
 
-    /// What it means that the connection ends here.
+    /// Handles the end of the connection at this position.
     ///
     /// # Errors
     /// [`BodyRule::Truncated`] unless the body is complete or ends with the connection; the error of
@@ -287,9 +291,9 @@ impl BodyDecoder {
         }
     }
 
-    /// The trailers as they came: whole lines, each with its CRLF; empty if there are none (yet). Each is
-    /// `name:value` by the grammar; whether the name may come in trailers
-    /// ([`permitted`](crate::http1::trailers::permitted)) is for the caller to ask.
+    /// Returns the trailers as received: whole lines, each with its CRLF; empty if there are none (yet). Each
+    /// line matches the grammar `name:value`; the caller checks whether the name is permitted in trailers
+    /// ([`permitted`](crate::http1::trailers::permitted)).
     pub fn trailers(&self) -> &[u8] {
         match self.state {
             State::Done => &self.trailers,
@@ -297,7 +301,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Name and value of each trailer, in their order.
+    /// Iterates over the name and value of each trailer, in their order.
     pub fn trailer_fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.trailers().split_inclusive(|&b| b == b'\n').filter_map(|line| {
             let line = line.strip_suffix(b"\r\n")?;
@@ -309,16 +313,16 @@ impl BodyDecoder {
         })
     }
 
-    /// The common case at once: the CRLF after a payload, or a chunk's line without extensions, if all of it lies
-    /// here. Returns how many bytes that took; 0 leaves it to [`framing_byte`](Self::framing_byte), the slow twin,
-    /// which also finds whatever is wrong.
+    /// Fast path for the common case: the CRLF after a payload, or a chunk's line without extensions, if the
+    /// input holds all of it. Returns the number of bytes consumed; 0 leaves the input to the slow path
+    /// [`framing_byte`](Self::framing_byte), which also detects every error.
     #[inline]
     fn whole_framing(&mut self, input: &[u8]) -> usize {
         let (state, len) = match (self.state, input) {
             (State::PayloadCr, [b'\r', b'\n', ..]) => (State::Size { size: 0, line: 0 }, 2),
             (State::Size { line: 0, .. }, _) => {
                 let (mut size, mut digits) = (0u64, 0);
-                // Sixteen digits are 64 bits.
+                // Sixteen hexadecimal digits are 64 bits.
                 for &b in input.iter().take(16) {
                     let value = HEX_VALUE[b as usize];
                     if value > 15 {
@@ -340,7 +344,7 @@ impl BodyDecoder {
         len
     }
 
-    /// The state after a byte of framing; called only where no payload is due.
+    /// Returns the state after one byte of framing; called only where no payload is due.
     fn framing_byte(&mut self, b: u8) -> Result<State, BodyRule> {
         let next = match (self.state, b) {
             (State::Size { size, line }, b) if b.is_ascii_hexdigit() => {
@@ -363,8 +367,8 @@ impl BodyDecoder {
                 return Err(BodyRule::BareLf);
             }
             (State::Size { .. } | State::BeforeExtension { .. }, _) => return Err(BodyRule::ChunkSize),
-            // A quoted string holds no line end. Some servers read on to the closing quote, so they would find another
-            // end of the body.
+            // A quoted string cannot contain a line end. Some servers read on to the closing quote, so they
+            // would find another end of the body.
             (State::Extension { size, quote: Quote::Outside, .. }, b'\r') => State::SizeLf { size },
             (State::Extension { size, line, quote }, b) if is_field_value_byte(b) => {
                 State::Extension { size, line: longer(line)?, quote: quote.after(b) }
@@ -415,7 +419,7 @@ impl BodyDecoder {
     }
 }
 
-/// The value of a hexadecimal digit; 255 for any other byte.
+/// Values of hexadecimal digits; 255 for any other byte.
 static HEX_VALUE: [u8; 256] = {
     let mut table = [255; 256];
     let mut value = 0;
@@ -427,7 +431,7 @@ static HEX_VALUE: [u8; 256] = {
     table
 };
 
-/// One byte more in a chunk's line.
+/// Counts one more byte in a chunk's line.
 fn longer(line: usize) -> Result<usize, BodyRule> {
     if line == CHUNK_LINE_BYTES_MAX { Err(BodyRule::ChunkLineTooLong) } else { Ok(line + 1) }
 }

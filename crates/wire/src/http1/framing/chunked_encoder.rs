@@ -1,4 +1,5 @@
-//! Writing a chunked body (RFC 9112 §7.1): the bytes around the payload; the payload itself is not touched.
+//! Encoder for a chunked body (RFC 9112 §7.1): it produces the bytes around the payload; the payload itself
+//! is not copied.
 
 /// The line before a chunk's payload: `size CRLF`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,10 +9,10 @@ pub struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// 16 hexadecimal digits and CRLF.
+    /// Greatest length: 16 hexadecimal digits and CRLF.
     pub const BYTES_MAX: usize = 18;
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
     }
@@ -25,21 +26,21 @@ impl std::ops::Deref for ChunkHeader {
     }
 }
 
-/// Writes a chunked body: for each piece [`chunk_header`](Self::chunk_header), the piece,
-/// [`CHUNK_END`](Self::CHUNK_END); at the end [`last_chunk`](Self::last_chunk).
+/// Encoder for a chunked body: for each piece the caller sends [`chunk_header`](Self::chunk_header), the
+/// piece and [`CHUNK_END`](Self::CHUNK_END); at the end [`last_chunk`](Self::last_chunk).
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkedEncoder;
 
 impl ChunkedEncoder {
-    /// What follows each chunk's payload.
+    /// Bytes after each chunk's payload.
     pub const CHUNK_END: &[u8] = b"\r\n";
     /// The last chunk of a body without trailers.
     pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-    /// The line before a payload of `len` bytes.
+    /// Returns the line before a payload of `len` bytes.
     ///
     /// # Panics
-    /// If `len` is 0: that would end the body.
+    /// Panics if `len` is 0: that would end the body.
     pub fn chunk_header(len: u64) -> ChunkHeader {
         assert!(len > 0, "a chunk of no bytes ends the body");
         let digits = 16 - len.leading_zeros() as usize / 4;
@@ -51,8 +52,9 @@ impl ChunkedEncoder {
         ChunkHeader { bytes, len: digits as u8 + 2 }
     }
 
-    /// The end of a body with trailers, to be sent piece by piece. `trailers` are whole lines, each with its CRLF,
-    /// as [`BodyDecoder::trailers`](super::BodyDecoder::trailers) returns them; empty for none.
+    /// Returns the end of a body with trailers, as pieces to send in order. `trailers` are whole lines, each
+    /// with its CRLF, as [`BodyDecoder::trailers`](super::BodyDecoder::trailers) returns them; empty for
+    /// none.
     pub fn last_chunk(trailers: &[u8]) -> [&[u8]; 3] {
         debug_assert!(trailers.is_empty() || trailers.ends_with(b"\r\n"));
         [b"0\r\n", trailers, b"\r\n"]
@@ -63,7 +65,7 @@ impl ChunkedEncoder {
 mod tests {
     use super::*;
 
-    /// RFC 9112 §7.1: chunk-size is 1*HEXDIG.
+    /// RFC 9112 §7.1: a chunk-size is 1*HEXDIG.
     #[test]
     fn chunk_headers_are_hexadecimal_without_leading_zeros() {
         for len in (0..64).map(|bit| 1u64 << bit).flat_map(|n| [n.max(2) - 1, n, n | 1]).chain([u64::MAX]) {

@@ -1,12 +1,13 @@
-//! Where a message's body ends (RFC 9112 §6), and the bytes of it.
+//! Message framing: where a body ends (RFC 9112 §6), and the encoding of its bytes.
 //!
-//! Two parties that disagree on this are how one client speaks in another's name (RFC 9112 §11.2). So each message
-//! has one framing or is refused; what the RFC lets a recipient repair is refused too:
+//! Request smuggling begins where two parties disagree on a body's end (RFC 9112 §11.2). Each message
+//! therefore has exactly one framing or is refused; even messages that the RFC lets a recipient repair are
+//! refused:
 //! - `Transfer-Encoding` beside `Content-Length` (§6.1 would let the first win);
 //! - more than one `Content-Length`, equal ones too, on several lines or in a list (§6.3 would let equal ones pass);
 //! - `Transfer-Encoding` other than exactly `chunked`, on one line, in any case of letters. A coding beside it
-//!   (`gzip, chunked`) is well-formed but not offered by us, since we send no `TE`;
-//! - `Transfer-Encoding` in HTTP/1.0 (§6.1: faulty), or in a response that has no body (§6.1: must not be).
+//!   (`gzip, chunked`) is well-formed but unsupported, since we send no `TE`;
+//! - `Transfer-Encoding` in HTTP/1.0 (§6.1: faulty), or in a response that has no body (§6.1: forbidden).
 
 mod body;
 mod chunked_encoder;
@@ -20,20 +21,20 @@ use super::{
     known::KnownHeader,
 };
 
-/// Where a body ends.
+/// Framing of a body: where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// There is no body.
+    /// The message has no body.
     None,
-    /// After so many bytes (RFC 9112 §6.2).
+    /// The body ends after this number of bytes (RFC 9112 §6.2).
     Length(u64),
-    /// After the last chunk and the trailers (RFC 9112 §7.1).
+    /// The body ends after the last chunk and the trailers (RFC 9112 §7.1).
     Chunked,
-    /// When the connection closes; responses only (RFC 9112 §6.3).
+    /// The body ends when the connection closes; responses only (RFC 9112 §6.3).
     UntilClose,
 }
 
-/// Why the end of a body is not certain.
+/// Error for a message whose body has no certain end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FramingError {
     /// `Transfer-Encoding` and `Content-Length` in one message.
@@ -42,11 +43,11 @@ pub enum FramingError {
     /// More than one `Content-Length`, equal or not, on several lines or as a list.
     #[error("more than one Content-Length (RFC 9112 §6.3)")]
     RepeatedLength,
-    /// `Content-Length` is not digits only.
+    /// `Content-Length` contains something other than digits.
     #[error("Content-Length is not a number (RFC 9110 §8.6)")]
     InvalidLength,
-    /// `Content-Length` is a number beyond 64 bits.
-    #[error("Content-Length is beyond 64 bits (RFC 9110 §8.6)")]
+    /// `Content-Length` does not fit 64 bits.
+    #[error("Content-Length does not fit in 64 bits (RFC 9110 §8.6)")]
     LengthOverflow,
     /// `Transfer-Encoding` in an HTTP/1.0 message.
     #[error("Transfer-Encoding in an HTTP/1.0 message (RFC 9112 §6.1)")]
@@ -54,27 +55,28 @@ pub enum FramingError {
     /// More than one `Transfer-Encoding` line.
     #[error("more than one Transfer-Encoding (RFC 9112 §6.1)")]
     RepeatedCoding,
-    /// `Transfer-Encoding` is malformed, or `chunked` is not last, or not only once.
-    #[error("Transfer-Encoding does not end in one chunked (RFC 9112 §6.3)")]
+    /// `Transfer-Encoding` is malformed, or `chunked` is not last or appears more than once.
+    #[error("Transfer-Encoding does not end in exactly one chunked (RFC 9112 §6.3)")]
     InvalidCoding,
-    /// `chunked` is last, but other codings come before it: 501 (RFC 9112 §6.1).
-    #[error("a transfer coding that we do not know (RFC 9112 §6.1)")]
+    /// `chunked` is last, but other codings come before it; the answer is 501 (RFC 9112 §6.1).
+    #[error("unknown transfer coding (RFC 9112 §6.1)")]
     UnsupportedCoding,
-    /// An interim or tunnel response announces a body, which it must not have.
-    #[error("a body is announced where none may be (RFC 9112 §6.1, RFC 9110 §8.6)")]
+    /// An interim or tunnel response announces a body, which is forbidden.
+    #[error("a body is announced where none is allowed (RFC 9112 §6.1, RFC 9110 §8.6)")]
     UnexpectedBody,
 }
 
-/// How a request's body ends (RFC 9112 §6.3). Never [`Framing::UntilClose`].
+/// Determines how a request's body ends (RFC 9112 §6.3). Never returns [`Framing::UntilClose`].
 ///
 /// # Errors
-/// Whatever leaves room for a second reading; answer 400 (501 for [`FramingError::UnsupportedCoding`]) and close.
+/// Returns a [`FramingError`] if the head allows a second reading; answer 400 (501 for
+/// [`FramingError::UnsupportedCoding`]) and close the connection.
 #[inline]
 pub fn request_framing(head: &RequestHead<'_, '_>) -> Result<Framing, FramingError> {
     Ok(announced(head.version, &head.headers)?.unwrap_or(Framing::None))
 }
 
-/// What kind of request a response answers, as far as its framing depends on it.
+/// Kind of the request that a response answers, as far as the response's framing depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     /// HEAD: the response has no body, whatever its headers say.
@@ -86,7 +88,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// By the request's method.
+    /// Returns the kind for the request's method.
     pub fn of_method(method: &str) -> Self {
         match method {
             "HEAD" => Self::Head,
@@ -96,26 +98,28 @@ impl RequestKind {
     }
 }
 
-/// How a response's body ends (RFC 9112 §6.3).
+/// Determines how a response's body ends (RFC 9112 §6.3).
 ///
-/// [`Framing::None`] for interim responses (1xx), 204, 304, answers to HEAD, and a 2xx to CONNECT (what follows it
-/// is not HTTP). Their headers are held to the rules all the same, because they are passed on.
+/// Returns [`Framing::None`] for interim responses (1xx), 204, 304, answers to HEAD, and a 2xx to CONNECT
+/// (the bytes after it are not HTTP). Their headers must follow the rules all the same, because they are
+/// passed on.
 ///
 /// # Errors
-/// Whatever leaves room for a second reading; the origin's connection is of no further use.
+/// Returns a [`FramingError`] if the head allows a second reading; the origin's connection must then be
+/// closed.
 pub fn response_framing(head: &ResponseHead<'_, '_>, answered: RequestKind) -> Result<Framing, FramingError> {
     let announced = match announced(head.version, &head.headers) {
-        // Item 4 of RFC 9112 §6.3: without `chunked` at the end, the connection's end is the body's.
+        // RFC 9112 §6.3, item 4: without `chunked` at the end, the body ends with the connection.
         Err(FramingError::InvalidCoding) if has_unknown_coding(head) => None,
-        // Spring Boot sends `chunked` twice over one coding. The body is framed anew for the client, so that nobody behind
-        // us can read it otherwise.
+        // Spring Boot sends `chunked` twice although the body has one such coding. The body is framed anew
+        // for the client, so no recipient behind us can read it differently.
         Err(FramingError::InvalidCoding | FramingError::RepeatedCoding) if is_chunked_twice(head) => {
             Some(Framing::Chunked)
         }
         announced => announced?,
     };
     let bodiless = match (head.status, answered) {
-        // It ends at its head, whatever that announces (RFC 9112 §6.3); see [`announces_in_vain`].
+        // A 204 ends at its head, whatever its headers announce (RFC 9112 §6.3); see [`announces_in_vain`].
         (204, _) => true,
         (..200, _) | (200..300, RequestKind::Connect) => {
             if !matches!(announced, None | Some(Framing::Length(0))) {
@@ -129,15 +133,16 @@ pub fn response_framing(head: &ResponseHead<'_, '_>, answered: RequestKind) -> R
     if bodiless { Ok(Framing::None) } else { Ok(announced.unwrap_or(Framing::UntilClose)) }
 }
 
-/// Whether a 204 announces a body, which it must not have (RFC 9110 §8.6, RFC 9112 §6.1): what follows it on its connection is
-/// no answer, so the connection is of no further use.
+/// Returns whether a 204 announces a body, which is forbidden (RFC 9110 §8.6, RFC 9112 §6.1): bytes after it
+/// on its connection cannot be trusted as a response, so the connection must be closed.
 pub fn announces_in_vain(head: &ResponseHead<'_, '_>) -> bool {
     let says_length = || head.headers.known(KnownHeader::ContentLength).is_some_and(|said| said != b"0");
     head.status == 204 && (head.headers.has(KnownHeader::TransferEncoding) || says_length())
 }
 
-/// Whether the one transfer coding of a response is none that anybody has registered, nor one that could be mistaken for
-/// `chunked`: then nobody applied it either. Content in a coding that there is would be passed on still coded.
+/// Returns whether a response's only transfer coding is unregistered and cannot be mistaken for `chunked`:
+/// then nobody has applied it either. A body in a registered coding would be passed on still encoded, so that
+/// case is refused.
 fn has_unknown_coding(head: &ResponseHead<'_, '_>) -> bool {
     const REGISTERED: [&[u8]; 7] =
         [b"compress", b"deflate", b"gzip", b"identity", b"trailers", b"x-compress", b"x-gzip"];
@@ -146,7 +151,7 @@ fn has_unknown_coding(head: &ResponseHead<'_, '_>) -> bool {
     is_token(coding) && !has_chunked && !REGISTERED.iter().any(|known| known.eq_ignore_ascii_case(coding))
 }
 
-/// Whether a response names `chunked` twice, on one line or on two, and no other coding.
+/// Returns whether a response names `chunked` twice, on one line or on two, and no other coding.
 fn is_chunked_twice(head: &ResponseHead<'_, '_>) -> bool {
     let lines = head.headers.known_all(KnownHeader::TransferEncoding);
     let mut codings = lines.flat_map(|line| line.split(|&b| b == b',')).map(<[u8]>::trim_ascii);
@@ -154,7 +159,7 @@ fn is_chunked_twice(head: &ResponseHead<'_, '_>) -> bool {
     next() == Some(true) && next() == Some(true) && next().is_none()
 }
 
-/// What `Transfer-Encoding` and `Content-Length` say.
+/// Returns the framing that `Transfer-Encoding` and `Content-Length` announce; `None` if both are absent.
 #[inline]
 fn announced(version: Version, headers: &Headers<'_, '_>) -> Result<Option<Framing>, FramingError> {
     let length = headers.known(KnownHeader::ContentLength);
@@ -174,7 +179,7 @@ fn announced(version: Version, headers: &Headers<'_, '_>) -> Result<Option<Frami
     }
 }
 
-/// 1*DIGIT (RFC 9110 §8.6); zeros may lead.
+/// Parses 1*DIGIT (RFC 9110 §8.6); leading zeros are allowed.
 fn content_length(digits: &[u8]) -> Result<u64, FramingError> {
     if digits.contains(&b',') {
         return Err(FramingError::RepeatedLength);
@@ -188,7 +193,7 @@ fn content_length(digits: &[u8]) -> Result<u64, FramingError> {
         .ok_or(FramingError::LengthOverflow)
 }
 
-/// Exactly `chunked`, or the reason why not.
+/// Accepts exactly `chunked`; any other value returns the matching error.
 fn transfer_coding(value: &[u8]) -> Result<(), FramingError> {
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(());
@@ -196,7 +201,7 @@ fn transfer_coding(value: &[u8]) -> Result<(), FramingError> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let chunked_is_last = list(value).last().is_some_and(is_chunked);
     let chunked_is_single = list(value).filter(|coding| is_chunked(coding)).count() == 1;
-    // Parameters after a name are of another coding than `chunked`, which has none (RFC 9112 §7.1).
+    // Parameters after a name belong to a coding other than `chunked`, which has none (RFC 9112 §7.1).
     let name = |coding: &[u8]| is_token(coding.split(|b| b";\t ".contains(b)).next().unwrap_or_default());
     let well_formed = list(value).all(name) && list(value).count() == value.split(|&b| b == b',').count();
     if chunked_is_last && chunked_is_single && well_formed {

@@ -1,4 +1,4 @@
-//! What a client's frames come to, and how a connection ends.
+//! Events that a client's frames produce, and the errors that end a stream or a connection.
 
 use super::{
     super::{
@@ -10,115 +10,117 @@ use super::{
     limits::Limit,
 };
 
-/// What one frame came to. [`Connection::reply`](super::Connection::reply) writes what the client must be told of it.
+/// Result of one received frame. [`Connection::reply`](super::Connection::reply) writes the frames that must
+/// answer it.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'b, 's> {
-    /// Nothing that concerns anybody.
+    /// The caller has nothing to do.
     Nothing,
     /// A request; its stream is open until both sides have ended it.
     Request {
-        /// Its stream.
+        /// Identifier of the stream.
         stream: u32,
-        /// What is asked.
+        /// The decoded request.
         request: Request<'s>,
-        /// Whether nothing follows.
+        /// True if neither content nor trailers follow.
         end: bool,
     },
-    /// A request whose fields are too many or too large. Its stream is open: it should be answered, with 431.
+    /// A request with too many or too large fields. Its stream is open; the caller should answer 431.
     HeadTooLarge {
-        /// Its stream.
+        /// Identifier of the stream.
         stream: u32,
-        /// Which bound it is beyond.
+        /// The bound that the fields exceed.
         overflow: Overflow,
-        /// Whether nothing follows.
+        /// True if neither content nor trailers follow.
         end: bool,
     },
     /// Content of a request.
     Data {
-        /// Whose.
+        /// Identifier of the stream.
         stream: u32,
-        /// The content; whoever has taken it says so by [`Connection::release`](super::Connection::release).
+        /// The content; the caller reports consumed bytes with
+        /// [`Connection::release`](super::Connection::release).
         payload: &'b [u8],
-        /// Whether it is the last.
+        /// True if nothing follows.
         end: bool,
     },
-    /// Fields after the content; nothing follows.
+    /// Trailer fields after the content; nothing follows.
     Trailers {
-        /// Whose.
+        /// Identifier of the stream.
         stream: u32,
-        /// The fields.
+        /// The trailer fields.
         trailers: Trailers<'s>,
     },
-    /// The client gave a stream up; it is gone.
+    /// The client reset a stream; the stream is removed.
     Reset {
-        /// Which.
+        /// Identifier of the stream.
         stream: u32,
-        /// ConnectionFault.
+        /// Error code that the client sent.
         code: ErrorCode,
     },
-    /// The client broke a rule on a stream; it is gone, and the client to be told.
+    /// The client broke a rule on a stream; the stream is removed, and the client must be sent an RST_STREAM.
     Broken {
-        /// Which.
+        /// Identifier of the stream.
         stream: u32,
-        /// Whether a request of it was handed out before.
+        /// True if a request of the stream was handed out before.
         was_open: bool,
-        /// What the client is told.
+        /// Error code for the client.
         code: ErrorCode,
-        /// The rule.
+        /// The rule that was broken.
         why: StreamFault,
     },
-    /// A stream beyond those that were announced; the client is to be told that it was not looked at.
+    /// A stream beyond the announced number; the client must be told that it was not processed.
     Refused {
-        /// Which.
+        /// Identifier of the stream.
         stream: u32,
     },
-    /// A question that is to be answered.
+    /// A PING that must be acknowledged.
     PingToAck([u8; 8]),
-    /// The answer to a question of ours.
+    /// The acknowledgement of our PING.
     Pong([u8; 8]),
-    /// Settings that are to be acknowledged. Windows may have changed, all of them.
+    /// SETTINGS that must be acknowledged. The windows of all streams may have changed.
     SettingsToAck,
-    /// A window grew: of a stream, or (0) of the connection.
+    /// The window of a stream, or of the connection (0), has grown.
     WindowOpened {
-        /// Whose.
+        /// Identifier of the stream, or 0 for the connection.
         stream: u32,
     },
-    /// An open stream is now as urgent as this.
+    /// An open stream has a new priority.
     Prioritised {
-        /// Which.
+        /// Identifier of the stream.
         stream: u32,
         /// Its priority.
         priority: Priority,
     },
-    /// The client takes its leave; what is open may be finished.
+    /// The client will open no more streams (GOAWAY); open ones may be finished.
     GoAway {
-        /// ConnectionFault.
+        /// Error code that the client sent.
         code: ErrorCode,
     },
 }
 
-/// What broke a stream.
+/// The rule that a client broke on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamFault {
-    /// A rule of frames and streams.
+    /// A rule for frames and streams is broken.
     #[error("{0} ({section})", section = .0.section())]
     Rule(Rule),
-    /// A rule of requests.
+    /// A rule for requests is broken.
     #[error("{0} ({section})", section = .0.section())]
     Request(RequestRule),
 }
 
-/// The end of a connection by its client's fault.
+/// Error that ends a connection through its client's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct ConnectionError {
-    /// What the client is told.
+    /// Error code for the client.
     pub code: ErrorCode,
-    /// ConnectionFault.
+    /// Reason for the connection's end.
     pub why: ConnectionFault,
 }
 
-/// ConnectionFault a connection ends.
+/// Reason why a connection ends with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionFault {
     /// A rule is broken.

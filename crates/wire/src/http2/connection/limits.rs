@@ -1,78 +1,84 @@
-//! What one client may make us hold and do. Each bound has a name, which the connection's end tells
-//! ([`Limit`]), so that whoever counts ends can say why.
+//! Limits on the memory and the cost that one client may cause. Each bound has a name, which the connection's
+//! error carries ([`Limit`]), so that counters can tell the reasons apart.
 //!
-//! Frames that cost us more than the client are paid for from a credit that fills up with time. Where a frame is a normal
-//! part of work (a window that opens after content went out, a reset after many answers), the work gives credit, so that
-//! a busy client is not taken for a hostile one.
+//! Frames that cost us more than the client are paid from a credit that refills over time. Where a frame is a
+//! normal part of an exchange (a WINDOW_UPDATE after content was sent, a reset after many responses), the
+//! exchange itself adds credit, so that a busy client is not taken for a hostile one.
 
-/// How fast a credit fills up.
+/// Refill rate of a credit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Frames at once, when nothing was spent for long.
+    /// Greatest number of frames at once, after a long time without any.
     pub burst: u32,
-    /// Frames a second in the long run.
+    /// Number of frames per second in the long run.
     pub per_s: u32,
 }
 
-/// The bounds of one connection. All are hints to nobody: a client is only told of the first three.
+/// The bounds of one connection. Only the first four are announced to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams open at once (SETTINGS_MAX_CONCURRENT_STREAMS), at most [`STREAMS_CAP`].
+    /// Greatest number of open streams (SETTINGS_MAX_CONCURRENT_STREAMS), at most [`STREAMS_CAP`].
     pub streams_max: u32,
-    /// What a stream may send before we take it (SETTINGS_INITIAL_WINDOW_SIZE); not below the value at the start.
+    /// Number of bytes that a stream may send before we consume them (SETTINGS_INITIAL_WINDOW_SIZE); not
+    /// below the protocol's initial value.
     pub stream_window: u32,
-    /// What all streams together may; not below the value at the start.
+    /// Number of bytes that all streams together may send before we consume them; not below the protocol's
+    /// initial value.
     pub connection_window: u32,
-    /// Whether extended CONNECT is offered (RFC 8441).
+    /// True if extended CONNECT is offered (RFC 8441).
     pub extended_connect: bool,
-    /// Bytes of a field block, coded, over all its frames: [`Limit::HeaderBlock`].
+    /// Greatest size of an encoded field block, over all its frames: [`Limit::HeaderBlock`].
     pub header_block_bytes_max: usize,
-    /// CONTINUATION of one field block: [`Limit::Continuations`].
+    /// Greatest number of CONTINUATION frames of one field block: [`Limit::Continuations`].
     pub continuations_max: u32,
-    /// Settings in one frame: [`Limit::Settings`].
+    /// Greatest number of settings in one frame: [`Limit::Settings`].
     pub settings_max: usize,
-    /// How long a response may wait for a window in which fewer than `progress_bytes_min` went out:
-    /// [`Connection::stalled`](super::Connection::stalled).
+    /// Longest time in which a response may wait for a window while fewer than `progress_bytes_min` bytes are
+    /// sent: [`Connection::stalled`](super::Connection::stalled).
     pub stall_ms_max: u32,
-    /// What must go out for a response not to count as stalled; at least 1.
+    /// Number of bytes that must be sent for a response not to count as stalled; at least 1.
     pub progress_bytes_min: u32,
-    /// How long SETTINGS may go without an acknowledgement.
+    /// Longest time that the client may take to acknowledge SETTINGS.
     pub settings_ack_ms_max: u32,
-    /// RST_STREAM of streams that we had not finished; each that we finish gives one back: [`Limit::RapidReset`].
+    /// RST_STREAM for streams that we had not finished; each stream that we finish adds credit for one:
+    /// [`Limit::RapidReset`].
     pub resets: Rate,
     /// Streams that we must reset because the client broke a rule: [`Limit::MadeUsReset`].
     pub forced_resets: Rate,
     /// Streams beyond `streams_max`: [`Limit::Refusals`].
     pub refusals: Rate,
-    /// SETTINGS: [`Limit::Settings`].
+    /// SETTINGS frames: [`Limit::Settings`].
     pub settings: Rate,
-    /// PING; each frame of content that we send gives one: [`Limit::Pings`].
+    /// PING; each frame of content that we send adds credit for one: [`Limit::Pings`].
     pub pings: Rate,
-    /// PRIORITY and PRIORITY_UPDATE; each request gives one: [`Limit::Priorities`].
+    /// PRIORITY and PRIORITY_UPDATE; each request adds credit for one: [`Limit::Priorities`].
     pub priorities: Rate,
-    /// DATA that neither ends a stream nor holds [`SMALL_BYTES`]; one that does gives one: [`Limit::SmallFrames`].
+    /// DATA frames that neither end a stream nor hold [`SMALL_BYTES`]; a larger frame adds credit for one:
+    /// [`Limit::SmallFrames`].
     pub small_frames: Rate,
-    /// What means nothing: unknown types, content for streams that are gone: [`Limit::UselessFrames`].
+    /// Frames without effect: unknown types, content for streams that are gone: [`Limit::UselessFrames`].
     pub useless_frames: Rate,
-    /// WINDOW_UPDATE; each frame of content that we send gives [`UPDATES_PER_FRAME`]: [`Limit::WindowUpdates`].
+    /// WINDOW_UPDATE; each frame of content that we send adds credit for [`UPDATES_PER_FRAME`]:
+    /// [`Limit::WindowUpdates`].
     pub window_updates: Rate,
-    /// DATA of ours below [`SMALL_BYTES`] because the client's windows allow no more; a larger frame gives one, as a window
-    /// that is no multiple of our frames leaves a crumb each time: [`Limit::TinyWindows`].
+    /// DATA frames of ours below [`SMALL_BYTES`] because the client's windows allow no more; a larger frame
+    /// adds credit for one, since a window that is no multiple of our frame size leaves a small rest each
+    /// time: [`Limit::TinyWindows`].
     pub tiny_windows: Rate,
 }
 
-/// Streams that any limit may allow.
+/// The largest number of streams that any limit may allow.
 pub const STREAMS_CAP: u32 = 128;
 
-/// Content of a frame that is worth its nine bytes.
+/// Smallest content of a frame that justifies its nine-byte header.
 pub const SMALL_BYTES: usize = 256;
 
-/// WINDOW_UPDATE that each frame of ours may bring about: one for the stream, one for the connection, and as many again
-/// for clients that read in small parts.
+/// Number of WINDOW_UPDATE frames that each content frame of ours may cause: one for the stream, one for the
+/// connection, and the same again for clients that read in small parts.
 pub const UPDATES_PER_FRAME: u32 = 4;
 
 impl Default for Limits {
-    /// For browsers: 100 streams, windows of 64 KiB and 1 MiB.
+    /// Returns limits for browsers: 100 streams, windows of 64 KiB and 1 MiB.
     fn default() -> Self {
         Self {
             streams_max: 100,
@@ -101,7 +107,7 @@ impl Default for Limits {
 
 macro_rules! limit_names {
     ($($(#[$about:meta])* $variant:ident $name:literal,)*) => {
-        /// Which bound a client reached that ends its connection (ENHANCE_YOUR_CALM).
+        /// The bound that a client exceeded and that ends its connection (ENHANCE_YOUR_CALM).
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Limit {
             $($(#[$about])* $variant,)*
@@ -111,7 +117,7 @@ macro_rules! limit_names {
             /// Every limit.
             pub const ALL: &[Limit] = &[$(Limit::$variant,)*];
 
-            /// Its name, for counters.
+            /// Returns the limit's name, for counters.
             pub const fn name(self) -> &'static str {
                 match self { $(Limit::$variant => $name,)* }
             }
@@ -120,42 +126,44 @@ macro_rules! limit_names {
 }
 
 limit_names! {
-    /// Streams opened and reset (CVE-2023-44487).
+    /// Streams that the client opened and reset (CVE-2023-44487).
     RapidReset "rapid_reset",
-    /// Streams that we were made to reset (CVE-2025-8671).
+    /// Streams that the client made us reset (CVE-2025-8671).
     MadeUsReset "made_us_reset",
-    /// Streams beyond the number that was announced.
+    /// Streams beyond the announced number.
     Refusals "refusals",
-    /// CONTINUATION without end (CVE-2024-27316).
+    /// Endless CONTINUATION frames (CVE-2024-27316).
     Continuations "continuations",
-    /// A field block, coded.
+    /// Size of an encoded field block.
     HeaderBlock "header_block",
-    /// A field section, decoded, several times over its limit: references to one large entry, or crumbs.
+    /// Decoded size of a field section, several times over its limit: references to one large entry, or many
+    /// tiny fields.
     HeaderList "header_list",
-    /// SETTINGS (CVE-2019-9515), or many settings in one (CVE-2020-11080).
+    /// SETTINGS frames (CVE-2019-9515), or many settings in one (CVE-2020-11080).
     Settings "settings",
-    /// PING (CVE-2019-9512).
+    /// PING frames (CVE-2019-9512).
     Pings "pings",
-    /// PRIORITY and PRIORITY_UPDATE (CVE-2019-9513).
+    /// PRIORITY and PRIORITY_UPDATE frames (CVE-2019-9513).
     Priorities "priorities",
-    /// DATA of next to nothing (CVE-2019-9518).
+    /// DATA frames that are empty or nearly so (CVE-2019-9518).
     SmallFrames "small_frames",
-    /// Frames that mean nothing.
+    /// Frames without effect.
     UselessFrames "useless_frames",
-    /// WINDOW_UPDATE.
+    /// WINDOW_UPDATE frames.
     WindowUpdates "window_updates",
-    /// Windows that let only crumbs out (CVE-2019-9511).
+    /// Windows so small that responses leave in tiny frames (CVE-2019-9511).
     TinyWindows "tiny_windows",
 }
 
-/// A thousandth of a frame, so that a credit fills up each millisecond.
+/// Price of a frame in thousandths, so that a credit can be refilled each millisecond.
 const FRAME: u32 = 1000;
 
-/// What is left of a [`Rate`].
+/// Remaining credit of a [`Rate`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Credit {
     thousandths: u32,
-    /// When it was last filled up: the clock's low 32 bits. After 49 days without a frame it may miss some.
+    /// Time of the last refill: the clock's low 32 bits. After 49 days without a frame a refill may be too
+    /// small.
     at_ms: u32,
 }
 
@@ -164,7 +172,7 @@ impl Credit {
         Self { thousandths: rate.burst.saturating_mul(FRAME), at_ms: now_ms as u32 }
     }
 
-    /// Pays for a frame. Returns whether there was enough.
+    /// Deducts the price of a frame. Returns whether the credit sufficed.
     #[inline]
     pub(super) fn take(&mut self, rate: Rate, now_ms: u64) -> bool {
         let elapsed_ms = (now_ms as u32).wrapping_sub(self.at_ms);
@@ -180,7 +188,7 @@ impl Credit {
         }
     }
 
-    /// Work was done that pays for so many frames.
+    /// Adds credit for this many frames.
     #[inline]
     pub(super) fn give(&mut self, rate: Rate, frames: u32) {
         let filled = self.thousandths.saturating_add(frames * FRAME);
@@ -188,7 +196,7 @@ impl Credit {
     }
 }
 
-/// The credits of one connection: those of [`Limits`].
+/// The credits of one connection, one for each rate of [`Limits`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Credits {
     pub(super) resets: Credit,

@@ -1,6 +1,7 @@
-//! The server's side of one connection (RFC 9113 §5 and §6): which frames may come now, which streams are open, how much
-//! each side may send, and what the client may make us do. It knows neither sockets nor clocks: bytes and the time come
-//! in, events go out, and what is to be sent is appended to the caller's buffer.
+//! Server side of one connection (RFC 9113 §5 and §6): which frames are allowed now, which streams are open,
+//! how much each side may send, and how much cost the client may cause. It uses neither sockets nor clocks:
+//! bytes and the time are passed in, events are returned, and frames to send are appended to the caller's
+//! buffer.
 //!
 //! ```text
 //!                          HEADERS                 END_STREAM
@@ -10,12 +11,13 @@
 //!      closed: only its number is remembered, for the last 128 whether we reset it
 //! ```
 //!
-//! What a connection holds: this struct (about 600 bytes), the decoder's table (4.8 KiB), 48 bytes for each stream, at
-//! most `streams_max` of them, and a field block while it comes in more than one frame, at most `header_block_bytes_max`.
-//! A test holds these figures. Fields are decoded into the caller's section, content stays in the caller's buffer.
+//! Memory of a connection: this struct (about 600 bytes), the decoder's table (4.8 KiB), 48 bytes for each
+//! stream, at most `streams_max` of them, and a field block while it arrives in more than one frame, at most
+//! `header_block_bytes_max`. A test checks these figures. Fields are decoded into the caller's section;
+//! content stays in the caller's buffer.
 //!
-//! - [`Limits`], [`Limit`]: what a client may make us hold and do.
-//! - [`Event`], [`ConnectionError`]: what frames come to.
+//! - [`Limits`], [`Limit`]: bounds on the memory and cost that a client may cause.
+//! - [`Event`], [`ConnectionError`]: results of received frames.
 
 mod event;
 mod limits;
@@ -34,7 +36,7 @@ use super::{
     priority::Priority,
 };
 
-/// A field block that has begun and not ended: nothing but its CONTINUATION may come.
+/// A field block that has begun and not ended: only its CONTINUATION may follow.
 #[derive(Debug)]
 struct OpenBlock {
     stream: u32,
@@ -43,7 +45,7 @@ struct OpenBlock {
     bytes: Vec<u8>,
 }
 
-/// How far the beginning has come (RFC 9113 §3.4).
+/// Progress of the connection's start (RFC 9113 §3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Preface,
@@ -51,37 +53,37 @@ enum Stage {
     Running,
 }
 
-/// How far the end has come (RFC 9113 §6.8).
+/// Progress of the graceful shutdown (RFC 9113 §6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Drain {
     No,
-    /// The client was told to open no more streams; those that are under way are taken.
+    /// The client has been told to open no more streams; streams already on their way are accepted.
     Announced,
-    /// Streams above this one are not looked at.
+    /// Streams above this one are ignored.
     After(u32),
 }
 
-/// Whose window a response waits for.
+/// Owner of the window that a response waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowOwner {
-    /// That of its stream.
+    /// The window of this stream.
     Stream(u32),
-    /// The connection's.
+    /// The connection's window.
     Connection,
 }
 
-/// The wait for a window.
+/// State of a wait for a window.
 #[derive(Debug, Clone, Copy, Default)]
 struct Wait {
     is_on: bool,
-    /// Since when: the clock's low 32 bits.
+    /// Start of the wait: the clock's low 32 bits.
     since_ms: u32,
-    /// What went out meanwhile.
+    /// Number of bytes sent since the wait began.
     progress: u32,
 }
 
 impl Wait {
-    /// Something is to be sent, and the window is too small for all of it, or is not.
+    /// Records whether the window is too small for all the data to be sent; starts or ends the wait.
     #[inline]
     fn note(&mut self, is_short: bool, now_ms: u64) {
         if !is_short {
@@ -102,7 +104,7 @@ impl Wait {
     }
 }
 
-/// The server's side of one connection.
+/// Server side of one connection.
 #[derive(Debug)]
 pub struct Connection {
     limits: Limits,
@@ -112,31 +114,33 @@ pub struct Connection {
     open_block: Option<OpenBlock>,
     stage: Stage,
     drain: Drain,
-    /// What we may send, over all streams.
+    /// Number of bytes that we may send, over all streams.
     send_window: i32,
     wait: Wait,
-    /// What the client may send, and what of it was taken and not yet given back.
+    /// Number of bytes that the client may send; `owed` counts the bytes consumed but not yet returned to its
+    /// window.
     receive_window: i32,
     owed: u32,
-    /// The client's settings.
+    /// Values of the client's settings.
     peer_initial_window: i32,
     peer_frame_bytes_max: u32,
     peer_table_bytes: u32,
-    /// Whether the next field block must say that there is no table.
+    /// True if the next field block must announce a dynamic table of size 0.
     table_update_is_due: bool,
-    /// When our SETTINGS went out, until they are acknowledged.
+    /// Time at which our SETTINGS were sent, until they are acknowledged.
     settings_sent_ms: Option<u64>,
-    /// PRIORITY_UPDATE that came before its stream: the last one (RFC 9218 §7.1 lets us bound them).
+    /// The last PRIORITY_UPDATE that arrived before its stream (RFC 9218 §7.1 lets us bound their number).
     early_priority: Option<(u32, Priority)>,
-    /// Frames of content that were sent, for turns.
+    /// Number of content frames sent, by which streams take turns.
     turn: u32,
 }
 
 impl Connection {
-    /// One from which nothing has been read.
+    /// Creates a connection from which nothing has been read.
     ///
     /// # Panics
-    /// If the limits allow more streams than [`STREAMS_CAP`], or windows that are smaller than those at the start.
+    /// Panics if the limits allow more streams than [`STREAMS_CAP`], or windows smaller than the protocol's
+    /// initial ones.
     pub fn new(limits: Limits, now_ms: u64) -> Self {
         assert!((1..=STREAMS_CAP).contains(&limits.streams_max), "streams_max is within its bounds");
         let windows = WINDOW_AT_START..=WINDOW_MAX;
@@ -164,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Appends what a server sends first: SETTINGS, and the connection's window. `section` is the one that field blocks
-    /// will be decoded into; its bound is announced.
+    /// Appends a server's first frames: SETTINGS, and a WINDOW_UPDATE for the connection's window. `section`
+    /// is the one that field blocks will be decoded into; its bound is announced.
     pub fn greet(&mut self, section: &FieldSection, now_ms: u64, out: &mut Vec<u8>) {
         let settings = [
             (Setting::MAX_CONCURRENT_STREAMS, self.limits.streams_max),
@@ -182,33 +186,33 @@ impl Connection {
         self.settings_sent_ms = Some(now_ms);
     }
 
-    /// Streams that are open.
+    /// Returns the number of open streams.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether a field block has begun that has not ended: nothing but its CONTINUATION may come.
+    /// Returns whether a field block has begun and not ended: only its CONTINUATION may follow.
     pub fn is_in_field_block(&self) -> bool {
         self.open_block.is_some()
     }
 
-    /// The highest stream that the client opened.
+    /// Returns the highest stream that the client has opened.
     pub fn last_stream(&self) -> u32 {
         self.streams.last()
     }
 
-    /// Bytes that are held beside this struct.
+    /// Returns the heap memory held, in bytes, without this struct.
     pub fn held_bytes(&self) -> usize {
         let block = self.open_block.as_ref().map_or(0, |block| block.bytes.capacity());
         self.decoder.held_bytes() + self.streams.held_bytes() + block
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub fn rest(&mut self) {
         self.streams.rest();
     }
 
-    /// The client's fault, if it has not acknowledged our SETTINGS for too long (RFC 9113 §6.5.3).
+    /// Returns an error if the client has not acknowledged our SETTINGS in time (RFC 9113 §6.5.3).
     pub fn overdue(&self, now_ms: u64) -> Option<ConnectionError> {
         let waited_ms = now_ms.saturating_sub(self.settings_sent_ms?);
         (waited_ms > self.limits.settings_ack_ms_max.into()).then_some(ConnectionError {
@@ -217,8 +221,9 @@ impl Connection {
         })
     }
 
-    /// Whose window a response waits for too long, while next to nothing goes out (the "HTTP/2 bomb" keeps responses by
-    /// windows of nothing). The caller resets the stream ([`Self::reset`]), or ends the connection, and frees what it holds.
+    /// Returns the owner of a window that has blocked a response for too long with almost nothing sent (the
+    /// "HTTP/2 bomb" holds responses back with tiny windows). The caller resets the stream ([`Self::reset`])
+    /// or ends the connection, and frees its memory.
     pub fn stalled(&self, now_ms: u64) -> Option<WindowOwner> {
         let is_overdue = |wait: &Wait| wait.is_overdue(now_ms, self.limits.stall_ms_max);
         if self.streams.len() > 0 && is_overdue(&self.wait) {

@@ -1,4 +1,4 @@
-//! What a client sends.
+//! Receiving side of a connection: the client's frames.
 
 use super::{
     super::{
@@ -15,12 +15,12 @@ use super::{
 };
 
 impl Connection {
-    /// Takes the preface, or one frame, off the front of `bytes`. Field blocks are decoded into `section`, which the event
-    /// borrows. What the client must be told of the event, [`Self::reply`] writes.
+    /// Consumes the preface or one frame at the front of `bytes`. Field blocks are decoded into `section`,
+    /// which the event borrows. [`Self::reply`] writes the frames that must answer the event.
     ///
     /// # Errors
-    /// The end of the connection: the caller writes [`Self::goaway`] with the code, and closes. Nothing may be received
-    /// afterwards.
+    /// Returns the error that ends the connection: the caller writes [`Self::goaway`] with the code, and
+    /// closes. Nothing may be received afterwards.
     #[inline]
     pub fn receive<'b, 's>(
         &mut self,
@@ -47,7 +47,7 @@ impl Connection {
                 if self.stage == Stage::FirstSettings {
                     return Err(ConnectionError::protocol(Rule::FirstFrame));
                 }
-                // The rule is a frame's, so its header is there.
+                // The rule concerns a whole frame, so its header is in `bytes`.
                 let length = FrameHeader::parse(bytes).map_or(0, |header| header.length as usize);
                 let event = self.broken(stream, code, StreamFault::Rule(rule), now_ms)?;
                 Ok(Progress::Complete(event, HEADER_BYTES + length))
@@ -67,7 +67,7 @@ impl Connection {
         Ok(Progress::Complete(Event::Nothing, there))
     }
 
-    /// Whether such a frame may come now.
+    /// Checks whether the frame is allowed in the present state.
     #[inline]
     fn order(&mut self, frame: &Frame<'_>) -> Result<(), ConnectionError> {
         if self.stage == Stage::FirstSettings {
@@ -164,7 +164,8 @@ impl Connection {
         }
     }
 
-    /// A field block, whole. It is decoded whatever its stream is, or the table would not be the client's any more.
+    /// Handles a complete field block. It is decoded in any state of its stream, since the decoder's table
+    /// would otherwise differ from the client's.
     #[inline]
     fn field_block<'b, 's>(
         &mut self,
@@ -225,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// A stream that the client opens.
+    /// Opens a stream for the client's request.
     #[inline]
     fn open<'b, 's>(
         &mut self,
@@ -235,7 +236,7 @@ impl Connection {
         now_ms: u64,
     ) -> Result<Event<'b, 's>, ConnectionError> {
         if let Drain::After(_) = self.drain {
-            // The client will hear, or has heard, that it was not looked at.
+            // GOAWAY tells the client, now or earlier, that this stream was not processed.
             return self.pay_useless(now_ms);
         }
         self.streams.advance(stream);
@@ -269,7 +270,7 @@ impl Connection {
     #[inline]
     fn enter(&mut self, id: u32, end_stream: bool, content_left: u64, said: Priority) {
         let priority = match self.early_priority {
-            // It is younger than the request's own (RFC 9218 §7).
+            // A PRIORITY_UPDATE overrides the request's own priority (RFC 9218 §7).
             Some((early, priority)) if early == id => {
                 self.early_priority = None;
                 priority
@@ -325,7 +326,7 @@ impl Connection {
         }
         open.receive_window -= flow_bytes as i32;
         open.content_left = left.unwrap_or(UNTOLD);
-        // Nobody is handed the padding, so nobody gives it back.
+        // Padding is not handed to the caller, so it is credited back here.
         let padding = flow_bytes - payload.len() as u32;
         open.owed += padding;
         self.owed += padding;
@@ -339,7 +340,8 @@ impl Connection {
         Ok(Event::Data { stream, payload, end: end_stream })
     }
 
-    /// Content for a stream that is not open. It takes of the connection's window, and is given back at once.
+    /// Handles content for a stream that is not open. It consumes the connection's window and is credited
+    /// back at once.
     fn late_data<'b, 's>(
         &mut self,
         stream: u32,
@@ -359,7 +361,7 @@ impl Connection {
         }
     }
 
-    /// Whether a stream was opened after the last that we look at.
+    /// Returns whether a stream is above the last one that a shutdown still serves.
     fn is_passed_over(&self, stream: u32) -> bool {
         stream % 2 == 1 && matches!(self.drain, Drain::After(last) if stream > last)
     }
@@ -391,7 +393,7 @@ impl Connection {
         Ok(Event::WindowOpened { stream })
     }
 
-    /// A frame that may still come for a stream that has ended, but not before it has begun.
+    /// Accepts a frame that is allowed on a stream that has ended, but not on an idle one.
     fn passes_over<'b, 's>(&self, stream: u32) -> Result<Event<'b, 's>, ConnectionError> {
         match self.streams.absent(stream) {
             AbsentStream::Idle if !self.is_passed_over(stream) => {
@@ -486,7 +488,8 @@ impl Connection {
         Err(ConnectionError::limit(Limit::UselessFrames))
     }
 
-    /// Ends a stream by its client's fault. On an idle stream RST_STREAM may not be sent, so there the connection ends.
+    /// Ends a stream through its client's fault. RST_STREAM may not be sent on an idle stream, so there the
+    /// connection ends.
     fn broken<'b, 's>(
         &mut self,
         stream: u32,
@@ -509,8 +512,8 @@ impl Connection {
     }
 }
 
-/// A window after a change; `None` if it is larger than any can be.
+/// Returns a window after a change; `None` if it exceeds the largest possible window.
 fn grown(window: i32, change: i64) -> Option<i32> {
-    // Both are within 32 bits, and a window never falls below -(2^31-1).
+    // Both operands fit 32 bits, and a window never falls below -(2^31-1).
     i32::try_from(i64::from(window) + change).ok()
 }

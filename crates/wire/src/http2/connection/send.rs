@@ -1,4 +1,4 @@
-//! What we send.
+//! Sending side of a connection: our frames to the client.
 
 use super::{
     super::{
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Connection {
-    /// Appends what the client must be told of an event, and what it may send again meanwhile.
+    /// Appends the frames that answer an event, and the WINDOW_UPDATE that are due.
     pub fn reply(&mut self, event: &Event<'_, '_>, out: &mut Vec<u8>) {
         match *event {
             Event::Broken { stream, code, .. } => frame::reset(out, stream, code),
@@ -23,12 +23,12 @@ impl Connection {
         self.give_back(out);
     }
 
-    /// So many bytes of a request's content were taken: the windows that they took open again, once half of one is due. A
-    /// stream that is gone has no window; the connection's opens all the same, so content that is thrown away must be
-    /// released, too.
+    /// Reports that `bytes` of a request's content were consumed: the windows are reopened once half of one
+    /// is due. A stream that is gone has no window, but the connection's window still has to be reopened, so
+    /// discarded content must be released too.
     ///
     /// # Panics
-    /// If more is released than came.
+    /// Panics if more is released than was received.
     pub fn release(&mut self, stream: u32, bytes: usize, out: &mut Vec<u8>) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let unreleased = self.limits.connection_window - self.owed - self.receive_window as u32;
@@ -57,8 +57,8 @@ impl Connection {
         }
     }
 
-    /// Appends the field block of a response's head (an interim one, too) or of its trailers. Returns whether the stream is
-    /// still there to take it.
+    /// Appends the field block of a response's head (interim heads included) or of its trailers. Returns
+    /// whether the stream is still open for it.
     pub fn send_headers(&mut self, stream: u32, block: &[u8], end_stream: bool, out: &mut Vec<u8>) -> bool {
         let frame_bytes_max = self.peer_frame_bytes_max;
         match self.streams.find(stream) {
@@ -78,11 +78,12 @@ impl Connection {
         true
     }
 
-    /// How many of `want` bytes of content may be sent on a stream now, in one frame. 0 where `want` is not: the stream
-    /// waits for a window, or is gone.
+    /// Returns how many of `want` bytes of content may be sent on a stream now, in one frame. 0 for a nonzero
+    /// `want` means that the stream waits for a window or is gone.
     ///
     /// # Errors
-    /// The end of the connection, if the client lets only crumbs out for too long.
+    /// Returns the error that ends the connection if the client's windows allow only tiny frames for too
+    /// long.
     #[inline]
     pub fn sendable(&mut self, stream: u32, want: usize, now_ms: u64) -> Result<usize, ConnectionError> {
         let frame_bytes_max = self.peer_frame_bytes_max as usize;
@@ -103,7 +104,7 @@ impl Connection {
         Ok(allowed)
     }
 
-    /// What the windows of a stream, and of the connection, let it send now.
+    /// Returns the number of bytes that the windows of the stream and of the connection allow now.
     #[inline]
     pub fn window(&mut self, stream: u32) -> usize {
         let of_connection = self.send_window;
@@ -111,20 +112,22 @@ impl Connection {
         of_connection.min(of_stream).max(0) as usize
     }
 
-    /// The header of a DATA frame of so many bytes, which the caller sends now; no more than [`Self::sendable`] said.
+    /// Returns the header of a DATA frame of `bytes` bytes, which the caller sends now; at most as many as
+    /// [`Self::sendable`] returned.
     ///
     /// # Panics
-    /// As [`Self::sends_data`].
+    /// Panics in the cases of [`Self::sends_data`].
     #[inline]
     pub fn data_header(&mut self, stream: u32, bytes: usize, end_stream: bool) -> [u8; HEADER_BYTES] {
         self.sends_data(stream, bytes, end_stream);
         frame::data_header(stream, bytes, end_stream)
     }
 
-    /// A DATA frame of so many bytes, whose header the caller has made ([`frame::data_header`]), has begun to leave.
+    /// Records that a DATA frame of `bytes` bytes, whose header the caller made with [`frame::data_header`],
+    /// is being sent.
     ///
     /// # Panics
-    /// If the stream is gone, or its window smaller.
+    /// Panics if the stream is gone or its window is smaller.
     #[inline]
     pub fn sends_data(&mut self, stream: u32, bytes: usize, end_stream: bool) {
         self.turn = self.turn.wrapping_add(1);
@@ -133,7 +136,7 @@ impl Connection {
         assert!(open.is_some(), "what is sent is on a stream that is open");
         if let Some(open) = open {
             let window = i64::from(open.send_window.min(self.send_window));
-            // Windows may be below zero; an empty frame takes nothing of them (RFC 9113 §6.9.1).
+            // Windows may be negative; an empty frame consumes none of them (RFC 9113 §6.9.1).
             assert!(bytes == 0 || bytes as i64 <= window, "what is sent is within the windows");
             open.send_window -= bytes as i32;
             open.turn = turn;
@@ -151,9 +154,9 @@ impl Connection {
         }
     }
 
-    /// Which of the streams that have something to send is to send next: the most urgent; of those the one that was opened
-    /// first, unless answers are of use in parts: then the one that waited longest (RFC 9218 §10). Streams whose window is
-    /// closed wait.
+    /// Returns the stream that sends next, among those with content: the most urgent. Among equally urgent
+    /// streams it is the one opened first, unless they are incremental: then the one that has waited longest
+    /// (RFC 9218 §10). Streams whose window is closed wait.
     pub fn next(&self, mut has_content: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.send_window <= 0 {
             return None;
@@ -170,8 +173,8 @@ impl Connection {
         ready.min_by_key(order).map(|open| open.id)
     }
 
-    /// Appends RST_STREAM, unless the stream is gone; whatever still comes for it is passed over. Returns whether it was
-    /// there.
+    /// Appends RST_STREAM unless the stream is gone; frames that still arrive for it are ignored. Returns
+    /// whether the stream was open.
     pub fn reset(&mut self, stream: u32, code: ErrorCode, out: &mut Vec<u8>) -> bool {
         if self.streams.remove(stream).is_none() {
             return false;
@@ -181,8 +184,9 @@ impl Connection {
         true
     }
 
-    /// Appends the announcement that the connection will end: the client opens no more streams once it has seen it, and
-    /// those that it opens before are served (RFC 9113 §6.8). [`Self::drain`] comes a round trip later.
+    /// Appends a GOAWAY announcing that the connection will end: once the client has seen it, it opens no
+    /// more streams; streams opened before that are served (RFC 9113 §6.8). [`Self::drain`] follows a round
+    /// trip later.
     pub fn announce_drain(&mut self, out: &mut Vec<u8>) {
         if self.drain == Drain::No {
             self.drain = Drain::Announced;
@@ -190,25 +194,25 @@ impl Connection {
         }
     }
 
-    /// Appends that streams opened from now on are not looked at.
+    /// Appends a GOAWAY after which newly opened streams are ignored.
     pub fn drain(&mut self, out: &mut Vec<u8>) {
         if !matches!(self.drain, Drain::After(_)) {
             self.goaway(ErrorCode::NO_ERROR, out);
         }
     }
 
-    /// Appends GOAWAY with the last stream that was looked at.
+    /// Appends GOAWAY with the last stream that was processed.
     pub fn goaway(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
         self.drain = Drain::After(self.streams.last());
         frame::goaway(out, self.streams.last(), code, &[]);
     }
 
-    /// Whether nothing is left to be done after [`Self::drain`].
+    /// Returns whether all streams have ended after [`Self::drain`].
     pub fn is_drained(&self) -> bool {
         matches!(self.drain, Drain::After(_)) && self.streams.len() == 0
     }
 
-    /// Whether we may still send on a stream.
+    /// Returns whether we may still send on a stream.
     pub fn is_open(&mut self, stream: u32) -> bool {
         self.streams.find(stream).is_some_and(|open| open.is_local_open)
     }
@@ -233,7 +237,7 @@ impl Connection {
         }
     }
 
-    /// Both sides have ended a stream.
+    /// Removes a stream that both sides have ended.
     #[inline]
     fn finish(&mut self, stream: u32) {
         self.streams.remove(stream);

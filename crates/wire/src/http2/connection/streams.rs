@@ -1,59 +1,60 @@
-//! The streams that are open, and what is remembered of those that were (RFC 9113 §5.1).
+//! Table of the open streams, and a short memory of closed ones (RFC 9113 §5.1).
 //!
-//! A stream is here while either side may still send on it; both sides done, it is gone, and its number tells the rest: above
-//! the last one it is idle, below it closed. Of the last 128 numbers two sets of bits say which were opened at all, and
-//! which we reset: frames that were under way to those are passed over.
+//! A stream is in the table while either side may still send on it. After that its number alone decides:
+//! above the last opened stream it is idle, below it closed. For the last 128 numbers two bit sets record
+//! which were opened at all, and which we reset: frames that were already on their way to a reset stream are
+//! ignored.
 
 use super::{super::priority::Priority, Wait};
 
-/// Content of a length that nobody told.
+/// Value of `content_left` for content of unknown length.
 pub(super) const UNTOLD: u64 = u64::MAX;
 
 #[derive(Debug, Clone)]
 pub(super) struct Stream {
     pub(super) id: u32,
-    /// What we may send; below zero after the client made windows smaller (RFC 9113 §6.9.2).
+    /// Number of bytes that we may send; negative after the client has shrunk its windows (RFC 9113 §6.9.2).
     pub(super) send_window: i32,
-    /// What the client may send.
+    /// Number of bytes that the client may send.
     pub(super) receive_window: i32,
-    /// What was taken of its content and not yet given back to its window.
+    /// Number of content bytes consumed and not yet returned to the stream's window.
     pub(super) owed: u32,
-    /// Content that Content-Length promises and that has not come; or [`UNTOLD`].
+    /// Number of bytes that Content-Length promises and that have not arrived; or [`UNTOLD`].
     pub(super) content_left: u64,
-    /// The wait for this window.
+    /// The wait for `send_window`.
     pub(super) wait: Wait,
-    /// When it was last given to be sent, counted in frames of the connection.
+    /// Time of the stream's last DATA frame, counted in frames of the connection.
     pub(super) turn: u32,
     pub(super) priority: Priority,
-    /// Whether the client may still send; whether we may.
+    /// True while the client may still send; `is_local_open` is true while we may.
     pub(super) is_remote_open: bool,
     pub(super) is_local_open: bool,
 }
 
-/// Where a stream of some number may be found: a guess that is checked.
+/// Number of cached positions of streams, by stream number; each is a guess that is checked.
 const GUESSES: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Streams {
     open: Vec<Stream>,
     guesses: [u8; GUESSES],
-    /// The highest number that was opened.
+    /// The highest stream number opened.
     last: u32,
     /// Bit n stands for stream `last - 2n`.
     opened: u128,
     reset: u128,
 }
 
-/// What a number stands for that no open stream has.
+/// State of a stream number that no open stream has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbsentStream {
-    /// It was never opened, and may be.
+    /// The stream was never opened, and may be.
     Idle,
-    /// It was passed over, and may not be opened any more.
+    /// The stream's number was skipped, so it may not be opened any more.
     Skipped,
-    /// We reset it: frames may be under way.
+    /// We reset the stream: frames for it may still be on their way.
     Reset,
-    /// It ended.
+    /// The stream has ended.
     Closed,
 }
 
@@ -82,7 +83,7 @@ impl Streams {
         self.open.capacity() * size_of::<Stream>()
     }
 
-    /// Gives back the memory of many streams when there are none.
+    /// Frees the table's memory if no stream is open.
     pub(super) fn rest(&mut self) {
         if self.open.is_empty() {
             self.open = Vec::new();
@@ -109,7 +110,7 @@ impl Streams {
         Some(&mut self.open[place])
     }
 
-    /// What an id stands for that [`find`](Self::find) did not find.
+    /// Returns the state of an id that [`find`](Self::find) did not find.
     pub(super) fn absent(&self, id: u32) -> AbsentStream {
         if id > self.last || id.is_multiple_of(2) {
             return AbsentStream::Idle;
@@ -121,17 +122,17 @@ impl Streams {
         }
     }
 
-    /// Takes note that a stream above all others was opened, whatever becomes of it.
+    /// Records that a stream above all earlier ones was opened, even if it is then refused.
     #[inline]
     pub(super) fn advance(&mut self, id: u32) {
-        // From stream 1 on; before it there was none.
+        // Stream numbers begin at 1, so the first step is counted from there.
         let step = if self.last == 0 { id.div_ceil(2) } else { (id - self.last) / 2 };
         self.opened = self.opened.checked_shl(step).unwrap_or(0) | 1;
         self.reset = self.reset.checked_shl(step).unwrap_or(0);
         self.last = id;
     }
 
-    /// Enters the stream that was opened last.
+    /// Adds the stream that was opened last.
     #[inline]
     pub(super) fn push(&mut self, stream: Stream) {
         assert!(stream.id == self.last, "a stream is entered when it is opened");
@@ -139,7 +140,7 @@ impl Streams {
         self.open.push(stream);
     }
 
-    /// Takes a stream out, if it is there.
+    /// Removes a stream, if it is in the table.
     #[inline]
     pub(super) fn remove(&mut self, id: u32) -> Option<Stream> {
         let place = self.place(id)?;
@@ -150,7 +151,7 @@ impl Streams {
         Some(removed)
     }
 
-    /// Remembers that we reset a stream.
+    /// Records that we reset a stream.
     pub(super) fn mark_reset(&mut self, id: u32) {
         if let Some(age @ 0..128) = self.last.checked_sub(id).map(|distance| distance / 2) {
             self.reset |= 1 << age;
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(streams.absent(5), AbsentStream::Reset);
         streams.advance(259);
         assert_eq!((streams.absent(5), streams.absent(7)), (AbsentStream::Reset, AbsentStream::Skipped));
-        // What is too old to be remembered was closed.
+        // A number that is too old to be remembered counts as closed.
         streams.advance(267);
         assert_eq!(
             (streams.absent(5), streams.absent(7), streams.absent(259)),
@@ -205,7 +206,8 @@ mod tests {
         assert_eq!(streams.absent(99_999), AbsentStream::Skipped);
     }
 
-    /// Against a list: streams come and go in any order, more of them than guesses.
+    /// Compares the table with a list: streams are added and removed in random order, more of them than there
+    /// are guesses.
     #[test]
     fn streams_are_found_wherever_they_went() {
         let (mut streams, mut list, mut dice) = (Streams::new(), Vec::new(), 1u64);

@@ -5,8 +5,8 @@
 //!  | Length (24)     | Type (8)| Flags (8)| R | Stream (31)     | Payload       |
 //!  +-----------------+---------+----------+---+-----------------+---------~ ~--+
 //! ```
-//! A frame is handed out when all of it is there; its parts are slices of the caller's buffer. Nothing is copied, and
-//! nothing remembered: whether a frame may come *now* is the connection's to say.
+//! A frame is returned once all of it has arrived; its parts are slices of the caller's buffer. Nothing is
+//! copied, and no state is kept: the connection decides whether a frame is allowed *now*.
 
 mod settings;
 mod write;
@@ -25,13 +25,13 @@ use super::{
     error::{ErrorCode, Fault, Rule},
 };
 
-/// Bytes of a frame's header.
+/// Length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 9;
 
-/// What a client sends before its first frame (RFC 9113 §3.4).
+/// Bytes that a client sends before its first frame (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The types of frames, by number.
+/// The frame types, by number.
 pub mod kind {
     #![allow(missing_docs, reason = "the names are those of RFC 9113 §6 and RFC 9218 §7.1")]
     pub const DATA: u8 = 0x0;
@@ -47,7 +47,7 @@ pub mod kind {
     pub const PRIORITY_UPDATE: u8 = 0x10;
 }
 
-/// Flags of frames. The same bit means different things in different types.
+/// Frame flags. The same bit means different things in different types.
 pub mod flag {
     #![allow(missing_docs, reason = "the names are those of RFC 9113 §6")]
     pub const ACK: u8 = 0x1;
@@ -57,21 +57,21 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// The first nine bytes of a frame.
+/// A frame's header: its first nine bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Bytes of the payload, below 2^24.
+    /// Length of the payload in bytes, below 2^24.
     pub length: u32,
     /// The type: see [`kind`].
     pub kind: u8,
-    /// The flags: see [`flag`]. What a type does not define is ignored.
+    /// The flags: see [`flag`]. Flags that the type does not define are ignored.
     pub flags: u8,
-    /// The stream; 0 is the connection. The bit above is ignored.
+    /// The stream; 0 is the connection. The reserved bit above it is ignored.
     pub stream: u32,
 }
 
 impl FrameHeader {
-    /// Reads the header at the start of `bytes`, if it is there.
+    /// Reads the header at the start of `bytes`; `None` if it is incomplete.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let &[a, b, c, kind, flags, s, t, u, v] = bytes.first_chunk::<HEADER_BYTES>()?;
@@ -79,7 +79,7 @@ impl FrameHeader {
         Some(Self { length, kind, flags, stream: u32::from_be_bytes([s & 0x7f, t, u, v]) })
     }
 
-    /// The nine bytes.
+    /// Returns the header's nine bytes.
     #[inline]
     pub fn bytes(self) -> [u8; HEADER_BYTES] {
         let [_, a, b, c] = self.length.to_be_bytes();
@@ -95,8 +95,8 @@ impl FrameHeader {
         Err(Fault::of_connection(rule, code))
     }
 
-    /// A frame with another size than its type has. It ends the connection where the connection's state hangs on
-    /// it (RFC 9113 §4.2).
+    /// Returns the fault for a frame whose size does not match its type. It ends the connection if the frame
+    /// affects the connection's state (RFC 9113 §4.2).
     fn wrong_size<T>(self) -> Result<T, Fault> {
         let alters_the_connection = self.stream == 0
             || matches!(
@@ -113,132 +113,134 @@ impl FrameHeader {
     }
 }
 
-/// What RFC 7540 said about a stream's priority, and RFC 9113 §5.3.2 has ignored.
+/// A stream's priority as in RFC 7540; ignored since RFC 9113 §5.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependency {
-    /// Whether this stream alone depends on the other.
+    /// True if the stream is to be the only one that depends on the other.
     pub exclusive: bool,
-    /// The stream on which it depends.
+    /// The stream on which this one depends.
     pub stream: u32,
-    /// The weight, less one.
+    /// The weight, minus one.
     pub weight: u8,
 }
 
-/// A frame, whole.
+/// A complete frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'b> {
     /// Content of a message.
     Data {
-        /// Whose.
+        /// Identifier of the stream.
         stream: u32,
-        /// Without the padding.
+        /// The content without the padding.
         payload: &'b [u8],
-        /// What it takes of the windows: the payload and its padding (RFC 9113 §6.9.1).
+        /// Number of bytes consumed from the windows: the payload and its padding (RFC 9113 §6.9.1).
         flow_bytes: u32,
-        /// Whether it is the stream's last.
+        /// True if the frame is the stream's last.
         end_stream: bool,
     },
-    /// The beginning of a field section.
+    /// The start of a field section.
     Headers {
-        /// Whose.
+        /// Identifier of the stream.
         stream: u32,
-        /// As much of the field block as the frame holds.
+        /// The part of the field block in this frame.
         fragment: &'b [u8],
-        /// Whether nothing but CONTINUATION follows on the stream.
+        /// True if only CONTINUATION frames follow on the stream.
         end_stream: bool,
-        /// Whether the field block ends here.
+        /// True if the field block ends in this frame.
         end_headers: bool,
-        /// What is ignored.
+        /// The RFC 7540 priority, which is ignored.
         dependency: Option<Dependency>,
     },
-    /// What is ignored (RFC 9113 §6.3).
+    /// An RFC 7540 priority, which is ignored (RFC 9113 §6.3).
     Priority {
-        /// Whose; it may be idle or closed.
+        /// Identifier of the stream, which may be idle or closed.
         stream: u32,
-        /// What is ignored.
+        /// The priority, which is ignored.
         dependency: Dependency,
     },
-    /// The end of a stream by force.
+    /// Abrupt end of a stream (RST_STREAM).
     Reset {
-        /// Which.
+        /// Identifier of the stream.
         stream: u32,
-        /// Why.
+        /// Error code of the reset.
         code: ErrorCode,
     },
-    /// What the peer wants.
+    /// The peer's settings.
     Settings(Settings<'b>),
-    /// The peer has seen our settings.
+    /// Acknowledgement of our settings.
     SettingsAck,
-    /// A promise; only servers send it.
+    /// A push promise; only servers send it.
     PushPromise {
-        /// The stream on which it is made.
+        /// The stream on which the promise is made.
         stream: u32,
-        /// The stream that is promised.
+        /// The promised stream.
         promised: u32,
-        /// As much of the field block as the frame holds.
+        /// The part of the field block in this frame.
         fragment: &'b [u8],
-        /// Whether the field block ends here.
+        /// True if the field block ends in this frame.
         end_headers: bool,
     },
-    /// "Are you there?"
+    /// A PING, to check that the peer is alive.
     Ping {
-        /// Whether it answers ours.
+        /// True if the frame answers a PING of ours.
         ack: bool,
-        /// What the answer must repeat.
+        /// Data that the answer must repeat.
         opaque: [u8; 8],
     },
-    /// The peer takes no more streams.
+    /// The peer accepts no more streams.
     GoAway {
-        /// The last stream of ours that it may have acted on.
+        /// The last stream of ours that the peer may have processed.
         last_stream: u32,
-        /// Why.
+        /// Error code of the connection's end.
         code: ErrorCode,
-        /// Whatever it says besides.
+        /// Additional debug data.
         debug: &'b [u8],
     },
-    /// A larger window.
+    /// Increase of a window.
     WindowUpdate {
-        /// Whose; 0: the connection's.
+        /// Identifier of the stream, or 0 for the connection.
         stream: u32,
-        /// By how much, 1 to 2^31-1.
+        /// Increment, 1 to 2^31-1.
         increment: u32,
     },
-    /// More of a field block.
+    /// A further part of a field block.
     Continuation {
-        /// Whose.
+        /// Identifier of the stream.
         stream: u32,
-        /// As much of the field block as the frame holds.
+        /// The part of the field block in this frame.
         fragment: &'b [u8],
-        /// Whether the field block ends here.
+        /// True if the field block ends in this frame.
         end_headers: bool,
     },
-    /// How urgent a request is (RFC 9218 §7.1).
+    /// New priority of a request (RFC 9218 §7.1).
     PriorityUpdate {
-        /// Whose; it may be idle or closed.
+        /// Identifier of the stream, which may be idle or closed.
         stream: u32,
-        /// A Priority field's value.
+        /// Value in the syntax of the Priority field.
         value: &'b [u8],
     },
-    /// Of a type that nobody knows: to be ignored (RFC 9113 §4.1).
+    /// A frame of unknown type, to be ignored (RFC 9113 §4.1).
     Unknown {
-        /// What it says.
+        /// The frame's header.
         header: FrameHeader,
-        /// What it holds.
+        /// The frame's payload.
         payload: &'b [u8],
     },
 }
 
-/// Takes one frame off the front of `bytes`; `frame_bytes_max` is the SETTINGS_MAX_FRAME_SIZE that we announced.
+/// Parses one frame at the front of `bytes`; `frame_bytes_max` is the SETTINGS_MAX_FRAME_SIZE that we
+/// announced.
 ///
 /// # Errors
-/// The rule that the frame breaks, as soon as the bytes that break it are there. Where it ends only a stream, the frame is
-/// whole, and [`FrameHeader::parse`] says how long it is.
+/// Returns the rule that the frame breaks, as soon as the bytes that break it have arrived. If the fault ends
+/// only a stream, the frame is complete, and [`FrameHeader::parse`] gives its length.
 #[inline]
 pub fn parse(bytes: &[u8], frame_bytes_max: u32) -> Result<Progress<Frame<'_>>, Fault> {
     let Some(header) = FrameHeader::parse(bytes) else {
         return Ok(Progress::NeedMore(HEADER_BYTES));
     };
-    // Also where RFC 9113 §4.2 would end only the stream: to pass over the frame, up to 16 MiB would have to be read.
+    // This ends the connection even where RFC 9113 §4.2 would end only the stream: skipping the frame would
+    // mean reading up to 16 MiB.
     if header.length > frame_bytes_max {
         return header.connection_fault(Rule::FrameTooLarge, ErrorCode::FRAME_SIZE_ERROR);
     }
@@ -269,7 +271,7 @@ fn on_stream(header: FrameHeader) -> Result<(), Fault> {
     header.connection_fault(Rule::StreamZero, ErrorCode::PROTOCOL_ERROR)
 }
 
-/// The payload without the padding and the byte that says how long it is.
+/// Removes the padding and the byte that holds its length.
 fn without_padding(header: FrameHeader, payload: &[u8]) -> Result<&[u8], Fault> {
     if !header.has(flag::PADDED) {
         return Ok(payload);
@@ -334,12 +336,12 @@ fn push_promise(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, Fault>
     Ok(Frame::PushPromise { stream: header.stream, promised, fragment, end_headers })
 }
 
-/// 31 bits.
+/// Reads a 31-bit number.
 fn number(bytes: &[u8; 4]) -> u32 {
     u32::from_be_bytes(*bytes) & WINDOW_MAX
 }
 
-/// The frames of a fixed size that come on streams.
+/// Parses the frames of fixed size that belong to a stream.
 fn short(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, Fault> {
     let stream = header.stream;
     if header.kind != kind::WINDOW_UPDATE {
@@ -363,7 +365,7 @@ fn short(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, Fault> {
     }
 }
 
-/// The frames that come on stream 0 alone.
+/// Parses the frames that are allowed on stream 0 alone.
 fn of_connection(header: FrameHeader, payload: &[u8]) -> Result<Frame<'_>, Fault> {
     if header.stream != 0 {
         return header.connection_fault(Rule::StreamNotZero, ErrorCode::PROTOCOL_ERROR);

@@ -1,23 +1,24 @@
-//! Frames as bytes. Each function appends whole frames to `out`; those that end in `_header` give the nine bytes alone,
-//! for whoever sends the payload from where it lies.
+//! Encoder for frames. Each function appends whole frames to `out`; those whose names end in `_header` return
+//! the nine header bytes alone, for callers that send the payload without copying it.
 
 use super::{
     Dependency, ErrorCode, Frame, FrameHeader, HEADER_BYTES, SETTING_BYTES, Setting, WINDOW_MAX, flag, kind,
 };
 
-/// The header of a DATA frame.
+/// Returns the header of a DATA frame.
 ///
 /// # Panics
-/// If the payload is longer than a frame can say.
+/// Panics if the payload is too long for a frame.
 #[inline]
 pub fn data_header(stream: u32, payload_bytes: usize, end_stream: bool) -> [u8; HEADER_BYTES] {
     bare(kind::DATA, if end_stream { flag::END_STREAM } else { 0 }, stream, payload_bytes).bytes()
 }
 
-/// The header of a HEADERS frame whose field block is so long, and ends in it if `end_headers`.
+/// Returns the header of a HEADERS frame with `fragment_bytes` of a field block, which ends in it if
+/// `end_headers`.
 ///
 /// # Panics
-/// If the payload is longer than a frame can say.
+/// Panics if the payload is too long for a frame.
 #[inline]
 pub fn headers_header(
     stream: u32,
@@ -30,15 +31,16 @@ pub fn headers_header(
     bare(kind::HEADERS, end_stream | end_headers, stream, fragment_bytes).bytes()
 }
 
-/// The header of a CONTINUATION frame.
+/// Returns the header of a CONTINUATION frame.
 ///
 /// # Panics
-/// If the payload is longer than a frame can say.
+/// Panics if the payload is too long for a frame.
 pub fn continuation_header(stream: u32, fragment_bytes: usize, end_headers: bool) -> [u8; HEADER_BYTES] {
     bare(kind::CONTINUATION, if end_headers { flag::END_HEADERS } else { 0 }, stream, fragment_bytes).bytes()
 }
 
-/// A field block in HEADERS and as many CONTINUATION as it needs, none longer than `frame_bytes_max`.
+/// Appends a field block as HEADERS and as many CONTINUATION frames as it needs, none longer than
+/// `frame_bytes_max`.
 pub fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, frame_bytes_max: u32) {
     let (first, mut rest) = block.split_at(block.len().min(frame_bytes_max as usize));
     out.extend_from_slice(&headers_header(stream, first.len(), end_stream, rest.is_empty()));
@@ -51,12 +53,12 @@ pub fn headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, f
     }
 }
 
-/// RST_STREAM.
+/// Appends RST_STREAM.
 pub fn reset(out: &mut Vec<u8>, stream: u32, code: ErrorCode) {
     append(out, kind::RST_STREAM, 0, stream, &[&code.0.to_be_bytes()]);
 }
 
-/// SETTINGS.
+/// Appends SETTINGS.
 pub fn settings(out: &mut Vec<u8>, settings: &[(Setting, u32)]) {
     out.extend_from_slice(&bare(kind::SETTINGS, 0, 0, settings.len() * SETTING_BYTES).bytes());
     for (setting, value) in settings {
@@ -65,35 +67,35 @@ pub fn settings(out: &mut Vec<u8>, settings: &[(Setting, u32)]) {
     }
 }
 
-/// SETTINGS with ACK.
+/// Appends SETTINGS with ACK.
 pub fn settings_ack(out: &mut Vec<u8>) {
     append(out, kind::SETTINGS, flag::ACK, 0, &[]);
 }
 
-/// PING, or the answer to one.
+/// Appends PING, or the answer to one.
 pub fn ping(out: &mut Vec<u8>, ack: bool, opaque: [u8; 8]) {
     append(out, kind::PING, if ack { flag::ACK } else { 0 }, 0, &[&opaque]);
 }
 
-/// GOAWAY: streams above `last_stream` were not looked at.
+/// Appends GOAWAY: streams above `last_stream` were not processed.
 pub fn goaway(out: &mut Vec<u8>, last_stream: u32, code: ErrorCode, debug: &[u8]) {
     append(out, kind::GOAWAY, 0, 0, &[&last_stream.to_be_bytes(), &code.0.to_be_bytes(), debug]);
 }
 
-/// WINDOW_UPDATE of a stream, or of the connection (0).
+/// Appends WINDOW_UPDATE for a stream, or for the connection (0).
 pub fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
     append(out, kind::WINDOW_UPDATE, 0, stream, &[&increment.to_be_bytes()]);
 }
 
-/// PRIORITY_UPDATE.
+/// Appends PRIORITY_UPDATE.
 pub fn priority_update(out: &mut Vec<u8>, stream: u32, value: &[u8]) {
     append(out, kind::PRIORITY_UPDATE, 0, 0, &[&stream.to_be_bytes(), value]);
 }
 
-/// Any frame, without padding.
+/// Appends any frame, without padding.
 ///
 /// # Panics
-/// If it is longer than a frame can say.
+/// Panics if the payload is too long for a frame.
 pub fn write(out: &mut Vec<u8>, frame: &Frame<'_>) {
     match *frame {
         Frame::Data { stream, payload, flow_bytes: _, end_stream } => {

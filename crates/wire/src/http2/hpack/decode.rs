@@ -1,4 +1,4 @@
-//! Field blocks to fields (RFC 7541 §3 and §6).
+//! HPACK decoder: field blocks to fields (RFC 7541 §3 and §6).
 
 use super::{
     huffman::{self, Failure},
@@ -7,34 +7,35 @@ use super::{
     table::DynamicTable,
 };
 
-/// Changes of the table's size at the beginning of one block: the smallest that there was, and the last (RFC 7541 §4.2).
+/// Greatest number of table size updates at the beginning of one block: the smallest size in between, and the
+/// last (RFC 7541 §4.2).
 pub const TABLE_SIZE_UPDATES_MAX: usize = 2;
 
-/// Why a field block cannot be decoded: afterwards the table is not what the peer believes it to be, so the connection
-/// ends.
+/// Error of a field block that cannot be decoded. Afterwards the table differs from the peer's, so the
+/// connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The block ends within a field.
     #[error("the field block ends within a field (RFC 7541 §3.2)")]
     Truncated,
-    /// There is no entry of that number.
-    #[error("a field refers to no entry (RFC 7541 §2.3.3)")]
+    /// No entry has the given index.
+    #[error("a field refers to an entry that does not exist (RFC 7541 §2.3.3)")]
     Index,
-    /// A number is larger than any that could mean something.
+    /// An integer is larger than any meaningful value.
     #[error("an integer is too large (RFC 7541 §5.1)")]
     Integer,
-    /// A string's code is none.
-    #[error("a string is not coded as it should be (RFC 7541 §5.2)")]
+    /// A string is not valid Huffman code.
+    #[error("a string has an invalid encoding (RFC 7541 §5.2)")]
     Huffman,
-    /// The table's size changes too often, too late or to more than was allowed.
-    #[error("the dynamic table is resized where, or to what, it must not be (RFC 7541 §4.2, §6.3)")]
+    /// The table's size changes too often, too late, or to more than the allowed size.
+    #[error("invalid dynamic table size update: out of place or too large (RFC 7541 §4.2, §6.3)")]
     TableSize,
-    /// The section is several times as large as the peer was told it may be.
+    /// The section is several times larger than the announced limit.
     #[error("the field section is far beyond the limit (RFC 9113 §10.5.1)")]
     Bomb,
 }
 
-/// What the fields of one connection's client are decoded with.
+/// HPACK decoder for the field blocks of one connection's client.
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
@@ -47,27 +48,27 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// One whose table is empty.
+    /// Creates a decoder with an empty table.
     pub fn new() -> Self {
         Self { table: DynamicTable::new() }
     }
 
-    /// What the table's entries count for (RFC 7541 §4.1).
+    /// Returns the size of the table's entries (RFC 7541 §4.1).
     pub fn table_bytes(&self) -> usize {
         self.table.bytes()
     }
 
-    /// Bytes that are held beside this struct.
+    /// Returns the heap memory held, in bytes, without this struct.
     pub fn held_bytes(&self) -> usize {
         DynamicTable::HELD_BYTES
     }
 
-    /// Decodes one whole field block into `section`, which is cleared first. Where the section overflows, the block is
-    /// decoded to its end all the same, for the table; then the section says so.
+    /// Decodes one whole field block into `section`, which is cleared first. If the section overflows, the
+    /// block is still decoded to its end, to keep the table in step; the section then reports the overflow.
     ///
     /// # Errors
-    /// Where the block breaks a rule; the connection must end with COMPRESSION_ERROR, or ENHANCE_YOUR_CALM for
-    /// [`DecodeError::Bomb`].
+    /// Returns the rule that the block breaks; the connection must end with COMPRESSION_ERROR, or
+    /// ENHANCE_YOUR_CALM for [`DecodeError::Bomb`].
     #[inline]
     pub fn decode(&mut self, block: &[u8], section: &mut FieldSection) -> Result<(), DecodeError> {
         section.clear();
@@ -97,7 +98,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A field that is in one of the tables.
+    /// Decodes a field that is an entry of one of the tables.
     #[inline]
     fn indexed(&mut self, index: usize, section: &mut FieldSection) -> Result<bool, DecodeError> {
         let (name_bytes, value_bytes) = if let Some(&(name, value)) = of_static(index) {
@@ -115,11 +116,11 @@ impl Decoder {
             }
             (name_bytes, value_bytes)
         };
-        // Where there was no room, the limit of bytes is reached as well.
+        // If there was no room for the copy, the limit of bytes is exceeded as well, which `add` records.
         Ok(section.add(name_bytes, value_bytes))
     }
 
-    /// A field that is written out, at least its value.
+    /// Decodes a field whose value, and perhaps name, is given as a literal.
     fn literal(
         &mut self,
         first: u8,
@@ -130,7 +131,7 @@ impl Decoder {
         let start = reader.at;
         let lengths = match self.field(is_entered, reader, section.room()) {
             Err(Stop::NoRoom) if !section.is_all_room() => {
-                // It may be one that the table has room for.
+                // The field may still fit the table, so its bytes are decoded into the emptied section.
                 section.overflow_with(Overflow::Bytes);
                 reader.at = start;
                 self.field(is_entered, reader, section.room())
@@ -146,7 +147,7 @@ impl Decoder {
                 Ok(section.add(name_bytes, value_bytes))
             }
             Err(Stop::NoRoom) => {
-                // Larger than the section can be, and so than the table: nothing of it is kept anywhere.
+                // The field is larger than the section and therefore than the table: none of it is kept.
                 section.overflow_with(Overflow::Bytes);
                 reader.at = start;
                 let (name_bytes, value_bytes) = self.pass_over(is_entered, reader)?;
@@ -159,7 +160,7 @@ impl Decoder {
         }
     }
 
-    /// Writes a field's name and value to the beginning of `room`, and returns how long they are.
+    /// Writes a field's name and value to the beginning of `room`, and returns their lengths.
     fn field(
         &self,
         is_entered: bool,
@@ -182,7 +183,7 @@ impl Decoder {
         Ok((name_bytes, value_bytes))
     }
 
-    /// Passes over a field, and returns how long its name and value are.
+    /// Skips a field, and returns the lengths of its name and value.
     fn pass_over(&self, is_entered: bool, reader: &mut Reader<'_>) -> Result<(usize, usize), DecodeError> {
         let index = reader.integer(if is_entered { 6 } else { 4 })?;
         let name_bytes = if index == 0 {
@@ -201,12 +202,12 @@ fn of_static(index: usize) -> Option<&'static (&'static [u8], &'static [u8])> {
     ENTRIES_BY_INDEX.get(index.wrapping_sub(1))
 }
 
-/// Which entry of the dynamic table an index is.
+/// Converts an index to the age of an entry in the dynamic table.
 fn age(index: usize) -> Result<usize, DecodeError> {
     index.checked_sub(ENTRIES + 1).ok_or(DecodeError::Index)
 }
 
-/// Why a field was not read.
+/// Reason why a field was not read.
 enum Stop {
     NoRoom,
     Broken(DecodeError),
@@ -223,11 +224,11 @@ struct Reader<'b> {
     at: usize,
 }
 
-/// Bytes of an integer after the first: 28 bits, far more than any size here.
+/// Greatest number of bytes of an integer after the first: 28 bits, far more than any size here.
 const INTEGER_BYTES_MAX: usize = 4;
 
 impl<'b> Reader<'b> {
-    /// An integer whose first byte has so many bits of it (RFC 7541 §5.1).
+    /// Reads an integer whose first `prefix_bits` bits are in the first byte (RFC 7541 §5.1).
     #[inline]
     fn integer(&mut self, prefix_bits: u32) -> Result<usize, DecodeError> {
         let &first = self.block.get(self.at).ok_or(DecodeError::Truncated)?;
@@ -250,7 +251,7 @@ impl<'b> Reader<'b> {
         Err(DecodeError::Integer)
     }
 
-    /// A string as it is in the block, and whether it is coded.
+    /// Reads a string as encoded in the block, and whether it is Huffman-coded.
     #[inline]
     fn raw(&mut self) -> Result<(&'b [u8], bool), DecodeError> {
         let &first = self.block.get(self.at).ok_or(DecodeError::Truncated)?;
@@ -260,7 +261,7 @@ impl<'b> Reader<'b> {
         Ok((string, first & 0x80 != 0))
     }
 
-    /// Writes a string to the beginning of `room`, and returns how long it is.
+    /// Writes a string to the beginning of `room`, and returns its length.
     #[inline]
     fn string(&mut self, room: &mut [u8]) -> Result<usize, Stop> {
         let (string, is_coded) = self.raw()?;
@@ -274,7 +275,7 @@ impl<'b> Reader<'b> {
         Ok(string.len())
     }
 
-    /// Passes over a string, and returns how long it is.
+    /// Skips a string, and returns its decoded length.
     fn pass_over(&mut self) -> Result<usize, DecodeError> {
         let (string, is_coded) = self.raw()?;
         if is_coded {

@@ -1,25 +1,26 @@
-//! Fields to a field block (RFC 7541 §6), without the dynamic table: what is encoded once may then be sent to everyone,
-//! any number of times, and a connection's encoder has no state.
+//! HPACK encoder: fields to a field block (RFC 7541 §6), without the dynamic table. A block that is encoded
+//! once may be sent to any client, any number of times, and a connection needs no encoder state.
 
 use super::{huffman, static_table};
 
-/// How strings are written.
+/// Encoding of strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strings {
-    /// As they are: the least work.
+    /// Strings without Huffman coding, which costs least.
     Plain,
-    /// By the Huffman code where that is shorter (a quarter or so): for what is encoded once and sent often.
+    /// Huffman-coded strings where that is shorter (by about a quarter): for blocks that are encoded once and
+    /// sent often.
     Shorter,
 }
 
-/// The instruction with which a block must begin after the peer made the table smaller (RFC 9113 §4.3.1): the table is
-/// empty, and stays so.
+/// The instruction with which a block must begin after the peer has shrunk the table (RFC 9113 §4.3.1): the
+/// table is empty, and stays so.
 pub const NO_TABLE: u8 = 0x20;
 
 /// Appends `:status`.
 ///
 /// # Panics
-/// If it is not of three digits.
+/// Panics if the status does not have three digits.
 pub fn status(out: &mut Vec<u8>, status: u16) {
     assert!((100..1000).contains(&status), "a status has three digits");
     let index = match status {
@@ -40,24 +41,24 @@ pub fn status(out: &mut Vec<u8>, status: u16) {
     out.push(0x80 | index);
 }
 
-/// Appends a field; its name in lower case, as HTTP/2 wants it (RFC 9113 §8.2.1).
+/// Appends a field; its name in lower case, as HTTP/2 requires (RFC 9113 §8.2.1).
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strings) {
     literal(out, 0, name, value, strings);
 }
 
-/// Appends a field that no intermediary may enter in a table, either (RFC 7541 §7.1.3).
+/// Appends a field that no intermediary may put into a table either (RFC 7541 §7.1.3).
 pub fn secret_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strings) {
     literal(out, 0x10, name, value, strings);
 }
 
-/// Appends a field that the peer enters in its table, for whoever sends it again: its later blocks [refer](reference()) to it.
-/// The sender keeps count of what is in there.
+/// Appends a field that the peer adds to its table, for senders that repeat it: later blocks
+/// [refer](reference()) to it. The sender must keep track of the table's entries.
 pub fn entered_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], strings: Strings) {
     literal(out, 0x40, name, value, strings);
 }
 
-/// Appends a reference to a field: 1 to 61 are the static table's, from 62 on those entered, the youngest first (RFC 7541
-/// §2.3.3).
+/// Appends a reference to a field: indices 1 to 61 are the static table's, those from 62 on are added
+/// entries, the newest first (RFC 7541 §2.3.3).
 pub fn reference(out: &mut Vec<u8>, index: usize) {
     let mut start = Start::new();
     start.integer(0x80, 7, index);
@@ -67,7 +68,7 @@ pub fn reference(out: &mut Vec<u8>, index: usize) {
 fn literal(out: &mut Vec<u8>, representation: u8, name: &[u8], value: &[u8], strings: Strings) {
     let mut start = Start::new();
     if let Some(index) = static_table::index_of_name(name) {
-        // One that is entered has two bits more for the number (RFC 7541 §6.2).
+        // A literal that is added to the table has two more bits for the index (RFC 7541 §6.2).
         start.integer(representation, if representation == 0x40 { 6 } else { 4 }, index.into());
     } else {
         start.byte(representation);
@@ -77,7 +78,7 @@ fn literal(out: &mut Vec<u8>, representation: u8, name: &[u8], value: &[u8], str
                 out.extend_from_slice(start.bytes());
                 out.extend(name.iter().map(u8::to_ascii_lowercase));
             }
-            // The letters change, and with them the code.
+            // Lower case changes the letters, and with them the Huffman code.
             Strings::Shorter => {
                 out.extend_from_slice(start.bytes());
                 string(out, Start::new(), &name.to_ascii_lowercase(), strings);
@@ -88,7 +89,7 @@ fn literal(out: &mut Vec<u8>, representation: u8, name: &[u8], value: &[u8], str
     string(out, start, value, strings);
 }
 
-/// Appends a string behind its start.
+/// Appends a string after its start.
 fn string(out: &mut Vec<u8>, mut start: Start, string: &[u8], strings: Strings) {
     if strings == Strings::Shorter {
         let coded_bytes = huffman::coded_bytes(string);
@@ -103,11 +104,11 @@ fn string(out: &mut Vec<u8>, mut start: Start, string: &[u8], strings: Strings) 
     out.extend_from_slice(string);
 }
 
-/// Bytes of the longest integer: eight bits and nine times seven.
+/// Length of the longest integer: eight bits, then nine groups of seven.
 const INTEGER_BYTES_MAX: usize = 11;
 
-/// What comes before a string's letters: how the field is represented, the number of its name, the string's length. Put
-/// together here, so that the block grows once by it.
+/// Bytes before a string's letters: the field's representation, the index of its name, the string's length.
+/// They are assembled here, so that the block grows only once.
 struct Start {
     bytes: [u8; 1 + 2 * INTEGER_BYTES_MAX],
     used: usize,
@@ -127,7 +128,7 @@ impl Start {
         self.used += 1;
     }
 
-    /// An integer whose first byte has so many bits of it, below those of `representation` (RFC 7541 §5.1).
+    /// Writes an integer whose first `prefix_bits` bits share a byte with `representation` (RFC 7541 §5.1).
     #[inline]
     fn integer(&mut self, representation: u8, prefix_bits: u32, value: usize) {
         let prefix_max = (1 << prefix_bits) - 1;

@@ -1,13 +1,13 @@
 //! The Huffman code of strings (RFC 7541 §5.2 and Appendix B).
 //!
-//! The code is canonical: codes of one length follow each other in the order of their symbols, and the first of a length
-//! follows the last of the length before. So the lengths say all of it, and every table here is made of them when the
-//! program is compiled.
+//! The code is canonical: codes of one length follow each other in the order of their symbols, and the first
+//! code of a length follows the last of the length before. The lengths therefore determine the code, and
+//! every table here is built from them at compile time.
 //!
-//! Decoding looks twelve bits up at a time, in which two of the common symbols (five and six bits) have room: 16 KiB of
-//! table. Codes of more than twelve bits, of which text has few, are found by their length.
+//! Decoding looks up twelve bits at a time, which hold two of the common symbols (five and six bits): a table
+//! of 16 KiB. Codes of more than twelve bits, which are rare in text, are found by their length.
 
-/// Bits of the code of each byte, and of the end of a string (256), which must not occur.
+/// Code length in bits of each byte, and of the end-of-string symbol (256), which must not occur.
 #[rustfmt::skip]
 const BITS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
@@ -21,27 +21,27 @@ const BITS: [u8; SYMBOLS] = [
     30,
 ];
 
-/// Bytes, and the end of a string.
+/// Number of symbols: the bytes and the end of a string.
 const SYMBOLS: usize = 257;
 
 /// The symbol that ends a string.
 const END: u16 = 256;
 
-/// Bits of the longest code.
+/// Length of the longest code, in bits.
 const BITS_MAX: usize = 30;
 
-/// Bits that are looked up at once.
+/// Number of bits looked up at once.
 const LOOKUP_BITS: usize = 12;
 
 /// The codes in order: by length, then by symbol.
 struct Canonical {
     /// The symbols in the order of their codes.
     symbols: [u16; SYMBOLS],
-    /// Of each length, the first code,
+    /// The first code of each length.
     first: [u32; BITS_MAX + 1],
-    /// where its symbol stands in `symbols`,
+    /// Position in `symbols` of the first symbol of each length.
     start: [u16; BITS_MAX + 1],
-    /// and how many there are.
+    /// Number of codes of each length.
     count: [u16; BITS_MAX + 1],
     /// The code of each symbol.
     code: [u32; SYMBOLS],
@@ -79,14 +79,14 @@ const CANONICAL_CODE: Canonical = {
     canonical
 };
 
-/// What twelve bits begin with.
+/// Table entry for twelve bits: the one or two symbols with which they begin.
 #[derive(Clone, Copy)]
 struct Pair {
-    /// The first symbol, and the second where there is one.
+    /// The first symbol, and the second if there is one.
     symbols: [u8; 2],
-    /// Bits of the first; 0: its code is longer than what was looked up.
+    /// Code length of the first symbol; 0 if it is longer than the bits looked up.
     first_bits: u8,
-    /// Bits of all of them.
+    /// Total code length of the symbols.
     bits: u8,
 }
 
@@ -110,7 +110,7 @@ static PAIRS: [Pair; 1 << LOOKUP_BITS] = {
         let pair = pairs[at];
         if pair.first_bits > 0 {
             let second = pairs[(at << pair.first_bits) & ((1 << LOOKUP_BITS) - 1)];
-            // What the shift filled up with zeros is no part of a code.
+            // The zeros that the shift appends are not part of a code.
             if second.first_bits > 0 && pair.first_bits + second.first_bits <= LOOKUP_BITS as u8 {
                 pairs[at].symbols[1] = second.symbols[0];
                 pairs[at].bits = pair.first_bits + second.first_bits;
@@ -121,26 +121,27 @@ static PAIRS: [Pair; 1 << LOOKUP_BITS] = {
     pairs
 };
 
-/// The code of a byte, or of the end (256): its bits, and how many they are.
+/// Returns the code of a byte, or of the end (256), and its length in bits.
 pub fn code(symbol: u16) -> (u32, u8) {
     (CANONICAL.code[symbol as usize], BITS[symbol as usize])
 }
 
-/// Why a string was not decoded.
+/// Reason why a string was not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It holds the end, or does not end in up to seven bits of it (RFC 7541 §5.2).
+    /// The string contains the end symbol, or its padding is not up to seven bits of that symbol's code (RFC
+    /// 7541 §5.2).
     Invalid,
-    /// It is longer than there is room.
+    /// The string is longer than the room for it.
     NoRoom,
 }
 
-/// Bits that are still to be decoded, from the left.
+/// Bits that are still to be decoded, the next one first.
 struct Bits<'b> {
     source: &'b [u8],
     at: usize,
     window: u64,
-    /// How many of `window` have been taken from the source for certain; those behind them are the source's, or 0.
+    /// Number of valid bits in `window`; the bits after them are the source's or 0.
     count: usize,
 }
 
@@ -159,7 +160,8 @@ impl Bits<'_> {
         }
     }
 
-    /// Whether what is left is the beginning of the end's code, which is all ones: then the string is so long.
+    /// Checks that the remaining bits are padding, a prefix of the end symbol's code (all ones). Returns
+    /// `len` if they are.
     fn end(&self, len: usize) -> Result<usize, Failure> {
         let is_padding = self.count < 8 && self.window.leading_ones() as usize >= self.count;
         if is_padding { Ok(len) } else { Err(Failure::Invalid) }
@@ -170,7 +172,8 @@ impl Bits<'_> {
         PAIRS[(self.window >> (64 - LOOKUP_BITS)) as usize]
     }
 
-    /// A symbol whose code is longer than what is looked up, and how long; `None` if the bits there are do not hold it.
+    /// Returns a symbol whose code is longer than the bits looked up, and its code length; `None` if the
+    /// available bits do not hold it.
     #[cold]
     fn long(&self) -> Option<(u16, usize)> {
         (LOOKUP_BITS + 1..=BITS_MAX.min(self.count)).find_map(|bits| {
@@ -181,12 +184,12 @@ impl Bits<'_> {
     }
 }
 
-/// Decodes `source` into the beginning of `out`, and returns how long it is there.
+/// Decodes `source` into the beginning of `out`, and returns the decoded length.
 #[inline]
 pub(super) fn decode(source: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     let mut bits = Bits { source, at: 0, window: 0, count: 0 };
     let mut len = 0;
-    // Eight bytes at once, of which four times twelve bits are looked up: at most eight symbols.
+    // Eight bytes at once, from which twelve bits are looked up four times: at most eight symbols.
     while let (Some(word), Some(room)) =
         (source.get(bits.at..).and_then(<[u8]>::first_chunk::<8>), out[len..].first_chunk_mut::<8>())
     {
@@ -217,7 +220,7 @@ pub(super) fn decode(source: &[u8], out: &mut [u8]) -> Result<usize, Failure> {
     last(bits, out, len)
 }
 
-/// The last few bytes, or where there is little room.
+/// Decodes the last few bytes, or the rest where `out` has little room.
 fn last(mut bits: Bits<'_>, out: &mut [u8], mut len: usize) -> Result<usize, Failure> {
     loop {
         bits.refill();
@@ -247,7 +250,7 @@ fn last(mut bits: Bits<'_>, out: &mut [u8], mut len: usize) -> Result<usize, Fai
     bits.end(len)
 }
 
-/// How long `source` is when it is decoded, for which there is no room.
+/// Returns the decoded length of `source`, for a string that has no room.
 pub(super) fn decoded_bytes(source: &[u8]) -> Result<usize, Failure> {
     let mut bits = Bits { source, at: 0, window: 0, count: 0 };
     let mut len = 0;
@@ -272,12 +275,12 @@ pub(super) fn decoded_bytes(source: &[u8]) -> Result<usize, Failure> {
     bits.end(len)
 }
 
-/// How many bytes a string has when it is coded.
+/// Returns the Huffman-coded length of a string in bytes.
 pub(super) fn coded_bytes(string: &[u8]) -> usize {
     string.iter().map(|&b| usize::from(BITS[b as usize])).sum::<usize>().div_ceil(8)
 }
 
-/// Appends a string, coded.
+/// Appends a string, Huffman-coded.
 pub(super) fn encode(out: &mut Vec<u8>, string: &[u8]) {
     let (mut window, mut count) = (0u64, 0);
     for &b in string {

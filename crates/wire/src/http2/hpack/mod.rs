@@ -5,8 +5,8 @@
 //!              DynamicTable                        5 KiB for each connection
 //!   field, status ──> block                        no state
 //! ```
-//! Decoding allocates nothing: the table is a ring of fixed size, and strings are decoded into the section's own memory.
-//! Why not by a library: `docs/decisions/036-http2.md`.
+//! Decoding does not allocate: the table is a ring of fixed size, and strings are decoded into the section's
+//! own memory. The reason for not using a library: `docs/decisions/036-http2.md`.
 
 mod decode;
 mod encode;

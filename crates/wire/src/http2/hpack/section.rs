@@ -1,11 +1,13 @@
 //! A decoded field section: names and values in memory that the caller owns and reuses.
 //!
-//! One serves a whole loop: it holds fields only between a field block and what is made of it. Its bounds are those that
-//! a peer is told (SETTINGS_MAX_HEADER_LIST_SIZE), counted as RFC 9113 §6.5.2 says, with 32 bytes for each field, and a
-//! number of fields: a block of few bytes can refer a thousand times to one entry of the table (the "HTTP/2 bomb").
+//! One section serves a whole loop: it holds fields only from the decoding of a field block until the request
+//! is built. Its bounds are the announced ones (SETTINGS_MAX_HEADER_LIST_SIZE), counted as in RFC 9113 §6.5.2
+//! with 32 bytes for each field, and a number of fields: a block of few bytes can refer a thousand times to
+//! one table entry (the "HTTP/2 bomb").
 //!
-//! A client that asks for a page's parts sends one request after the other that differ in their path alone. What was found
-//! of the last one holds for the next, so the memory is there twice, and they are compared.
+//! A client that fetches a page's resources sends successive requests that differ in their path alone. The
+//! validation of the previous request then holds for the next, so the section keeps two sets of fields and
+//! compares them.
 
 use std::{
     cell::Cell,
@@ -15,17 +17,17 @@ use std::{
 use super::table::{FIELD_OVERHEAD, TABLE_BYTES_MAX};
 use crate::http2::request::RequestLayout;
 
-/// Why a section does not hold all that was sent.
+/// Reason why a section does not hold all fields that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
-    /// Names, values and 32 bytes for each field are more than the limit.
+    /// Names, values and 32 bytes for each field exceed the limit.
     Bytes,
-    /// There are more fields than the limit.
+    /// The number of fields exceeds the limit.
     Fields,
 }
 
-/// How many times its bounds a section may be before the connection ends. Up to there, who sends it is told 431 and
-/// stays: the table must be kept as the peer believes it to be, so all of a block is decoded.
+/// Factor by which a section may exceed its bounds before the connection ends. Up to there the client gets a
+/// 431 and stays connected: the whole block is decoded to keep the table in step with the peer's.
 pub const OVERRUN_MAX: usize = 4;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,9 +42,9 @@ struct Place {
 struct Fields {
     bytes: Box<[u8]>,
     places: Box<[Place]>,
-    /// How much of `bytes` holds fields.
+    /// Number of `bytes` in use.
     used: usize,
-    /// How much of `places` does.
+    /// Number of `places` in use.
     count: usize,
 }
 
@@ -56,7 +58,7 @@ impl Fields {
         }
     }
 
-    /// Whether all names and values are those of `other`, but for the value of one field.
+    /// Returns whether all names and values equal those of `other`, except for the value of the field `but`.
     fn are_those_of(&self, other: &Self, but: usize) -> bool {
         let (ours, theirs) = (&self.places[..self.count], &other.places[..other.count]);
         let (Some(place), Some(their_place)) = (ours.get(but), theirs.get(but)) else { return false };
@@ -80,36 +82,37 @@ impl Fields {
     }
 }
 
-/// Names one section that one [`FieldSection`] has held.
+/// Identifies one section that a [`FieldSection`] has held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http2) struct Serial {
     memory: u32,
     section: u64,
 }
 
-/// The fields of one section; and those of the last request that was sound, because the next is often the same but for
+/// The fields of one section, and those of the last valid request, because the next is often equal except for
 /// its path.
 #[derive(Debug)]
 pub struct FieldSection {
     now: Fields,
-    /// What was sent, by the RFC's count, and how many fields.
+    /// Size of all fields sent, by the RFC's count; `sent` is their number.
     list_bytes: usize,
     sent: usize,
     overflow: Option<Overflow>,
     serial: Serial,
-    /// What the request was found to be that `now` holds, once it was read and is sound.
+    /// Layout of the request in `now`, once it has been read and is valid.
     found: Cell<Option<RequestLayout>>,
-    /// The last such request before.
+    /// Fields of the last valid request before it.
     before: Fields,
-    /// Which it was and what it was found to be; with it, `before` holds its fields.
+    /// Serial and layout of the request in `before`; `None` if `before` holds none.
     found_before: Option<(Serial, RequestLayout)>,
 }
 
 impl FieldSection {
-    /// One for sections of at most so much, by the count of RFC 9113 §6.5.2, and so many fields.
+    /// Creates a section of at most `list_bytes_max` bytes, by the count of RFC 9113 §6.5.2, and `fields_max`
+    /// fields.
     ///
     /// # Panics
-    /// If the bytes are fewer than a table may hold, or more than 16 MiB.
+    /// Panics if `list_bytes_max` is less than a table may hold, or more than 16 MiB.
     pub fn new(list_bytes_max: usize, fields_max: usize) -> Self {
         assert!((TABLE_BYTES_MAX..=1 << 24).contains(&list_bytes_max), "a section holds what a table does");
         static MEMORIES: AtomicU32 = AtomicU32::new(0);
@@ -126,7 +129,7 @@ impl FieldSection {
         }
     }
 
-    /// Forgets all fields, but for comparison.
+    /// Removes all fields, but keeps those of a valid request for comparison.
     #[inline]
     pub fn clear(&mut self) {
         if let Some(found) = self.found.take() {
@@ -138,30 +141,31 @@ impl FieldSection {
         (self.list_bytes, self.sent, self.overflow) = (0, 0, None);
     }
 
-    /// Which section it holds.
+    /// Returns the serial of the current section.
     pub(in crate::http2) fn serial(&self) -> Serial {
         self.serial
     }
 
-    /// Notes what the request is that it holds. It stays so until [`clear`](Self::clear).
+    /// Records the layout of the request in this section. It stays valid until [`clear`](Self::clear).
     pub(in crate::http2) fn note(&self, found: RequestLayout) {
         self.found.set(Some(found));
     }
 
-    /// The last request that was noted before this section, which it is alike but for the value of that request's path.
+    /// Returns the last valid request before this section, if both are equal except for the value of the
+    /// path.
     #[inline]
     pub(in crate::http2) fn alike_but_path(&self) -> Option<(Serial, RequestLayout)> {
         self.found_before.filter(|(_, found)| self.now.are_those_of(&self.before, found.path))
     }
 
-    /// The value of a field by its number; empty if there is none.
+    /// Returns the value of a field by its number; empty if there is none.
     #[inline]
     pub(in crate::http2) fn value(&self, field: usize) -> &[u8] {
         let place = self.now.places[..self.now.count].get(field).copied().unwrap_or_default();
         &self.now.bytes[(place.at + place.name_bytes) as usize..][..place.value_bytes as usize]
     }
 
-    /// Names and values in order; those before the limit was reached, if it was.
+    /// Iterates over names and values in order; after an overflow there are none.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.now.places[..self.now.count].iter().map(|place| {
@@ -171,49 +175,50 @@ impl FieldSection {
         })
     }
 
-    /// How many fields it holds.
+    /// Returns the number of fields held.
     pub fn len(&self) -> usize {
         self.now.count
     }
 
-    /// Whether it holds none.
+    /// Returns whether the section holds no fields.
     pub fn is_empty(&self) -> bool {
         self.now.count == 0
     }
 
-    /// Names and values and 32 bytes for each field (RFC 9113 §6.5.2), of all that was sent.
+    /// Returns the size of all fields sent: names, values and 32 bytes for each field (RFC 9113 §6.5.2).
     pub fn list_bytes(&self) -> usize {
         self.list_bytes
     }
 
-    /// Which limit was reached, if one was: then fields are missing.
+    /// Returns the limit that was exceeded, if any: fields are then missing.
     pub fn overflow(&self) -> Option<Overflow> {
         self.overflow
     }
 
-    /// SETTINGS_MAX_HEADER_LIST_SIZE.
+    /// Returns the value for SETTINGS_MAX_HEADER_LIST_SIZE.
     pub fn list_bytes_max(&self) -> usize {
         self.now.bytes.len()
     }
 
-    /// Where the next field goes. After an overflow nothing is kept, and everything is room.
+    /// Returns the memory for the next field. After an overflow nothing is kept, and all memory is free.
     #[inline]
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.now.bytes[self.now.used..]
     }
 
-    /// Whether all of it is room.
+    /// Returns whether all of the memory is free.
     pub(super) fn is_all_room(&self) -> bool {
         self.now.used == 0
     }
 
-    /// Gives up what it holds, for room.
+    /// Records the overflow and drops all fields to free their memory.
     pub(super) fn overflow_with(&mut self, overflow: Overflow) {
         self.overflow.get_or_insert(overflow);
         (self.now.used, self.now.count) = (0, 0);
     }
 
-    /// Counts a field that lies at the beginning of the room, and keeps it. Returns whether the peer may go on.
+    /// Counts the field at the beginning of the room, and keeps it. Returns whether the block is still within
+    /// the overrun.
     #[inline]
     pub(super) fn add(&mut self, name_bytes: usize, value_bytes: usize) -> bool {
         self.list_bytes += name_bytes + value_bytes + FIELD_OVERHEAD;

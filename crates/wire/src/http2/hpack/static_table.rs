@@ -1,9 +1,9 @@
 //! The static table (RFC 7541 Appendix A).
 
-/// How many entries it has: the first entry of the dynamic table has the index after the last.
+/// Number of entries: the first entry of the dynamic table has the next index.
 pub(super) const ENTRIES: usize = 61;
 
-/// Names and values; index 1 is the first.
+/// Names and values; the first has index 1.
 pub(super) static ENTRIES_BY_INDEX: [(&[u8], &[u8]); ENTRIES] = STATIC;
 
 #[rustfmt::skip]
@@ -71,13 +71,13 @@ const STATIC: [(&[u8], &[u8]); ENTRIES] = [
     (b"www-authenticate", b""),
 ];
 
-/// Bytes of the longest name.
+/// Length of the longest name.
 const NAME_BYTES_MAX: usize = 27;
 
-/// The indices sorted by the lengths of their names, the first of each name only.
+/// The indices sorted by the lengths of their names, with only the first entry of each name.
 struct ByLength {
     indices: [u8; ENTRIES],
-    /// Where the names of a length begin in `indices`; the next one's beginning is their end.
+    /// Start in `indices` of the names of each length; the start of the next length is the end.
     start: [u8; NAME_BYTES_MAX + 2],
 }
 
@@ -88,7 +88,7 @@ static BY_LENGTH: ByLength = {
         by_length.start[len] = place;
         let mut at = 0;
         while at < ENTRIES {
-            // Entries of one name follow each other.
+            // Entries of one name are adjacent.
             let is_first = at == 0 || !same(STATIC[at].0, STATIC[at - 1].0);
             if STATIC[at].0.len() == len && is_first {
                 by_length.indices[place as usize] = at as u8 + 1;
@@ -110,7 +110,7 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     at == a.len() && at == b.len()
 }
 
-/// The first index of a name, in any case of letters.
+/// Returns the first index of a name, ignoring case.
 pub(super) fn index_of_name(name: &[u8]) -> Option<u8> {
     let start = *BY_LENGTH.start.get(name.len())? as usize;
     let end = *BY_LENGTH.start.get(name.len() + 1)? as usize;
@@ -118,7 +118,8 @@ pub(super) fn index_of_name(name: &[u8]) -> Option<u8> {
     let (first, last) = (*name.first()?, *name.last()?);
     same_length.iter().copied().find(|&index| {
         let candidate = ENTRIES_BY_INDEX[index as usize - 1].0;
-        // Two letters tell nearly all of one length apart. This bit makes letters small, and leaves a hyphen as it is.
+        // The first and last letters distinguish nearly all names of one length. This bit makes letters lower
+        // case and leaves a hyphen unchanged.
         candidate.first() == Some(&(first | 0x20))
             && candidate.last() == Some(&(last | 0x20))
             && candidate.eq_ignore_ascii_case(name)

@@ -1,26 +1,27 @@
-//! The dynamic table of a decoder (RFC 7541 §2.3.2 and §4): what the peer wants to refer to later.
+//! The dynamic table of a decoder (RFC 7541 §2.3.2 and §4): fields to which the peer may refer later.
 //!
 //! ```text
 //!   bytes   [ . . name value name value name value . . ]   a ring: the oldest entry's bytes are freed first
-//!   entries [ . . . . e n+1    e n+2      e n+3  . . . ]   a ring of where they lie
+//!   entries [ . . . . e n+1    e n+2      e n+3  . . . ]   a ring of their offsets and lengths
 //! ```
-//! Each entry counts for 32 bytes more than it has (RFC 7541 §4.1); so as many as fit are bounded, and both rings are
-//! of a fixed size: 4,864 bytes for a connection, allocated once. An entry's bytes may go on at the ring's beginning.
+//! Each entry counts for 32 bytes more than its length (RFC 7541 §4.1). The number of entries is therefore
+//! bounded, and both rings have a fixed size: 4,864 bytes for a connection, allocated once. An entry's bytes
+//! may wrap around to the ring's beginning.
 
-/// The most that the table may hold, by its own count; it is what every client may assume before it knows our settings
-/// (RFC 9113 §6.5.2), so that less would save nothing until it has acknowledged them.
+/// Greatest size of the table, by the RFC's count. Every client may assume this size before it knows our
+/// settings (RFC 9113 §6.5.2), so a smaller one would save nothing until it has acknowledged them.
 pub const TABLE_BYTES_MAX: usize = 4096;
 
-/// What each entry, and each field of a list, counts for beside its bytes (RFC 7541 §4.1, RFC 9113 §10.5.1).
+/// Number of bytes added for each table entry and each field of a list (RFC 7541 §4.1, RFC 9113 §10.5.1).
 pub const FIELD_OVERHEAD: usize = 32;
 
-/// As many entries as there can be.
+/// Greatest number of entries.
 const ENTRIES_MAX: usize = TABLE_BYTES_MAX / FIELD_OVERHEAD;
 const _: () = assert!(TABLE_BYTES_MAX.is_power_of_two() && ENTRIES_MAX.is_power_of_two());
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Where the name begins in the ring of bytes; the value follows it.
+    /// Offset of the name in the ring of bytes; the value follows it.
     at: u16,
     name_bytes: u16,
     value_bytes: u16,
@@ -32,23 +33,23 @@ struct Rings {
     entries: [Entry; ENTRIES_MAX],
 }
 
-/// The table.
+/// Dynamic table of a decoder.
 #[derive(Debug)]
 pub(super) struct DynamicTable {
     rings: Box<Rings>,
-    /// Where the next entry goes in the ring of entries, and how many there are.
+    /// Position of the next entry in the ring of entries; `count` is the number of entries.
     next: usize,
     count: usize,
-    /// Where the next entry's bytes go.
+    /// Position of the next entry's bytes.
     next_byte: usize,
-    /// What the entries count for; never more than `bytes_max`.
+    /// Size of the entries by the RFC's count; never more than `bytes_max`.
     bytes: usize,
-    /// What the peer said last; never more than [`TABLE_BYTES_MAX`].
+    /// Size limit that the peer set last; never more than [`TABLE_BYTES_MAX`].
     bytes_max: usize,
 }
 
 impl DynamicTable {
-    /// Bytes of both rings.
+    /// Size of both rings in bytes.
     pub(super) const HELD_BYTES: usize = size_of::<Rings>();
 
     pub(super) fn new() -> Self {
@@ -57,12 +58,12 @@ impl DynamicTable {
         Self { rings, next: 0, count: 0, next_byte: 0, bytes: 0, bytes_max: TABLE_BYTES_MAX }
     }
 
-    /// What the entries count for.
+    /// Returns the size of the entries by the RFC's count.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Changes how much the table may hold. Returns whether that is allowed.
+    /// Changes the table's size limit. Returns whether that is allowed.
     pub(super) fn resize(&mut self, bytes_max: usize) -> bool {
         if bytes_max > TABLE_BYTES_MAX {
             return false;
@@ -72,7 +73,7 @@ impl DynamicTable {
         true
     }
 
-    /// Removes the oldest until there is room for so much.
+    /// Removes the oldest entries until `room` bytes are free.
     fn evict(&mut self, room: usize) {
         while self.bytes + room > self.bytes_max && self.count > 0 {
             let oldest = self.rings.entries[self.next.wrapping_sub(self.count) % ENTRIES_MAX];
@@ -82,7 +83,7 @@ impl DynamicTable {
         assert!(self.count > 0 || self.bytes == 0, "an empty table counts for nothing");
     }
 
-    /// Enters a field. One that is larger than the table empties it (RFC 7541 §4.4).
+    /// Adds a field. A field that is larger than the table empties it (RFC 7541 §4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + FIELD_OVERHEAD;
         if size > self.bytes_max {
@@ -110,18 +111,18 @@ impl DynamicTable {
         self.next_byte = (self.next_byte + part.len()) % TABLE_BYTES_MAX;
     }
 
-    /// The entry that came `age` entries before the last one.
+    /// Returns the entry added `age` entries before the last one.
     fn entry(&self, age: usize) -> Option<Entry> {
         (age < self.count).then(|| self.rings.entries[self.next.wrapping_sub(age + 1) % ENTRIES_MAX])
     }
 
-    /// The lengths of an entry's name and value.
+    /// Returns the lengths of an entry's name and value.
     #[inline]
     pub(super) fn lengths(&self, age: usize) -> Option<(usize, usize)> {
         self.entry(age).map(|entry| (entry.name_bytes.into(), entry.value_bytes.into()))
     }
 
-    /// Copies as much of an entry (its name, then its value) as `out` takes. The entry must be there.
+    /// Copies as much of an entry (its name, then its value) as `out` holds. The entry must exist.
     #[inline]
     pub(super) fn copy(&self, age: usize, out: &mut [u8]) {
         let Some(entry) = self.entry(age) else { return };

@@ -1,11 +1,13 @@
-//! A field section to a request that is sound (RFC 9113 §8.1 to §8.5, RFC 8441), as strict as HTTP/1 is here.
+//! Validates a field section as a request (RFC 9113 §8.1 to §8.5, RFC 8441), as strictly as the HTTP/1 parser
+//! here.
 //!
-//! A request over HTTP/2 goes on as one over HTTP/1, to the key of an object, to the policy and to an origin. What an
-//! HTTP/1 head cannot hold, or holds with another meaning, must end here: a CR LF in a value would be a line of its own
-//! there, a second `host` another site, a `transfer-encoding` another end of the body. So each name must be a token, each
-//! value free of controls, and each field of framing and routing single; [`Request::as_head`] then writes the head that
-//! [`parse_request`](crate::http1::head::parse_request) would read so, and nothing in it is the client's word but where the
-//! client's word belongs.
+//! A request over HTTP/2 is processed like one over HTTP/1: for the object's key, the policy and the request
+//! to an origin. Anything that an HTTP/1 head cannot hold, or would hold with another meaning, must be
+//! refused here: a CR LF in a value would become a line of its own there, a second `host` another site, a
+//! `transfer-encoding` another end of the body. Each name must therefore be a token, each value free of
+//! controls, and each field of framing and routing single. [`Request::as_head`] then writes the head that
+//! [`parse_request`](crate::http1::head::parse_request) would read the same way; the client's bytes appear in
+//! it only where a client's data belongs.
 
 mod render;
 mod trailers;
@@ -30,8 +32,8 @@ rules! {
     RequestRule
     FieldName "RFC 9113 §8.2.1" "a field's name is not a token in lower case",
     FieldValue "RFC 9113 §8.2.1" "a field's value holds a control character, or blanks at an end",
-    ConnectionSpecific "RFC 9113 §8.2.2" "a field is of the connection, which HTTP/2 has none for",
-    Te "RFC 9113 §8.2.2" "TE is not: trailers",
+    ConnectionSpecific "RFC 9113 §8.2.2" "a connection-specific field is not allowed in HTTP/2",
+    Te "RFC 9113 §8.2.2" "TE has a value other than trailers",
     PseudoUnknown "RFC 9113 §8.3" "a pseudo-header is not one of requests",
     PseudoLate "RFC 9113 §8.3" "a pseudo-header comes after a field",
     PseudoRepeated "RFC 9113 §8.3" "a pseudo-header comes twice",
@@ -40,7 +42,7 @@ rules! {
     PseudoInTrailers "RFC 9113 §8.1" "trailers hold a pseudo-header",
     Method "RFC 9110 §9.1" "the method is not a token",
     Scheme "RFC 9113 §8.3.1" "the scheme is neither http nor https",
-    Path "RFC 9113 §8.3.1" "the path does not begin with a slash, or holds a byte that no path may hold",
+    Path "RFC 9113 §8.3.1" "the path does not begin with a slash, or has an invalid byte",
     AuthorityMissing "RFC 9113 §8.3.1" "neither :authority nor Host says which site is meant",
     Authority "RFC 9113 §8.3.1" "the authority is not a host and an optional port",
     AuthorityOfConnect "RFC 9113 §8.5" "the authority of CONNECT has no port",
@@ -48,24 +50,24 @@ rules! {
     HostDiffers "RFC 9113 §8.3.1" "Host and :authority name different sites",
     ContentLength "RFC 9110 §8.6" "Content-Length is not one number, or stands where there can be none",
     ContentLengthAndEnd "RFC 9113 §8.1.1" "Content-Length promises content, and the stream has ended",
-    Protocol "RFC 8441 §4" ":protocol is no token, not with CONNECT, or was not offered",
+    Protocol "RFC 8441 §4" ":protocol is invalid, without CONNECT, or was not offered",
 }
 
-/// What is known beside the fields.
+/// Context of a request beside its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Terms {
-    /// Whether the stream ends with the section.
+    /// True if the stream ends with the section.
     pub end_stream: bool,
-    /// Whether we announced that extended CONNECT is understood (RFC 8441 §3).
+    /// True if we announced support for extended CONNECT (RFC 8441 §3).
     pub extended_connect: bool,
 }
 
-/// What a request asks for.
+/// Target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestTarget<'s> {
     /// A resource: any method but CONNECT.
     Resource {
-        /// The scheme; what the connection below is, is the caller's to compare.
+        /// The scheme; the caller compares it with the underlying connection.
         scheme: Scheme,
         /// Path and query, beginning with `/`; or `*`, for OPTIONS.
         path: &'s str,
@@ -74,7 +76,7 @@ pub enum RequestTarget<'s> {
     Tunnel,
     /// Another protocol on the stream (RFC 8441 §4).
     Upgrade {
-        /// Which protocol.
+        /// Name of the protocol.
         protocol: &'s str,
         /// The scheme.
         scheme: Scheme,
@@ -83,43 +85,43 @@ pub enum RequestTarget<'s> {
     },
 }
 
-/// What follows the head of a request.
+/// Content after a request's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing.
+    /// The request has no content.
     None,
-    /// So many bytes, by Content-Length.
+    /// Content of this length, by Content-Length.
     Length(u64),
-    /// What the stream holds to its end.
+    /// Content up to the stream's end.
     ToTheEnd,
 }
 
-/// A sound request; its parts are slices of the section.
+/// A valid request; its parts are slices of the section.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'s> {
     /// The method, a token; case matters.
     pub method: &'s str,
-    /// The site: `:authority`, or `Host` where there is no `:authority`.
+    /// The site: `:authority`, or `Host` if there is no `:authority`.
     pub authority: &'s str,
-    /// What it asks for.
+    /// Target of the request.
     pub ask: RequestTarget<'s>,
-    /// What follows; for a tunnel and for another protocol, whatever the stream holds is not content.
+    /// The content that follows; the data of a tunnel or of another protocol does not count as content.
     pub content: Content,
-    /// How urgent it is (RFC 9218).
+    /// Priority of the request (RFC 9218).
     pub priority: Priority,
     section: &'s FieldSection,
-    /// The request before that differs from this one in its path alone, if it does.
+    /// The previous request, if it differs from this one in its path alone.
     alike: Option<Serial>,
 }
 
-/// What a sound request for a resource was found to be: which of its fields are its parts. It holds for each section that
-/// differs in the value of `path` alone, if that is a sound path too, because no rule looks at the path and at another
-/// field (but for `OPTIONS *`, which is not noted).
+/// Result of validating a request for a resource: which fields are its parts. It also applies to each section
+/// that differs in the value of `path` alone, if that path is valid too, because no rule involves both the
+/// path and another field (except for `OPTIONS *`, which is not recorded).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestLayout {
     terms: Terms,
     method: usize,
-    /// `:authority` or `host`.
+    /// Index of `:authority` or `host`.
     authority: usize,
     pub(super) path: usize,
     scheme: Scheme,
@@ -128,16 +130,17 @@ pub(super) struct RequestLayout {
 }
 
 impl<'s> Request<'s> {
-    /// The fields, without pseudo-headers, in order: names in lower case, cookies in their crumbs, `host` as it came.
+    /// Iterates over the fields, without pseudo-headers, in order: names in lower case, cookies as separate
+    /// fields, `host` as received.
     pub fn fields(&self) -> impl Iterator<Item = (&'s [u8], &'s [u8])> + Clone + use<'s> {
         self.section.iter().filter(|(name, _)| name.first() != Some(&b':'))
     }
 }
 
-/// Reads a request.
+/// Validates a request.
 ///
 /// # Errors
-/// The first rule that the section breaks.
+/// Returns the first rule that the section breaks.
 #[inline]
 pub fn read_request(section: &FieldSection, terms: Terms) -> Result<Request<'_>, RequestRule> {
     if let Some(request) = read_as_before(section, terms) {
@@ -162,7 +165,8 @@ pub fn read_request(section: &FieldSection, terms: Terms) -> Result<Request<'_>,
     pseudo.request(section, &seen, terms)
 }
 
-/// Reads a request that is the one before but for its path; `None`: it is to be read from its beginning.
+/// Reads a request that differs from the previous one in its path alone; `None` if it must be validated in
+/// full.
 #[inline]
 fn read_as_before(section: &FieldSection, terms: Terms) -> Option<Request<'_>> {
     let (before, found) = section.alike_but_path()?;
@@ -182,7 +186,7 @@ fn read_as_before(section: &FieldSection, terms: Terms) -> Option<Request<'_>> {
     })
 }
 
-/// The pseudo-headers; each value holds only what a field's may.
+/// The pseudo-headers; each value contains only bytes that a field's value may.
 #[derive(Default)]
 struct Pseudo<'s> {
     method: Option<Field<'s>>,
@@ -192,15 +196,15 @@ struct Pseudo<'s> {
     protocol: Option<Field<'s>>,
 }
 
-/// A field that means something here.
+/// A field that the validation needs later.
 #[derive(Clone, Copy)]
 struct Field<'s> {
-    /// Which one of the section's.
+    /// Index of the field in the section.
     number: usize,
     value: &'s [u8],
 }
 
-/// Fields that mean something here.
+/// Regular fields that the validation needs later.
 #[derive(Default)]
 struct KnownFields<'s> {
     host: Option<Field<'s>>,
@@ -242,7 +246,7 @@ fn digits(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Bytes of a token without upper case.
+/// Token bytes without upper case.
 static NAME_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -253,7 +257,8 @@ static NAME_BYTE: [bool; 256] = {
     table
 };
 
-/// What holds for each field, in a head and in trailers. Returns which one it is.
+/// Checks the rules for every field, in a head and in trailers. Returns the known header that the field is,
+/// if any.
 #[inline]
 fn check_field(name: &[u8], value: &[u8]) -> Result<Option<KnownHeader>, RequestRule> {
     if name.is_empty() || !name.iter().fold(true, |sound, &b| sound & NAME_BYTE[b as usize]) {
@@ -276,8 +281,8 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<Option<KnownHeader>, Request
 
 #[inline]
 fn check_value(value: &[u8]) -> Result<(), RequestRule> {
-    // What `is_field_value_byte` admits, without an early end: a sound value is read to its end anyway, and so the compiler
-    // reads sixteen bytes at once.
+    // Checks what `is_field_value_byte` checks, but without an early exit: a valid value is read to its end
+    // anyway, and this lets the compiler check sixteen bytes at once.
     let controls =
         value.iter().fold(0, |found, &b| found | u8::from((b < b' ') & (b != b'\t')) | u8::from(b == 0x7f));
     if controls != 0 || matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) {
@@ -320,7 +325,7 @@ impl<'s> Pseudo<'s> {
         };
         let authority = site(self.authority, seen.host, scheme)?;
         let content = match (seen.content_length, terms.end_stream) {
-            // What the stream holds is not content, so there is nothing whose length could be told.
+            // The stream's data is not content here, so it cannot have a Content-Length.
             (Some(_), _) if !matches!(ask, RequestTarget::Resource { .. }) => {
                 return Err(RequestRule::ContentLength);
             }
@@ -386,13 +391,13 @@ impl<'s> Pseudo<'s> {
     }
 }
 
-/// Whether it is a path as a target of HTTP/1 has it; such a one is a sound value as well.
+/// Returns whether `path` is valid as an HTTP/1 target; such a path is a valid field value as well.
 #[inline]
 fn is_path(path: &[u8]) -> bool {
     path.first() == Some(&b'/') && path.iter().fold(true, |sound, &b| sound & is_target_byte(b))
 }
 
-/// The site that is meant; no scheme: of a tunnel, whose port must be said.
+/// Returns the site of the request. Without a scheme it is a tunnel's, which needs an explicit port.
 fn site<'s>(
     authority: Option<Field<'s>>,
     host: Option<Field<'s>>,
@@ -427,7 +432,7 @@ fn site<'s>(
     Ok(said)
 }
 
-/// What was found to be ASCII.
+/// Converts bytes that were checked to be ASCII.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

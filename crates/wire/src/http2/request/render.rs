@@ -1,4 +1,4 @@
-//! A request as the head of an HTTP/1.1 message.
+//! Renders a request as the head of an HTTP/1.1 message.
 
 use super::{Content, Request, RequestTarget, Serial};
 use crate::http1::{
@@ -7,25 +7,25 @@ use crate::http1::{
 };
 
 impl Request<'_> {
-    /// Appends the request as a head of HTTP/1.1, in the form in which this project's HTTP/1 parser reads it: one `host`,
-    /// which is the site, before the other fields; the crumbs of a cookie as one line (RFC 9113 §8.2.3); without `te`,
-    /// which is for this hop. What has content of no told length has `transfer-encoding: chunked`, because in HTTP/1 it
-    /// would otherwise have none: whoever passes such content on must chunk it. Another protocol (RFC 8441) is asked for
-    /// by `upgrade`, as HTTP/1 does; a WebSocket's key is not there, because HTTP/2 has none.
+    /// Appends the request as an HTTP/1.1 head, in the form that this project's HTTP/1 parser reads: one
+    /// `host`, which is the site, before the other fields; the cookie fields joined in one line (RFC 9113
+    /// §8.2.3); no `te`, which is for this hop. Content of unknown length gets `transfer-encoding: chunked`,
+    /// because an HTTP/1 request would otherwise have none; such content must be chunked when forwarded.
+    /// Another protocol (RFC 8441) becomes an `upgrade`, as in HTTP/1; a WebSocket's key is missing, because
+    /// HTTP/2 has none.
     ///
-    /// It is never longer than the section is by the count of RFC 9113 §6.5.2, but for a tunnel, whose authority stands in it
-    /// twice.
+    /// The head is never longer than the section by the count of RFC 9113 §6.5.2, except for a tunnel, whose
+    /// authority appears in it twice.
     pub fn render_head(&self, out: &mut Vec<u8>) {
         self.render(&mut Lines { out, slots: None, are_whole: true });
     }
 
-    /// Writes that head to `room` and says what [`parse_request`] would find in it, how long it is included. What was written
-    /// here need not be read again, so it is not, unless it is longer than the limits or than the slots: then the parser says
-    /// what is wrong with it. Where the room holds the head of a request that differs in its path alone, only the path is
-    /// written.
+    /// Writes that head to `room` and returns what [`parse_request`] would find in it, including its length.
+    /// The head is not parsed again unless it exceeds the limits or the slots; the parser then reports the
+    /// error. If `room` holds the head of a request that differs in its path alone, only the path is written.
     ///
     /// # Errors
-    /// As those of [`parse_request`].
+    /// Returns the errors of [`parse_request`].
     #[inline]
     pub fn as_head<'r>(
         &self,
@@ -52,7 +52,7 @@ impl Request<'_> {
         }
         room.of = Some((self.section.serial(), target.len()));
         let buf = &*room.bytes;
-        // Where they lie in the head, because whoever keeps it keeps places.
+        // The parts are slices of the head's own buffer, because a kept head stores their offsets.
         let text = |from: usize, bytes: usize| super::text(&buf[from..from + bytes]);
         let head = RequestHead {
             method: text(0, method.len()),
@@ -105,29 +105,30 @@ impl Request<'_> {
             lines.out.extend_from_slice(crumb);
             before = b"; ";
         }
-        // Of empty crumbs a blank is left at the end, which is not of the value.
+        // Empty cookie fields leave a blank at the end, which is not part of the value.
         let value_bytes = trim_ows(&lines.out[start + b"cookie: ".len()..]).len();
         lines.out.extend_from_slice(b"\r\n");
         lines.note(start, b"cookie", value_bytes);
     }
 }
 
-/// Where requests are written as heads of HTTP/1, one after the other; one for each loop.
+/// Memory in which requests are rendered as HTTP/1 heads, one after the other; one for each loop.
 #[derive(Debug, Default)]
 pub struct HeadRoom {
     bytes: Vec<u8>,
     slots: HeaderSlots,
-    /// Whose head `bytes` and `slots` hold, and how long its target is; `None`: nothing that could be used again.
+    /// Serial of the request whose head `bytes` and `slots` hold, and its target's length; `None` if nothing
+    /// can be reused.
     of: Option<(Serial, usize)>,
 }
 
 impl HeadRoom {
-    /// Empty room, for heads of so many bytes without an allocation.
+    /// Creates empty room for heads of up to `bytes` bytes without a further allocation.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), slots: HeaderSlots::new(), of: None }
     }
 
-    /// Writes all of a head; whether its fields found room.
+    /// Writes a whole head. Returns whether all of its fields fit the slots.
     fn write(&mut self, request: &Request<'_>) -> bool {
         self.bytes.clear();
         self.slots.clear();
@@ -151,11 +152,11 @@ impl HeadRoom {
     }
 }
 
-/// Lines that are appended, and where they lie.
+/// Output for header lines, which also records their offsets.
 struct Lines<'o, 's> {
     out: &'o mut Vec<u8>,
     slots: Option<&'s mut HeaderSlots>,
-    /// The slots had room for all.
+    /// True if the slots had room for all lines.
     are_whole: bool,
 }
 

@@ -1,18 +1,18 @@
-//! The fields that come after a request's content (RFC 9113 §8.1, RFC 9110 §6.5).
+//! Trailers: the fields after a request's content (RFC 9113 §8.1, RFC 9110 §6.5).
 
 use super::{FieldSection, RequestRule, check_field, render::append_line, text};
 use crate::http1::trailers::is_forbidden;
 
-/// Sound trailers.
+/// Valid trailers.
 #[derive(Debug, Clone, Copy)]
 pub struct Trailers<'s> {
     section: &'s FieldSection,
 }
 
-/// Reads trailers.
+/// Validates trailers.
 ///
 /// # Errors
-/// The first rule that they break.
+/// Returns the first rule that they break.
 pub fn read_trailers(section: &FieldSection) -> Result<Trailers<'_>, RequestRule> {
     for (name, value) in section.iter() {
         if name.first() == Some(&b':') {
@@ -24,13 +24,13 @@ pub fn read_trailers(section: &FieldSection) -> Result<Trailers<'_>, RequestRule
 }
 
 impl<'s> Trailers<'s> {
-    /// The fields in order.
+    /// Iterates over the fields in order.
     pub fn fields(&self) -> impl Iterator<Item = (&'s [u8], &'s [u8])> + Clone + use<'s> {
         self.section.iter()
     }
 
-    /// Appends those that may go on to the next recipient (RFC 9110 §6.5.1), as whole lines of HTTP/1; returns how many
-    /// may not.
+    /// Appends the trailers that may be forwarded (RFC 9110 §6.5.1), as whole lines of HTTP/1. Returns the
+    /// number of those dropped.
     pub fn render(&self, out: &mut Vec<u8>) -> usize {
         let mut dropped = 0;
         for (name, value) in self.fields() {

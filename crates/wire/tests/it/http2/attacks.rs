@@ -1,4 +1,5 @@
-//! Scripted attacks: each ends with the limit's name, and honest work of the same kind does not.
+//! Scripted attacks: each ends the connection with the right limit, while legitimate traffic of the same kind
+//! does not.
 
 use crate::fuzz_seeds::http2_connection;
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ use wire::http2::{
     frame::{Dependency, Frame, FrameHeader, Setting},
 };
 
-/// Frames until the connection ends: after how many, and by which limit.
+/// Sends frames until the connection ends. Returns their number and the limit.
 fn until_the_end(client: &mut Client, mut frames: impl FnMut(u32) -> Vec<u8>) -> (u32, Limit) {
     for number in 0..100_000 {
         if let Err(ended) = client.tries(&frames(number)) {
@@ -28,17 +29,17 @@ fn attack(frames: impl FnMut(u32) -> Vec<u8>) -> (u32, Limit) {
     until_the_end(&mut Client::new(Limits::default()), frames)
 }
 
-/// CVE-2023-44487.
+/// CVE-2023-44487: streams that are opened and reset at once.
 #[test]
 fn rapid_reset() {
     let both = |number: u32| [headers(2 * number + 1, GET, true), reset(2 * number + 1)].concat();
     assert_eq!(attack(both), (200, Limit::RapidReset));
-    // RST_STREAM of what is gone, too.
+    // RST_STREAM for streams that are gone counts as well.
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));
     client.respond(1, 0);
     assert_eq!(until_the_end(&mut client, |_| reset(1)), (200, Limit::RapidReset));
-    // Who lets most answers come may give up as many others.
+    // A client may reset as many streams as it lets finish.
     let mut client = Client::new(Limits::default());
     for number in 0..5000 {
         client.sends(&headers(4 * number + 1, GET, true));
@@ -46,14 +47,14 @@ fn rapid_reset() {
         client.sends(&[headers(4 * number + 3, GET, true), reset(4 * number + 3)].concat());
         client.sends(&update(0, 10));
     }
-    // And so may who does it now and then.
+    // A client that resets a stream now and then is not limited.
     for number in 5000..6000 {
         client.now_ms += 50;
         client.sends(&[headers(4 * number + 3, GET, true), reset(4 * number + 3)].concat());
     }
 }
 
-/// CVE-2025-8671: frames that make the server reset streams whose work goes on.
+/// CVE-2025-8671: frames that make the server reset streams while the backend's processing goes on.
 #[test]
 fn made_you_reset() {
     let id = |number: u32| 2 * number + 1;
@@ -69,7 +70,7 @@ fn made_you_reset() {
         |number| [headers(id(number), GET, true), vec![0, 0, 4, 2, 0, 0, 0, 0, 0, 1, 2, 3, 4]].concat();
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));
-    // PRIORITY of a wrong size, on a stream that was reset before.
+    // PRIORITY of a wrong size, on a stream that was already reset.
     assert_eq!(
         until_the_end(&mut client, |number| {
             let mut frames = priority(number + 1);
@@ -83,7 +84,7 @@ fn made_you_reset() {
     assert_eq!(attack(malformed), (20, Limit::MadeUsReset));
 }
 
-/// CVE-2024-27316.
+/// CVE-2024-27316: a field block of endless CONTINUATION frames.
 #[test]
 fn continuation_flood() {
     let open = Frame::Headers {
@@ -102,14 +103,14 @@ fn continuation_flood() {
         };
         assert_eq!(attack(frames), (after, limit));
     }
-    // An honest long head takes two.
+    // A legitimate long head takes two CONTINUATION frames.
     let block = block(&[GET, &[("cookie", &"x".repeat(15_000)[..])]].concat());
     let mut bytes = Vec::new();
     wire::http2::frame::headers(&mut bytes, 1, &block, true, 5000);
     assert_eq!(Client::new(Limits::default()).sends(&bytes).len(), 4);
 }
 
-/// June 2026: a byte for each reference to one entry, and crumbs of cookies, each counted with 32 bytes.
+/// June 2026: one-byte references to one table entry, and tiny cookie fields, each counted with 32 bytes.
 #[test]
 fn header_bombs() {
     let entry = [&block(GET)[..], b"\x40\x06cookie\x7f\xa1\x1e", &[b'v'; 4000]].concat();
@@ -120,7 +121,8 @@ fn header_bombs() {
     };
     let mut client = Client::new(Limits::default());
     client.sends(&frame(1, &entry));
-    // 16 KiB are announced: four references fit beside the rest, more are told to be too many.
+    // 16 KiB are announced: four references fit beside the other fields; a section with more is answered as
+    // too large.
     let references = |count: usize| [&block(GET)[..], &vec![0xbe; count]].concat();
     let told = client.sends(&frame(3, &references(3)));
     assert!(told[0].starts_with("request 3"));
@@ -128,7 +130,7 @@ fn header_bombs() {
     assert_eq!(told, ["HeadTooLarge { stream: 5, overflow: Bytes, end: true }"]);
     let ended = client.ends(&frame(7, &references(16_000)));
     assert_eq!(ended, (ErrorCode::ENHANCE_YOUR_CALM, ConnectionFault::Limit(Limit::HeaderList)));
-    // Crumbs of nothing: by their number.
+    // Empty cookie fields are limited by their number.
     let crumbs = |count: usize| {
         let crumbs = std::iter::repeat_n(("cookie", ""), count);
         block(&GET.iter().copied().chain(crumbs).collect::<Vec<_>>())
@@ -141,7 +143,7 @@ fn header_bombs() {
     assert_eq!(ended, (ErrorCode::ENHANCE_YOUR_CALM, ConnectionFault::Limit(Limit::HeaderList)));
 }
 
-/// CVE-2019-9515 and CVE-2020-11080.
+/// CVE-2019-9515 and CVE-2020-11080: many SETTINGS frames, and many settings in one.
 #[test]
 fn settings_floods() {
     let limit = Limit::Settings;
@@ -160,13 +162,13 @@ fn settings_floods() {
     assert_eq!(attack(|_| written(ack)), (500, Limit::UselessFrames));
 }
 
-/// CVE-2019-9512.
+/// CVE-2019-9512: a flood of PING frames.
 #[test]
 fn ping_flood() {
     let ping = |ack| written(Frame::Ping { ack, opaque: [0; 8] });
     assert_eq!(attack(|_| ping(false)), (50, Limit::Pings));
     assert_eq!(attack(|_| ping(true)), (500, Limit::UselessFrames));
-    // Clients that measure the path ask with each frame that they get.
+    // Clients that measure the path's bandwidth send a PING for each frame that they receive.
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));
     client.respond(1, 1);
@@ -176,7 +178,7 @@ fn ping_flood() {
     }
 }
 
-/// CVE-2019-9513.
+/// CVE-2019-9513: a flood of priority frames.
 #[test]
 fn priority_floods() {
     let dependency = Dependency { exclusive: true, stream: 0, weight: 1 };
@@ -186,7 +188,7 @@ fn priority_floods() {
     assert_eq!(attack(update), (200, Limit::Priorities));
 }
 
-/// CVE-2019-9518.
+/// CVE-2019-9518: a flood of empty or tiny DATA frames.
 #[test]
 fn floods_of_empty_and_tiny_frames() {
     for payload in [&b""[..], b"x"] {
@@ -199,7 +201,8 @@ fn floods_of_empty_and_tiny_frames() {
     let unknown =
         Frame::Unknown { header: FrameHeader { length: 1, kind: 0xfa, flags: 0, stream: 3 }, payload: b"x" };
     assert_eq!(attack(|_| written(unknown)), (500, Limit::UselessFrames));
-    // A WebSocket's small messages, 400 a second, and an upload of whole frames with small ones between.
+    // A WebSocket's small messages, 400 a second, and an upload of large frames with small ones in between,
+    // are allowed.
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, POST, false));
     for number in 0..5000 {
@@ -214,14 +217,14 @@ fn floods_of_empty_and_tiny_frames() {
     }
 }
 
-/// Content for streams that we have reset.
+/// A flood of content for streams that we have reset is limited.
 #[test]
 fn content_for_what_is_gone() {
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, POST, false));
     client.connection.reset(1, ErrorCode::NO_ERROR, &mut client.out);
     let (frames, limit) = until_the_end(&mut client, |_| data(1, &[0; 10_000], false));
-    // The connection's window opens as they are thrown away.
+    // The connection's window reopens as the frames are discarded.
     assert_eq!((frames, limit), (500, Limit::UselessFrames));
 }
 
@@ -234,13 +237,13 @@ fn streams_beyond_the_limit() {
     assert_eq!(client.sends(&bytes)[2], "Refused { stream: 5 }");
     assert_eq!(client.answers(), ["RST_STREAM 5 7"]);
     assert_eq!(client.sends(&data(5, b"under way", true)), ["Nothing"]);
-    // One that ends makes room for one.
+    // A stream that ends makes room for another.
     client.sends(&data(1, b"", true));
     client.respond(1, 0);
     assert!(client.sends(&headers(7, GET, true))[0].starts_with("request 7"));
 }
 
-/// CVE-2019-9511, CVE-2019-9517: windows that open by crumbs, or again and again.
+/// CVE-2019-9511, CVE-2019-9517: windows that open by single bytes, or very often.
 #[test]
 fn window_games() {
     assert_eq!(attack(|_| update(0, 1)), (1000, Limit::WindowUpdates));
@@ -262,7 +265,7 @@ fn window_games() {
         }
     };
     assert_eq!((crumbs, ended.why), (100, ConnectionFault::Limit(Limit::TinyWindows)));
-    // A client that opens both windows for each frame that it gets.
+    // A client that opens both windows for each frame that it receives is allowed.
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));
     let mut left = client.respond(1, 100 << 20);
@@ -281,7 +284,7 @@ fn every_limit_has_a_name_of_its_own() {
     assert_eq!(names.len(), Limit::ALL.len());
 }
 
-/// A frame of any kind on a few streams, its payload sound, nearly so, or anything.
+/// A frame of any type on a few streams, with a valid, nearly valid or random payload.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop_oneof![
         3 => Just(block(GET)),
@@ -304,7 +307,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
-    /// However a connection goes and is cut, it goes the same way, and within its limits.
+    /// Any sequence of frames gives the same events however it is cut, and stays within the limits.
     #[test]
     fn any_frames_are_taken_alike_however_they_come(
         how in any::<[u8; 4]>(),

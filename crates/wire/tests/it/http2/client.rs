@@ -1,4 +1,4 @@
-//! A scripted client, and the server's side of its connection.
+//! Test client with scripted frames, and the server side of its connection.
 
 use crate::fuzz_seeds::http2_connection::told;
 use wire::http2::{
@@ -9,11 +9,11 @@ use wire::http2::{
     hpack::{self, FieldSection, Strings},
 };
 
-/// A client, and the server's side of its connection.
+/// A test client, and the server side of its connection.
 pub(crate) struct Client {
     pub(crate) connection: Connection,
     pub(crate) section: FieldSection,
-    /// What the server sent.
+    /// Bytes that the server sent.
     pub(crate) out: Vec<u8>,
     pub(crate) now_ms: u64,
 }
@@ -25,7 +25,7 @@ pub(crate) const POST: &[(&str, &str)] =
     &[(":method", "POST"), (":scheme", "https"), (":authority", "a.example"), (":path", "/")];
 
 impl Client {
-    /// One whose preface and SETTINGS were seen.
+    /// Creates a client whose preface and SETTINGS have been received.
     pub(crate) fn new(limits: Limits) -> Self {
         let mut client = Self::silent(limits);
         let mut bytes = PREFACE.to_vec();
@@ -42,7 +42,7 @@ impl Client {
         client
     }
 
-    /// What whole frames come to.
+    /// Passes whole frames to the connection, and returns the events.
     pub(crate) fn tries(&mut self, mut bytes: &[u8]) -> Result<Vec<String>, ConnectionError> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// What the server has sent since.
+    /// Returns the frames that the server has sent since the last call.
     pub(crate) fn answers(&mut self) -> Vec<String> {
         let mut answers = Vec::new();
         let mut rest = &self.out[..];
@@ -94,7 +94,7 @@ impl Client {
         answers
     }
 
-    /// All of a response, as far as the windows let it.
+    /// Sends a response as far as the windows allow; returns the number of bytes left.
     pub(crate) fn respond(&mut self, stream: u32, bytes: usize) -> usize {
         let mut block = Vec::new();
         hpack::status(&mut block, 200);
@@ -102,7 +102,7 @@ impl Client {
         self.content(stream, bytes)
     }
 
-    /// Content, as far as the windows let it; returns what is left.
+    /// Sends content as far as the windows allow; returns the number of bytes left.
     pub(crate) fn content(&mut self, stream: u32, bytes: usize) -> usize {
         let mut left = bytes;
         while left > 0 {

@@ -1,5 +1,5 @@
-//! The `h2` crate's client against our side of the connection, over a pipe in memory: many fields, content both ways,
-//! trailers, resets, windows larger and smaller than the content.
+//! The `h2` crate's client against our side of the connection, over an in-memory pipe: many fields, content
+//! in both directions, trailers, resets, windows larger and smaller than the content.
 
 use bytes::Bytes;
 use h2::client;
@@ -18,7 +18,7 @@ use wire::{
     },
 };
 
-/// What a server that echoes remembers of a request.
+/// State of a request in the echo server.
 #[derive(Default)]
 struct Exchange {
     stream: u32,
@@ -30,8 +30,8 @@ struct Exchange {
     sent: usize,
 }
 
-/// Answers each request with its own head and content, its trailers as trailers; `/reset` is reset, `/forget` is never
-/// answered. Returns how many streams the client reset.
+/// Answers each request with its own head and content, and its trailers as trailers; `/reset` is reset,
+/// `/forget` is never answered. Returns the number of streams that the client reset.
 async fn echo(mut pipe: DuplexStream, limits: Limits) -> usize {
     let mut section = FieldSection::new(64 << 10, 200);
     let mut connection = Connection::new(limits, 0);
@@ -90,7 +90,7 @@ async fn echo(mut pipe: DuplexStream, limits: Limits) -> usize {
     }
 }
 
-/// Goes on with an answer. Returns whether it is done.
+/// Continues a response. Returns whether it is complete.
 fn answer(connection: &mut Connection, exchange: &mut Exchange, out: &mut Vec<u8>) -> bool {
     let stream = exchange.stream;
     if exchange.head.starts_with(b"GET /reset ") {
@@ -135,7 +135,7 @@ fn answer(connection: &mut Connection, exchange: &mut Exchange, out: &mut Vec<u8
     true
 }
 
-/// A request's answer: status, the head that the server saw, the content after it, trailers.
+/// Sends a request, and returns the head as the server saw it, the content after it, and the trailers.
 async fn ask(
     client: &mut client::SendRequest<Bytes>,
     request: Request<()>,
@@ -146,7 +146,7 @@ async fn ask(
     std::future::poll_fn(|context| client.poll_ready(context)).await?;
     let (response, mut sender) = client.send_request(request, is_empty)?;
     if !is_empty {
-        // The client's library keeps to our windows itself.
+        // The client's library obeys our windows itself.
         sender.send_data(Bytes::copy_from_slice(content), trailers.is_none())?;
         if let Some(trailers) = trailers {
             sender.send_trailers(trailers)?;
@@ -172,7 +172,7 @@ fn get(path: &str) -> http::request::Builder {
 }
 
 async fn exchange(client: &mut client::SendRequest<Bytes>) {
-    // The same many fields again and again: from the second time on they are in the table.
+    // Each request has equal fields, many of them: from the second request on they are in the table.
     for number in 0..30 {
         let mut request = get(&format!("/page/{number}?x=y"));
         for field in 0..40 {
@@ -206,14 +206,14 @@ async fn exchange(client: &mut client::SendRequest<Bytes>) {
     }
     let reset = ask(client, get("/reset").body(()).expect("a request"), b"", None).await;
     assert_eq!(reset.expect_err("a reset").reason(), Some(h2::Reason::INTERNAL_ERROR));
-    // The client gives some up.
+    // The client resets some streams.
     for _ in 0..20 {
         std::future::poll_fn(|context| client.poll_ready(context)).await.expect("a connection");
         let forget = get("/forget").body(()).expect("a request");
         drop(client.send_request(forget, true).expect("a stream"));
         ask(client, get("/").body(()).expect("a request"), b"", None).await.expect("an answer");
     }
-    // Many at once.
+    // Many concurrent requests.
     let asks = (0..50).map(|_| {
         let mut client = client.clone();
         tokio::task::spawn_local(async move {

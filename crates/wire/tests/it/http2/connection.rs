@@ -1,4 +1,4 @@
-//! Connections: what may come when, and what is told of it (RFC 9113 §5 and §6).
+//! Connections: which frames are allowed in which state, and how they are answered (RFC 9113 §5 and §6).
 
 use super::client::{Client, GET, POST, block, data, headers, reset, setting, update, written};
 use crate::fuzz_seeds::http2_connection::told;
@@ -56,7 +56,7 @@ fn a_request_with_content_and_trailers_is_answered() {
     assert!(client.out.is_empty());
 }
 
-/// RFC 9113 §5.1: each state, and frames that it does not know.
+/// RFC 9113 §5.1: frames that a state does not allow end the connection.
 #[test]
 fn frames_that_no_state_allows_end_the_connection() {
     let dependency = Dependency { exclusive: false, stream: 0, weight: 15 };
@@ -104,7 +104,7 @@ fn frames_that_no_state_allows_end_the_connection() {
         assert_eq!(client.ends(&bytes), ended, "{}", bytes.escape_ascii());
         client.connection.goaway(ended.0, &mut client.out);
     }
-    // Both sides have ended it.
+    // A stream that both sides have ended.
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));
     client.respond(1, 0);
@@ -112,7 +112,7 @@ fn frames_that_no_state_allows_end_the_connection() {
     assert_eq!(client.ends(&headers(1, GET, true)), closed);
 }
 
-/// What breaks a stream leaves the others.
+/// A fault on one stream does not affect the other streams.
 #[test]
 fn faults_of_streams_end_streams() {
     let length = [POST, &[("content-length", "5")]].concat();
@@ -136,12 +136,12 @@ fn faults_of_streams_end_streams() {
         assert!(events.last().is_some_and(|last| last.starts_with("Broken")), "{events:?}");
         assert_eq!(client.answers(), [answer]);
         assert_eq!(client.connection.streams(), 0);
-        // What was under way is passed over.
+        // Frames that were on their way to the reset stream are ignored.
         let late = [data(1, b"late", false), headers(1, &[("a", "b")], true), update(1, 5)].concat();
         assert_eq!(client.sends(&late), ["Nothing"; 3]);
         assert!(client.sends(&headers(3, GET, true))[0].starts_with("request 3"));
     }
-    // Content for a stream that both have ended, and were not reset.
+    // Content for a stream that both sides have ended without a reset.
     let mut client = Client::new(Limits::default());
     client.sends(&headers(1, GET, true));
     client.respond(1, 0);
@@ -150,7 +150,7 @@ fn faults_of_streams_end_streams() {
     assert_eq!(client.answers(), ["RST_STREAM 1 5"]);
 }
 
-/// RFC 9113 §6.9: what the client may send, and when it may again.
+/// RFC 9113 §6.9: a request's windows limit the client, and reopen as content is consumed.
 #[test]
 fn the_windows_of_requests_open_as_content_is_taken() {
     let limits = Limits { stream_window: 65_535, connection_window: 100_000, ..Limits::default() };
@@ -161,11 +161,11 @@ fn the_windows_of_requests_open_as_content_is_taken() {
     for _ in 0..4 {
         client.sends(&data(1, &part, false));
     }
-    // 1,535 are left to the stream.
+    // The stream's window has 1,535 bytes left.
     let broken = client.sends(&data(1, &part, false));
     assert!(broken[0].starts_with("Broken"), "{broken:?}");
     assert_eq!(client.answers(), ["RST_STREAM 1 3"]);
-    // 80,000 are gone of the connection's, of which 16,000 were never handed out.
+    // The connection's window has lost 80,000 bytes, of which 16,000 were never handed to the caller.
     client.sends(&data(3, &part, false));
     assert_eq!(client.answers(), [""; 0]);
     let exceeded = (ErrorCode::FLOW_CONTROL_ERROR, ConnectionFault::Rule(Rule::WindowExceeded));
@@ -184,7 +184,7 @@ fn the_windows_of_requests_open_as_content_is_taken() {
     client.sends(&data(1, &part, true));
     client.connection.release(1, 16_000, &mut client.out);
     assert_eq!(client.answers(), ["WINDOW_UPDATE 0 64000"]);
-    // Padding is given back unasked.
+    // Padding is credited back without a release.
     let mut padded = vec![0, 1, 0, 0, 8, 0, 0, 0, 3, 254, b'x'];
     padded.resize(9 + 256, 0);
     padded[2] = 0;
@@ -197,7 +197,7 @@ fn the_windows_of_requests_open_as_content_is_taken() {
     assert_eq!(client.answers(), [format!("WINDOW_UPDATE 3 {}", sent * 256)]);
 }
 
-/// RFC 9113 §6.9.2: windows of responses, and SETTINGS that change them.
+/// RFC 9113 §6.9.2: a response keeps to the client's windows, and SETTINGS change them.
 #[test]
 fn responses_keep_to_the_clients_windows() {
     let mut client = Client::new(Limits::default());
@@ -208,7 +208,7 @@ fn responses_keep_to_the_clients_windows() {
     assert_eq!(client.answers(), ["HEADERS 1 false", "DATA 1 10 false"]);
     assert_eq!(client.sends(&update(1, 5)), ["WindowOpened { stream: 1 }"]);
     assert_eq!(client.content(1, 20), 15);
-    // Smaller windows are owed: below zero nothing goes out until it is made up for.
+    // A shrunk window may become negative: nothing is sent until updates have made up for it.
     client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 0));
     client.sends(&update(1, 10));
     assert_eq!(client.content(1, 15), 15);
@@ -216,7 +216,7 @@ fn responses_keep_to_the_clients_windows() {
     client.answers();
     assert_eq!(client.content(1, 15), 0);
     assert_eq!(client.answers(), ["DATA 1 15 true"]);
-    // An empty end needs no window, not even one that is zero.
+    // An empty last frame needs no window, even if the window is negative.
     client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 10));
     client.sends(&headers(3, GET, true));
     assert_eq!(client.respond(3, 20), 10);
@@ -226,12 +226,12 @@ fn responses_keep_to_the_clients_windows() {
     let end = client.connection.data_header(3, 0, true);
     client.out.extend_from_slice(&end);
     assert_eq!(client.answers(), ["DATA 3 0 true"]);
-    // A window that SETTINGS make too large.
+    // SETTINGS make a window exceed the maximum.
     client.sends(&headers(5, GET, true));
     client.sends(&update(5, (1 << 31) - 1 - 9));
     let overflow = (ErrorCode::FLOW_CONTROL_ERROR, ConnectionFault::Rule(Rule::WindowOverflow));
     assert_eq!(client.ends(&setting(Setting::INITIAL_WINDOW_SIZE, 10)), overflow);
-    // The connection's window, and frames as large as the client takes.
+    // The connection's window, and frames as large as the client accepts.
     let mut client = Client::new(Limits::default());
     client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20));
     client.sends(&setting(Setting::MAX_FRAME_SIZE, 60_000));
@@ -265,11 +265,11 @@ fn a_drain_ends_what_is_open_and_takes_no_more() {
     client.sends(&headers(1, GET, true));
     client.connection.announce_drain(&mut client.out);
     client.connection.announce_drain(&mut client.out);
-    // Under way when it was announced.
+    // The stream was opened before the client saw the announcement.
     assert!(client.sends(&headers(3, GET, true))[0].starts_with("request 3"));
     client.connection.drain(&mut client.out);
     assert_eq!(client.answers(), [format!("GOAWAY {} 0", (1u32 << 31) - 1), "GOAWAY 3 0".to_owned()]);
-    // The table follows what is passed over.
+    // The decoder's table is updated even by field blocks of ignored streams.
     let entered = [0, 0, 6, 1, 4, 0, 0, 0, 5, 0x40, 1, b'a', 1, b'b', 0x82];
     let late = [&entered[..], &data(5, b"x", false), &update(5, 1), &reset(5)].concat();
     assert_eq!(client.sends(&late), ["Nothing"; 4]);
@@ -280,7 +280,7 @@ fn a_drain_ends_what_is_open_and_takes_no_more() {
     assert_eq!(client.connection.last_stream(), 3);
 }
 
-/// RFC 9218 §10.
+/// RFC 9218 §10: more urgent streams are sent first, and incremental streams take turns.
 #[test]
 fn the_most_urgent_is_sent_first_and_parts_take_turns() {
     let mut client = Client::new(Limits::default());
@@ -288,14 +288,14 @@ fn the_most_urgent_is_sent_first_and_parts_take_turns() {
     for (stream, value) in [(1, "u=5"), (3, "u=3"), (5, "u=3"), (7, "u=4, i"), (9, "u=4, i")] {
         client.sends(&headers(stream, &urgency(value), true));
     }
-    // Before its stream, and while it is open.
+    // PRIORITY_UPDATE arrives before its stream, and while a stream is open.
     client.sends(&written(Frame::PriorityUpdate { stream: 11, value: b"u=0" }));
     client.sends(&headers(11, &urgency("u=7"), true));
     let mut left = vec![1, 3, 5, 7, 9, 11];
     let mut order = Vec::new();
     for _ in 0..9 {
         let next = client.connection.next(|id| left.contains(&id)).expect("one is left");
-        // Parts of those that take turns, twice; the others at once.
+        // Each incremental stream sends two parts; the others send one.
         let end = !matches!(next, 7 | 9) || order.contains(&next);
         client.connection.data_header(next, 1, end);
         order.push(next);
@@ -331,7 +331,7 @@ fn heads_beyond_the_limits_are_to_be_answered() {
     client.respond(1, 10);
     client.respond(3, 10);
     assert_eq!(client.connection.streams(), 1);
-    // What is still under way for it is not wanted.
+    // Frames still on their way to a reset stream are ignored.
     assert!(client.connection.reset(3, ErrorCode::NO_ERROR, &mut client.out));
     assert!(!client.connection.reset(3, ErrorCode::NO_ERROR, &mut client.out));
     assert_eq!(client.sends(&data(3, b"x", true)), ["Nothing"]);
@@ -357,7 +357,7 @@ fn a_response_that_waits_for_windows_of_nothing_is_told() {
     client.sends(&headers(1, GET, true));
     assert_eq!(client.respond(1, 100_000), 100_000);
     assert_eq!(client.connection.stalled(60_000), None);
-    // A few bytes are no progress.
+    // A few bytes do not count as progress.
     client.sends(&update(1, 1000));
     client.now_ms = 59_000;
     assert_eq!(client.content(1, 100_000), 99_000);
@@ -366,7 +366,7 @@ fn a_response_that_waits_for_windows_of_nothing_is_told() {
     assert_eq!(client.content(1, 99_000), 79_000);
     assert_eq!(client.connection.stalled(60_001), None);
     assert_eq!(client.connection.stalled(119_001), Some(WindowOwner::Stream(1)));
-    // The connection's window.
+    // Stalls on the connection's window are reported likewise.
     let mut client = Client::new(Limits::default());
     client.sends(&setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20));
     client.sends(&headers(1, GET, true));
@@ -378,7 +378,7 @@ fn a_response_that_waits_for_windows_of_nothing_is_told() {
     assert_eq!(client.connection.stalled(1 << 20), None);
 }
 
-/// What docs/decisions/036-http2.md and the module's head say.
+/// The memory of a connection is as stated in docs/decisions/036-http2.md and in the module's documentation.
 #[test]
 fn an_idle_connection_is_small() {
     let size = size_of::<Connection>();
@@ -398,7 +398,8 @@ fn an_idle_connection_is_small() {
     assert_eq!(client.connection.held_bytes(), idle);
 }
 
-/// A hit's way: a request with fields from the table and a cookie in crumbs, its head in HTTP/1, its answer.
+/// The path of a cache hit does not allocate: a request with table references and split cookies, its HTTP/1
+/// head, its response.
 #[test]
 fn a_request_and_its_answer_allocate_nothing() {
     let mut client = Client::new(Limits::default());
@@ -432,7 +433,7 @@ fn a_request_and_its_answer_allocate_nothing() {
     }
 }
 
-/// Bytes of frames come in pieces of any size, and an event is told once.
+/// Frames may arrive in pieces of any size, and each event is returned once.
 #[test]
 fn split_at_every_byte() {
     let bytes =

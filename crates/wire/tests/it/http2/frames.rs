@@ -1,4 +1,4 @@
-//! Frames: what each may be, what each fault ends, and back to bytes.
+//! Frames: valid forms, the effect of each fault, and encoding.
 
 use crate::fuzz_seeds::http2_frames;
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn padding_and_priorities_are_cut_off() {
     let want =
         Frame::Headers { stream: 3, fragment: b"block", end_stream: false, end_headers: false, dependency };
     assert_eq!(parsed(&headers), Ok(want));
-    // The reserved bit before the stream's number is ignored, and so are flags that a type has not.
+    // The reserved bit before the stream's number is ignored, and so are flags that a type does not define.
     let mut ping = bytes(kind::PING, 0xfe, 0, b"12345678");
     ping[5] |= 0x80;
     assert_eq!(parsed(&ping), Ok(Frame::Ping { ack: false, opaque: *b"12345678" }));
@@ -45,7 +45,8 @@ fn padding_and_priorities_are_cut_off() {
     assert_eq!(parsed(&unknown), Ok(Frame::Unknown { header, payload: b"x" }));
 }
 
-/// RFC 9113 §4.2 and §6, RFC 9218 §7.1: what is wrong, with which code, and what it ends.
+/// RFC 9113 §4.2 and §6, RFC 9218 §7.1: the faults of frames, their codes, and whether the stream or the
+/// connection ends.
 #[test]
 fn what_is_malformed_ends_what_the_rfc_says() {
     let frame_size = ErrorCode::FRAME_SIZE_ERROR;
@@ -200,7 +201,7 @@ impl Draft {
             },
             3 => Frame::Priority { stream, dependency },
             4 => Frame::Reset { stream, code },
-            // Settings 16 and above have no ranges.
+            // Settings 16 and above have no limited range.
             5 if fragment.len() >= 6 && fragment[0] > 0 => {
                 Settings::parse(&fragment[..6]).map_or(Frame::SettingsAck, Frame::Settings)
             }

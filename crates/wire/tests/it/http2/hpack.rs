@@ -1,4 +1,4 @@
-//! Field blocks: the RFC's own examples, twins, and what must be refused.
+//! Field blocks: the RFC's own examples, comparisons with twins, and blocks that must be refused.
 
 use crate::{
     fuzz_seeds::http2_hpack,
@@ -24,7 +24,7 @@ fn text(section: &FieldSection) -> Vec<String> {
     section.iter().map(line).collect()
 }
 
-/// Blocks of one connection, the fields that each holds, and what its table counts for afterwards.
+/// Decodes the blocks of one connection, and checks each block's fields and the table's size afterwards.
 fn decodes(blocks: &[(&str, &[&str], usize)]) {
     let mut section = FieldSection::new(1 << 14, 100);
     let mut decoder = Decoder::new();
@@ -35,7 +35,7 @@ fn decodes(blocks: &[(&str, &[&str], usize)]) {
     }
 }
 
-/// RFC 7541 appendix C.2.
+/// RFC 7541 appendix C.2: each representation of a field.
 #[test]
 fn fields_of_each_kind() {
     let literal = "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572";
@@ -45,7 +45,7 @@ fn fields_of_each_kind() {
     decodes(&[("82", &[":method: GET"], 0)]);
 }
 
-/// RFC 7541 appendices C.3 and C.4: the same requests, plain and coded.
+/// RFC 7541 appendices C.3 and C.4: the same requests, plain and Huffman-coded.
 #[test]
 fn requests_of_one_connection() {
     let first = [":method: GET", ":scheme: http", ":path: /", ":authority: www.example.com"];
@@ -138,14 +138,15 @@ fn what_breaks_a_rule_is_refused() {
         ("7f", DecodeError::Truncated),
         ("ff ffffffff01", DecodeError::Integer),
         ("ff 8080808000", DecodeError::Integer),
-        // Integers that would wrap around 64 bits, in each place where there is one (Apache Traffic Server, July 2026).
+        // Integers that would wrap around 64 bits, at each position that has one (Apache Traffic Server, July
+        // 2026).
         ("ff ffffffffffffffffff01", DecodeError::Integer),
         ("7f ffffffffffffffffff01 0161", DecodeError::Integer),
         ("0f f0ffffffffffffffff01 0161", DecodeError::Integer),
         ("40 7f ffffffffffffffffff01", DecodeError::Integer),
         ("400161 ff 81ffffffffffffffff01", DecodeError::Integer),
         ("3f e1ffffffffffffffff01", DecodeError::Integer),
-        // Padding of zeros, of eight ones, and the end itself (RFC 7541 §5.2).
+        // Padding of zeros, of eight ones, and the end symbol itself (RFC 7541 §5.2).
         ("400161 81 18", DecodeError::Huffman),
         ("400161 82 1fff", DecodeError::Huffman),
         ("400161 84 ffffffff", DecodeError::Huffman),
@@ -162,21 +163,22 @@ fn what_breaks_a_rule_is_refused() {
     }
 }
 
-/// One entry and a byte for each reference to it: counted as the RFC counts, and by fields.
+/// A table entry and a one-byte reference for each field: limited by the RFC's byte count and by the number
+/// of fields.
 #[test]
 fn a_bomb_is_refused_early_and_a_large_list_is_not_kept() {
     let entry = [b"\x40\x01a\x7f\xa1\x1e".as_slice(), &[b'v'; 4000]].concat();
     let (mut decoder, mut section) = (Decoder::new(), FieldSection::new(16 << 10, 100));
     assert_eq!(decoder.decode(&entry, &mut section), Ok(()));
     assert_eq!((section.len(), section.list_bytes()), (1, 4033));
-    // Four of them are within the limit, five are not, and the connection goes on.
+    // Four references are within the limit, five are not; the connection goes on.
     assert_eq!(decoder.decode(&[0xbe; 4], &mut section), Ok(()));
     assert_eq!((section.overflow(), section.len()), (None, 4));
     assert_eq!(decoder.decode(&[0xbe; 5], &mut section), Ok(()));
     assert_eq!((section.overflow(), section.len()), (Some(Overflow::Bytes), 0));
     assert_eq!(decoder.decode(&[0xbe; 16], &mut section), Ok(()));
     assert_eq!(decoder.decode(&[0xbe; 17], &mut section), Err(DecodeError::Bomb));
-    // Small ones: by their number.
+    // Small fields are limited by their number.
     let mut section = FieldSection::new(64 << 10, 100);
     assert_eq!(decoder.decode(&[0x82; 100], &mut section), Ok(()));
     assert_eq!((section.overflow(), section.len()), (None, 100));
@@ -186,7 +188,8 @@ fn a_bomb_is_refused_early_and_a_large_list_is_not_kept() {
     assert_eq!(decoder.decode(&[0x82; 401], &mut section), Err(DecodeError::Bomb));
 }
 
-/// What is not kept must be entered all the same, or the table is not what the peer believes.
+/// A field that the section cannot keep must still enter the table, which would otherwise differ from the
+/// peer's.
 #[test]
 fn the_table_survives_a_section_that_overflows() {
     let (mut decoder, mut section) = (Decoder::new(), FieldSection::new(TABLE_BYTES_MAX, 10));
@@ -196,7 +199,7 @@ fn the_table_survives_a_section_that_overflows() {
     assert_eq!(section.overflow(), Some(Overflow::Bytes));
     assert_eq!(decoder.decode(&[0xbe], &mut section), Ok(()));
     assert_eq!(text(&section), ["b: c"]);
-    // One that is larger than the section empties the table (RFC 7541 §4.4).
+    // A field that is larger than the section empties the table (RFC 7541 §4.4).
     let larger = [b"\x40\x01a\x7f\x89\x26".as_slice(), &[b'v'; 5000]].concat();
     assert_eq!(decoder.decode(&larger, &mut section), Ok(()));
     assert_eq!((section.overflow(), decoder.table_bytes()), (Some(Overflow::Bytes), 0));
@@ -211,7 +214,7 @@ fn responses_are_encoded_as_short_as_the_static_table_allows() {
     hpack::field(&mut block, b"Content-Type", b"text/html", Strings::Plain);
     hpack::field(&mut block, b"X-Cache", b"HIT", Strings::Shorter);
     hpack::secret_field(&mut block, b"set-cookie", b"a=b", Strings::Plain);
-    // "x-cache" is shorter in Huffman's code, and "HIT" is not.
+    // "x-cache" is shorter in Huffman code, and "HIT" is not.
     let want = hex("20 88 08 03 343239 0f10 09 746578742f68746d6c 00 85 f2b10649cb 03 484954 1f28 03 613d62");
     let mut section = FieldSection::new(1 << 14, 100);
     assert_eq!(Decoder::new().decode(&block, &mut section), Ok(()));
@@ -221,7 +224,7 @@ fn responses_are_encoded_as_short_as_the_static_table_allows() {
     assert_eq!(block, want);
 }
 
-/// Appendix B, at some symbols of each length.
+/// RFC 7541 appendix B, for some symbols of each code length.
 #[test]
 fn codes_are_those_of_the_rfc() {
     for (symbol, bits) in [
@@ -243,7 +246,7 @@ fn codes_are_those_of_the_rfc() {
     assert_eq!(huffman_code(256), (0x3fff_ffff, 30));
 }
 
-/// One representation of a field, with numbers that often mean something.
+/// A representation of a field, with numbers that are often meaningful.
 #[derive(Debug, Clone)]
 enum Piece {
     Indexed(usize),
@@ -316,7 +319,7 @@ fn piece() -> impl Strategy<Value = Piece> {
 }
 
 proptest! {
-    /// Three decoders, two of them by others or slow, and many blocks of one connection.
+    /// Our decoder agrees with a slow twin and with the loona-hpack crate on many blocks of one connection.
     #[test]
     fn three_decoders_agree(blocks in proptest::collection::vec(proptest::collection::vec(piece(), 0..12), 0..30)) {
         let (mut ours, mut naive) = (Decoder::new(), NaiveDecoder::new());
@@ -338,7 +341,7 @@ proptest! {
         }
     }
 
-    /// Any bytes as a coded string: as bit by bit.
+    /// Any bytes as a Huffman-coded string decode as they do bit by bit.
     #[test]
     fn coded_strings_are_read_as_bit_by_bit(
         string in proptest::collection::vec(any::<u8>(), 0..80),

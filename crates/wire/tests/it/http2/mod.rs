@@ -1,4 +1,4 @@
-//! HTTP/2: tables of what the RFCs say, properties, and twins.
+//! HTTP/2 tests: tables from the RFCs, properties, and comparisons with twins.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 

@@ -1,4 +1,4 @@
-//! Requests: what RFC 9113 §8 refuses, and that what is let in is the same request in HTTP/1.
+//! Requests: RFC 9113 §8 refuses the invalid ones, and an accepted one is the same request in HTTP/1.
 
 use crate::fuzz_seeds::http2_head;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn section(fields: &[(&str, &str)]) -> FieldSection {
     section_of(&fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect::<Vec<_>>())
 }
 
-/// Through HPACK, whose encoder here leaves upper case as it is.
+/// Encodes and decodes the fields with HPACK; this encoder leaves upper case unchanged.
 fn section_of(fields: &[(&[u8], &[u8])]) -> FieldSection {
     let mut section = FieldSection::new(1 << 16, 200);
     decode(fields, &mut section);
@@ -48,7 +48,7 @@ const GET: [(&str, &str); 4] =
 
 const END: Terms = Terms { end_stream: true, extended_connect: true };
 
-/// What a request is refused for that is `GET` and these fields behind it.
+/// Returns the rule by which a `GET` with these additional fields is refused.
 fn refused_with(fields: &[(&str, &str)]) -> Option<RequestRule> {
     refused(&[&GET[..], fields].concat())
 }
@@ -57,7 +57,7 @@ fn refused(fields: &[(&str, &str)]) -> Option<RequestRule> {
     read_request(&section(fields), END).err()
 }
 
-/// `GET` with one of its pseudo-headers set.
+/// Returns `GET` with one of its pseudo-headers replaced.
 fn with(name: &str, value: &'static str) -> Vec<(&'static str, &'static str)> {
     GET.into_iter().map(|(n, v)| if n == name { (n, value) } else { (n, v) }).collect()
 }
@@ -83,7 +83,7 @@ fn a_request_is_taken_apart() {
     http2_head::check(&request, &section);
 }
 
-/// RFC 9113 §8.2.1.
+/// RFC 9113 §8.2.1: names and values contain nothing that HTTP/1 would read differently.
 #[test]
 fn names_and_values_hold_nothing_that_http1_would_read_otherwise() {
     for name in ["Accept", "a b", "a:", "a\r", "", "a\0", "a\u{e9}", "a(b)"] {
@@ -91,7 +91,7 @@ fn names_and_values_hold_nothing_that_http1_would_read_otherwise() {
     }
     for value in ["a\r\nb: c", "a\nb", "a\rb", "a\0", " a", "a ", "\ta", "a\t", "a\x7f", "\x01"] {
         assert_eq!(refused_with(&[("x", value)]), Some(RequestRule::FieldValue), "{value:?}");
-        // In a pseudo-header, too, whatever it is.
+        // The rule applies to pseudo-headers too.
         let fields = [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", value)];
         assert_eq!(refused(&fields), Some(RequestRule::FieldValue), "{value:?}");
     }
@@ -100,7 +100,7 @@ fn names_and_values_hold_nothing_that_http1_would_read_otherwise() {
     }
 }
 
-/// RFC 9113 §8.2.2.
+/// RFC 9113 §8.2.2: connection-specific fields are refused.
 #[test]
 fn what_is_of_the_connection_is_refused() {
     for name in ["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"] {
@@ -112,7 +112,7 @@ fn what_is_of_the_connection_is_refused() {
     assert_eq!(refused_with(&[("te", "Trailers")]), None);
 }
 
-/// RFC 9113 §8.3 and §8.3.1.
+/// RFC 9113 §8.3 and §8.3.1: each pseudo-header occurs once, and before the fields.
 #[test]
 fn pseudo_headers_are_those_of_a_request_each_once_and_first() {
     assert_eq!(refused_with(&[]), None);
@@ -144,7 +144,7 @@ fn pseudo_headers_are_those_of_a_request_each_once_and_first() {
     assert_eq!(refused(&asterisk), None);
 }
 
-/// RFC 9113 §8.3.1: the site is one, and said.
+/// RFC 9113 §8.3.1: a request names exactly one site.
 #[test]
 fn authority_and_host_name_one_site() {
     for authority in ["", "u@a.example", "a.example:x", "a b", "a.example:70000", "a/b", "a,b"] {
@@ -175,7 +175,7 @@ fn authority_and_host_name_one_site() {
     http2_head::check(&request, &by_host);
 }
 
-/// RFC 9113 §8.1.1, RFC 9110 §8.6.
+/// RFC 9113 §8.1.1, RFC 9110 §8.6: Content-Length is one number and agrees with the stream's end.
 #[test]
 fn the_length_is_one_number_and_fits_the_end() {
     let open = Terms { end_stream: false, ..END };
@@ -208,7 +208,7 @@ fn the_length_is_one_number_and_fits_the_end() {
     http2_head::check(&request, &endless);
 }
 
-/// RFC 9113 §8.5, RFC 8441 §4.
+/// RFC 9113 §8.5, RFC 8441 §4: CONNECT opens a tunnel or another protocol.
 #[test]
 fn connect_is_for_a_tunnel_or_another_protocol() {
     let connect = (":method", "CONNECT");
@@ -246,7 +246,7 @@ fn connect_is_for_a_tunnel_or_another_protocol() {
     assert_eq!(refused(&of_get), Some(RequestRule::Protocol));
 }
 
-/// RFC 9113 §8.2.3.
+/// RFC 9113 §8.2.3: cookie fields are joined at the position of the first.
 #[test]
 fn the_crumbs_of_a_cookie_are_joined_where_the_first_stood() {
     let fields = [("a", "1"), ("cookie", "b=2"), ("c", "3"), ("cookie", "d=4; e=5"), ("cookie", "f")];
@@ -259,7 +259,7 @@ fn the_crumbs_of_a_cookie_are_joined_where_the_first_stood() {
     http2_head::check(&request, &section);
 }
 
-/// RFC 9113 §8.1, RFC 9110 §6.5.1.
+/// RFC 9113 §8.1, RFC 9110 §6.5.1: trailers have no pseudo-headers, and forbidden fields are dropped.
 #[test]
 fn trailers_are_fields_and_change_nothing() {
     let sound = section(&[("x-sum", "1"), ("content-length", "5"), ("host", "b"), ("grpc-status", "0")]);
@@ -278,7 +278,7 @@ fn trailers_are_fields_and_change_nothing() {
     }
 }
 
-/// Mostly sound, often not.
+/// Generates a field, mostly valid, often not.
 fn field() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let name = prop_oneof![
         4 => "[a-z][a-z0-9-]{0,12}".prop_map(String::into_bytes),
@@ -312,7 +312,7 @@ fn pseudo() -> impl Strategy<Value = Vec<(String, String)>> {
             let all = [(":method", method), (":scheme", scheme), (":authority", authority), (":path", path)];
             let protocol = (mask & 0x20 != 0).then(|| (":protocol".to_owned(), "websocket".to_owned()));
             let all = all.into_iter().map(|(name, value)| (name.to_owned(), value));
-            // Mostly all of them.
+            // Most requests have all of the pseudo-headers.
             let dropped = if mask & 0x10 != 0 { usize::from(mask & 7) } else { usize::MAX };
             all.enumerate().filter(|(at, _)| *at != dropped).map(|(_, field)| field).chain(protocol).collect()
         })
@@ -324,7 +324,7 @@ fn check(request: &Request<'_>, section: &FieldSection) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
-    /// Whatever is let in is the same request in HTTP/1, and nothing more.
+    /// Any request that is accepted is the same request in HTTP/1, with nothing added.
     #[test]
     fn nothing_is_smuggled(
         pseudo in pseudo(),
@@ -350,10 +350,11 @@ proptest! {
     }
 }
 
-/// Fields as they are sent, and whether nothing follows them.
+/// Fields as sent; the flag is true if the stream ends with them.
 type Sent = (Vec<(Vec<u8>, Vec<u8>)>, bool);
 
-/// One request after the other, each the one before with another path, with something else changed, or wholly another.
+/// Generates successive requests: each is the previous one with another path, with another change, or
+/// entirely different.
 fn requests() -> impl Strategy<Value = Vec<Sent>> {
     let whole = || {
         (pseudo(), proptest::collection::vec(field(), 0..4)).prop_map(|(pseudo, fields)| {
@@ -404,7 +405,7 @@ enum Step {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
-    /// What is known of the request before changes nothing of what is found of the next.
+    /// The cached layout of the previous request does not change the result for the next one.
     #[test]
     fn a_request_behind_another_is_read_as_if_it_came_alone(requests in requests()) {
         let mut section = FieldSection::new(1 << 16, 200);
@@ -428,8 +429,8 @@ proptest! {
     }
 }
 
-/// The case that the memory is for: the second request is found to be like the first, and its head is the first's with
-/// another path, longer, shorter, and with what was said to be its content.
+/// The case for which the layout is cached: the second request differs in its path alone, and its head is the
+/// first's with another path, longer or shorter, with the same result for its content.
 #[test]
 fn a_path_is_all_that_is_written_of_the_next_request() {
     let mut section = FieldSection::new(1 << 16, 200);

@@ -1,4 +1,4 @@
-//! Driving the real parsers as a connection would: in pieces, through copies or straight into memory.
+//! Drives the real parsers as a connection would: in pieces, through copies or straight into memory.
 
 use wire::http1::{
     framing::{BodyDecoder, BodyError, Framing, StepState},
@@ -7,19 +7,19 @@ use wire::http1::{
 
 use super::{Body, Head};
 
-/// What became of a body.
+/// Result of decoding a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Payload that came out.
+    /// Payload that was decoded.
     pub(crate) payload: Vec<u8>,
     /// Bytes consumed, if no rule was broken.
     pub(crate) consumed: Option<usize>,
-    /// Whether it is complete, and with which trailers; or needs more; or why it was refused.
+    /// Trailers if the body is complete; `None` if it needs more; the error if it was refused.
     pub(crate) end: Result<Option<Vec<u8>>, BodyError>,
 }
 
 impl Outcome {
-    /// The complete body, if it is one.
+    /// Returns the body if it is complete.
     pub(crate) fn complete(&self) -> Option<Body> {
         match (&self.end, self.consumed) {
             (Ok(Some(trailers)), Some(len)) => {
@@ -30,7 +30,7 @@ impl Outcome {
     }
 }
 
-/// Decodes a body that arrives in pieces. With `raw`, payload goes past `decode` wherever that is allowed.
+/// Decodes a body that arrives in pieces. With `raw`, payload bypasses `decode` wherever that is allowed.
 pub(crate) fn body<'a>(framing: Framing, pieces: impl IntoIterator<Item = &'a [u8]>, raw: bool) -> Outcome {
     let mut decoder = BodyDecoder::new(framing);
     let (mut payload, mut consumed) = (Vec::new(), 0);
@@ -67,7 +67,7 @@ pub(crate) fn body<'a>(framing: Framing, pieces: impl IntoIterator<Item = &'a [u
     Outcome { payload, consumed: Some(consumed), end: Ok(end) }
 }
 
-/// A request's head as owned values.
+/// Parses a request's head into owned values.
 pub(crate) fn request(
     buf: &[u8],
     slots: &mut HeaderSlots,
@@ -83,7 +83,7 @@ pub(crate) fn request(
     })
 }
 
-/// A response's head as owned values.
+/// Parses a response's head into owned values.
 pub(crate) fn response(
     buf: &[u8],
     slots: &mut HeaderSlots,
@@ -106,7 +106,7 @@ fn version(version: wire::http1::head::Version) -> String {
     }
 }
 
-/// Checks that the head parses the same however it arrives: every prefix needs more or breaks the same rule.
+/// Checks that every prefix of a head needs more input or breaks the same rule as the whole.
 pub(crate) fn check_prefixes<T: PartialEq + std::fmt::Debug>(
     buf: &[u8],
     head_len: impl Fn(&T) -> usize,

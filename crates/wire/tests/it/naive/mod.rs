@@ -1,28 +1,29 @@
-//! Slow, obvious twins of the parsers: whole buffers, owned values, `split` and `trim`. Tests and fuzz targets hold
-//! the real ones to them. Written from the RFCs and from this crate's documentation, not from its code.
+//! Slow, obvious twins of the parsers: whole buffers, owned values, `split` and `trim`. Tests and fuzz
+//! targets compare the real parsers with them. They are written from the RFCs and from this crate's
+//! documentation, not from its code.
 #![allow(dead_code, reason = "each test and fuzz target uses a part")]
 
 pub(crate) mod drive;
 
-/// What a twin says.
+/// Result of a twin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Naive<T> {
-    /// All there, all well.
+    /// The input is complete and valid.
     Complete(T),
-    /// The end was not found; what there is may be well or not.
+    /// The end was not found; the input so far may be valid or not.
     Unfinished,
-    /// The end was found, and something before it breaks a rule.
+    /// The end was found, and the input before it breaks a rule.
     Refused,
 }
 
-/// A head: first line's three words, headers, length in bytes.
+/// A head: the first line's three words, the headers, and the length in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Method, target, version; or version, status, reason.
     pub(crate) line: [String; 3],
     /// Name and trimmed value.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
-    /// Bytes of the head.
+    /// Length of the head in bytes.
     pub(crate) len: usize,
 }
 
@@ -95,7 +96,7 @@ fn target_fits(method: &str, target: &str) -> bool {
         || authority.is_some_and(|a| !a.is_empty() && is_authority(a.as_bytes()))
 }
 
-/// Host and port of an authority, whatever its spelling.
+/// Splits an authority into host and port, both normalised.
 fn host_and_port(authority: &str, default_port: &str) -> (String, String) {
     let lower = authority.to_ascii_lowercase();
     let (host, port) = match lower.rsplit_once(':') {
@@ -118,7 +119,7 @@ fn names_one_host(target: &str, host: &[u8]) -> bool {
     host_and_port(named, default_port) == host_and_port(&String::from_utf8_lossy(host), default_port)
 }
 
-/// A request's head, without regard to limits of size other than the number of headers.
+/// Parses a request's head; of the limits only the number of headers is checked.
 pub(crate) fn request(buf: &[u8]) -> Naive<Head> {
     let start = if buf.starts_with(b"\r\n") { 2 } else { 0 };
     let Some(end) = find(&buf[start..], b"\r\n\r\n") else { return Naive::Unfinished };
@@ -149,7 +150,7 @@ pub(crate) fn request(buf: &[u8]) -> Naive<Head> {
     Naive::Complete(Head { line: [text(method), text(target), text(version)], headers, len: start + end + 4 })
 }
 
-/// A response's head.
+/// Parses a response's head.
 pub(crate) fn response(buf: &[u8]) -> Naive<Head> {
     let Some(end) = find(buf, b"\r\n\r\n") else { return Naive::Unfinished };
     let lines = crlf_lines(&buf[..end]);
@@ -172,18 +173,17 @@ pub(crate) fn response(buf: &[u8]) -> Naive<Head> {
     Naive::Complete(Head { line: [text(version), text(status), reason], headers, len: end + 4 })
 }
 
-/// A body: payload, trailers, and how many bytes they took.
+/// A body: payload, trailers, and total length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Body {
     /// The payload of all chunks.
     pub(crate) payload: Vec<u8>,
     /// The trailers' lines, each with its CRLF.
     pub(crate) trailers: Vec<u8>,
-    /// Bytes of the body.
+    /// Length of the encoded body in bytes.
     pub(crate) len: usize,
 }
 
-/// A chunked body, with lines of at most `line_max` bytes and trailers of at most `trailers_max`.
 /// Returns whether each quoted string of a chunk's extensions is closed.
 fn has_closed_quotes(extension: &str) -> bool {
     let mut rest = extension;

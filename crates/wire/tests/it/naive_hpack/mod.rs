@@ -1,16 +1,17 @@
-//! HPACK as RFC 7541 tells it, with vectors, and the Huffman code bit by bit: the twin of `wire::http2::hpack`.
+//! HPACK as described in RFC 7541, with vectors, and the Huffman code bit by bit: the slow twin of
+//! `wire::http2::hpack`.
 
 use wire::http2::hpack::{FIELD_OVERHEAD, TABLE_BYTES_MAX, TABLE_SIZE_UPDATES_MAX, huffman_code};
 
 pub(crate) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 pub(crate) struct NaiveDecoder {
-    /// The youngest first.
+    /// Entries of the dynamic table, the newest first.
     pub(crate) dynamic: Fields,
     bytes_max: usize,
 }
 
-/// What is wrong with a block.
+/// Error of a field block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 

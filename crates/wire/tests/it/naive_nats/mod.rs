@@ -1,5 +1,5 @@
-//! The slow twin of `wire::nats::client::parse`: written from the protocol's text, with owned words and no thought of
-//! speed. And what both must agree on, for tests and the fuzzer.
+//! The slow twin of `wire::nats::client::parse`: written from the protocol's documentation, with owned words
+//! and no regard for speed. It also contains the comparison that tests and the fuzzer share.
 #![allow(dead_code, reason = "each user takes a part")]
 
 use wire::nats::{
@@ -8,7 +8,7 @@ use wire::nats::{
     rejection::Rejection,
 };
 
-/// What the twin says.
+/// Result of the twin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Naive {
     Complete(Op, usize),
@@ -16,7 +16,7 @@ pub(crate) enum Naive {
     Refused(&'static str),
 }
 
-/// An operation with words of its own.
+/// An operation with owned words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Op {
     Connect(Vec<u8>),
@@ -34,7 +34,7 @@ fn digits(word: &[u8]) -> Option<usize> {
     if is_size { text.parse().ok() } else { None }
 }
 
-/// One operation from the front of `bytes`.
+/// Parses one operation at the front of `bytes`.
 pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Naive {
     const UNKNOWN: &str = "Unknown Protocol Operation";
     const TOO_LONG: &str = "maximum control line exceeded";
@@ -122,7 +122,7 @@ pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Naive {
     Naive::Complete(op, lf + 1)
 }
 
-/// What the real one says, in the twin's words; its invariants are checked on the way.
+/// Runs the real parser, converts its result to the twin's, and checks its invariants.
 pub(crate) fn real(bytes: &[u8], limits: &Limits) -> Naive {
     match client::parse(bytes, limits) {
         Ok(Progress::NeedMore(need)) => {
@@ -174,7 +174,7 @@ pub(crate) fn real(bytes: &[u8], limits: &Limits) -> Naive {
     }
 }
 
-/// A tail is what stands behind the sid in the message to a subscriber.
+/// Checks that a tail equals the bytes after the sid in the message to a subscriber.
 fn assert_tail(publish: &client::Publish<'_>, tail: &[u8]) {
     let mut expected = vec![b' '];
     if !publish.reply.is_empty() {
@@ -188,10 +188,11 @@ fn assert_tail(publish: &client::Publish<'_>, tail: &[u8]) {
     assert_eq!(tail, expected, "{:?}", String::from_utf8_lossy(publish.whole));
 }
 
-/// Real and twin agree on the whole and on every beginning of it, and what a beginning says holds for the whole.
+/// Checks that parser and twin agree on the input and on every prefix of it, and that a prefix's result holds
+/// for the whole.
 pub(crate) fn check(bytes: &[u8], limits: &Limits) {
     let whole = real(bytes, limits);
-    // Breaking a rule may be seen before the line's end; the twin sees the same.
+    // A broken rule may be detected before the line's end; the twin detects it at the same byte.
     assert_eq!(whole, parse(bytes, limits), "{:?}", String::from_utf8_lossy(bytes));
     for cut in 0..bytes.len() {
         let part = real(&bytes[..cut], limits);

@@ -1,12 +1,12 @@
-//! The slow twin of the data decoder, and a host that takes everything; the fuzz target uses them too.
+//! The slow twin of the data decoder, and a host that accepts everything; the fuzz target uses them too.
 
 use wire::smtp::{
     data::{Data, DataProgress},
     dialog::{Dialog, DialogStep, Terms},
 };
 
-/// RFC 5321, 4.5.2, as slowly as it is said: lines end in CRLF; a line of one dot ends the mail; any other line that
-/// begins with a dot loses it.
+/// Decodes data by RFC 5321, 4.5.2, line by line: lines end in CRLF; a line of one dot ends the mail; any
+/// other line that begins with a dot loses it.
 pub(crate) fn twin(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut mail, mut at) = (Vec::new(), 0);
     loop {
@@ -31,7 +31,7 @@ pub(crate) fn decode(parts: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
     None
 }
 
-/// A host that takes everything and writes down what happens.
+/// A host that accepts everything and logs the events.
 pub(crate) struct Host {
     pub(crate) dialog: Dialog,
     pub(crate) pending: Vec<u8>,

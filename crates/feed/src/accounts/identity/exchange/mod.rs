@@ -243,7 +243,7 @@ impl Building<'_> {
             for (at, export) in one.exports.iter().enumerate() {
                 let fault = |why| fault(one, account, Part::Export(at), why);
                 if at >= AN_ACCOUNT_MAX {
-                    return Err(fault(format!("there are more than {AN_ACCOUNT_MAX} exports")));
+                    return Err(fault(format!("too many exports: at most {AN_ACCOUNT_MAX}")));
                 }
                 self.export(account, export).map_err(fault)?;
             }
@@ -254,10 +254,14 @@ impl Building<'_> {
     fn export(&mut self, account: usize, export: &Export) -> Result<(), String> {
         let subject = &export.subject;
         if !pattern::is_valid(subject) {
-            return Err(format!("`{subject}` is no pattern of subjects, such as orders.* or orders.>"));
+            return Err(format!(
+                "invalid subject pattern `{subject}`; expected a pattern such as orders.* or orders.>"
+            ));
         }
         if let Some(name) = export.accounts.iter().find(|name| self.number(name).is_none()) {
-            return Err(format!("`{subject}` is exported to `{name}`, which is no account under `accounts`"));
+            return Err(format!(
+                "`{subject}` is exported to `{name}`, which is not an account under `accounts`"
+            ));
         }
         if let Some(position) = export.account_token_position
             && subject.split('.').nth(position.wrapping_sub(1)) != Some("*")
@@ -305,7 +309,7 @@ impl Building<'_> {
                 let fault = |why| fault(one, account, Part::Import(at), why);
                 if at >= AN_ACCOUNT_MAX || self.taken.len() >= IMPORTS_MAX {
                     return Err(fault(format!(
-                        "there are more than {AN_ACCOUNT_MAX} imports, or {IMPORTS_MAX} of all accounts"
+                        "too many imports: at most {AN_ACCOUNT_MAX}, and {IMPORTS_MAX} of all accounts"
                     )));
                 }
                 if import.is_service == services {
@@ -323,11 +327,13 @@ impl Building<'_> {
         let from = self.exporter(by, import)?;
         let subject = &import.subject;
         let to = match (&import.prefix, &import.to) {
-            (Some(_), Some(_)) => return Err(format!("the stream `{subject}` has either `prefix` or `to`")),
+            (Some(_), Some(_)) => {
+                return Err(format!("the stream `{subject}` may have `prefix` or `to`, not both"));
+            }
             (Some(prefix), None) => {
                 let prefix = prefix.strip_suffix('.').unwrap_or(prefix);
                 if !pattern::is_valid(prefix) || prefix.split('.').any(|token| token == "*" || token == ">") {
-                    return Err(format!("the prefix `{prefix}` is no subject without wildcards"));
+                    return Err(format!("invalid prefix `{prefix}`: a subject without wildcards is needed"));
                 }
                 format!("{prefix}.{subject}")
             }
@@ -356,7 +362,7 @@ impl Building<'_> {
         let subject = &import.subject;
         if import.prefix.is_some() {
             return Err(format!(
-                "the service `{subject}` has no `prefix`: a `to` says what it is called here"
+                "the service `{subject}` may not have a `prefix`: `to` sets its local subject"
             ));
         }
         let to = import.to.as_ref().unwrap_or(subject);
@@ -367,14 +373,16 @@ impl Building<'_> {
         } else if pattern::is_valid(subject) && pattern::is_valid(to) {
             (to.clone(), Target::Subject(subject.clone()))
         } else {
-            return Err(format!("`{subject}` or `{to}` is no subject, such as orders.get"));
+            return Err(format!(
+                "invalid subject in `{subject}` or `{to}`; expected a subject such as orders.get"
+            ));
         };
         let twice = |taken: &&AllowedImport| {
             taken.is_service && taken.by == by && taken.from == from && taken.here == here
         };
         if let Some(before) = self.taken.iter().find(twice) {
             return Err(format!(
-                "`{here}` is the service `{}` of `{}` already: give this one another `to`",
+                "`{here}` is already the service `{}` of `{}`: give this one another `to`",
                 before.there, import.account
             ));
         }
@@ -398,11 +406,13 @@ impl Building<'_> {
         let kind = if *is_service { "service" } else { "stream" };
         let from = self.number(account).ok_or_else(|| {
             format!(
-                "the {kind} `{subject}` is imported from `{account}`, which is no account under `accounts`"
+                "the {kind} `{subject}` is imported from `{account}`, which is not an account under `accounts`"
             )
         })?;
         if !pattern::is_valid(subject) {
-            return Err(format!("`{subject}` is no pattern of subjects, such as orders.* or orders.>"));
+            return Err(format!(
+                "invalid subject pattern `{subject}`; expected a pattern such as orders.* or orders.>"
+            ));
         }
         let of_kind = |export: &&Ready| export.account == from && export.service.is_some() == *is_service;
         let exports = || self.exports.iter().filter(of_kind);
@@ -498,14 +508,14 @@ impl Building<'_> {
     fn step(&mut self) -> Result<(), String> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
-            return Err("the imports are too many to be checked for circles".to_owned());
+            return Err("the imports are too many to be checked for cycles".to_owned());
         }
         Ok(())
     }
 
     fn circle(&self, way: &[usize]) -> String {
         let names: Vec<&str> = way.iter().map(|account| self.accounts[*account].name.as_str()).collect();
-        format!("this import makes a circle, in which a message would go round: {}", names.join(" from "))
+        format!("import forms a cycle: {}", names.join(" from "))
     }
 
     fn number(&self, name: &str) -> Option<usize> {

@@ -35,7 +35,9 @@ impl Path {
     pub fn build(source: &str, destination: &str) -> Result<Self, String> {
         for text in [source, destination] {
             if !pattern::is_valid(text) {
-                return Err(format!("`{text}` is no pattern of subjects, such as orders.* or orders.>"));
+                return Err(format!(
+                    "invalid subject pattern `{text}`; expected a pattern such as orders.* or orders.>"
+                ));
             }
         }
         let tail_from = source.split('.').position(|token| token == ">");
@@ -64,12 +66,14 @@ impl Path {
             }
         }
         if destination.ends_with('>') != tail_from.is_some() {
-            return Err(format!("`>` stands at the end of both `{source}` and `{destination}`, or of none"));
+            return Err(format!(
+                "`>` must be at the end of both `{source}` and `{destination}`, or of neither"
+            ));
         }
         used.sort_unstable();
         if used != places {
             return Err(format!(
-                "each wildcard of `{source}` stands in `{destination}` once: as $1, $2 … or as * in their order"
+                "each wildcard of `{source}` must appear in `{destination}` once: as $1, $2 … or as * in their order"
             ));
         }
         if tail_from.is_some() {
@@ -209,8 +213,8 @@ mod tests {
             ("a", "b.*", "no wildcard number 1"),
             ("a.>", "b", "at the end of both"),
             ("a", "b.>", "at the end of both"),
-            ("a..b", "c", "no pattern"),
-            ("a", "c.", "no pattern"),
+            ("a..b", "c", "invalid subject pattern"),
+            ("a", "c.", "invalid subject pattern"),
         ] {
             let error = Path::build(source, destination).expect_err(source);
             assert!(error.contains(why), "{source} {destination}: {error}");

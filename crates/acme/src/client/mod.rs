@@ -1,8 +1,12 @@
-//! The thread that obtains and renews: it looks at each certificate in turn, does what is due, and sleeps until something
-//! is.
+//! The renewal thread: it checks each certificate, does what is due, and sleeps until the next action is due.
 
+mod entry;
+mod start_error;
 mod together;
 
+use entry::Entry;
+pub use start_error::StartError;
+use start_error::bounded;
 use std::{
     any::Any,
     sync::{
@@ -15,25 +19,20 @@ use std::{
 
 use engine::{
     meter::{Family, Point, Source, Unit, Value},
-    tls::{
-        TlsError,
-        certificates::{Certificate, Certificates},
-        challenges::Challenges,
-    },
+    tls::{certificates::Certificates, challenges::Challenges},
 };
 use instant_acme::{Account, CertificateIdentifier, Error, Key};
 use rcgen::KeyPair;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use xxhash_rust::xxh3::xxh3_64;
 
 use self::together::ASK_OTHERS_AGAIN;
 use crate::{
-    ADDRESSES_MAX, Challenge, Config, NAMES_MAX, Name,
+    Challenge, Config, Name,
     files::{Files, FilesError, KeptAccount, RenewalState},
     http::{Http, now_s, unix_s},
-    name::{file_name, grouped},
-    order::{Failure, IssuedCertificate, OpenChallenge, Orders, looked_at},
-    schedule::{ASK_AGAIN_S, ASK_EVERY_S, Kind, OrderRate, RenewalAction, RenewalSchedule, wait_s},
+    name::grouped,
+    order::{Failure, IssuedCertificate, Orders},
+    schedule::{ASK_AGAIN_S, ASK_EVERY_S, Kind, OrderRate, RenewalAction, wait_s},
     share::{AuthorityShare, Share, ShareError},
 };
 
@@ -43,75 +42,41 @@ use crate::{
 )]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// It looks at least so often, so that a clock that was set does no harm.
+/// Longest sleep of the thread, so that a change of the clock does no harm.
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Why nothing can be obtained.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The state directory cannot be used.
-    #[error("{0}")]
-    Files(#[from] FilesError),
-    /// Nobody vouches for the CA's server.
-    #[error("{0}")]
-    Tls(#[from] TlsError),
-    /// More than [`NAMES_MAX`] names, or [`ADDRESSES_MAX`] addresses.
-    #[error(
-        "certificates for {names} names, {addresses} of which are addresses: at most {NAMES_MAX} and {ADDRESSES_MAX} are obtained"
-    )]
-    TooMany {
-        /// How many names.
-        names: usize,
-        /// How many of them are addresses.
-        addresses: usize,
-    },
-    /// What other instances have cannot be followed.
-    #[error("{0}")]
-    NotShared(#[from] ShareError),
-    /// There is no thread to be had.
-    #[error("no thread can be started: {0}")]
-    Thread(std::io::Error),
-}
-
-fn bounded(names: &[Name]) -> Result<(), StartError> {
-    let addresses = names.iter().filter(|name| matches!(name, Name::Address(_))).count();
-    if names.len() > NAMES_MAX || addresses > ADDRESSES_MAX {
-        return Err(StartError::TooMany { names: names.len(), addresses });
-    }
-    Ok(())
-}
-
-/// What is known of a certificate, for an operator. No secrets.
+/// Status of a certificate for operators, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenewalStatus {
-    /// What it is for.
+    /// Names that the certificate is for.
     pub names: Vec<String>,
-    /// From when until when it is valid, seconds since the UNIX epoch; `None`: there is none yet.
+    /// Start and end of the validity, in seconds since the UNIX epoch; `None` if there is no certificate yet.
     pub validity: Option<(i64, i64)>,
-    /// When it is renewed.
+    /// Time of the planned renewal.
     pub renew_at_s: Option<i64>,
-    /// What went wrong at last, if nothing has gone right since.
+    /// The last error, if no attempt has succeeded since.
     pub error: Option<String>,
-    /// When the next attempt is, after a failure.
+    /// Time of the next attempt after a failure.
     pub retry_at_s: Option<i64>,
 }
 
-/// Obtains certificates and renews them, on a thread of its own. Dropping it ends what is not under way.
+/// Obtains and renews certificates on a thread of its own. Dropping it stops the thread after the attempt in
+/// progress.
 #[derive(Debug)]
 pub struct Client {
     shared: Arc<ClientState>,
     wake: SyncSender<()>,
 }
 
-/// What others may ask of the thread.
+/// State shared between the client and its thread.
 #[derive(Debug, Default)]
 struct ClientState {
     said: Lock<Vec<RenewalStatus>>,
-    /// What is to be obtained from now on, if that is something else.
+    /// New list of names, if it has changed.
     wanted: Lock<Option<Vec<Name>>>,
-    /// An operator would like to see what comes of it now.
+    /// True once an operator has asked for a check now.
     is_asked_to_look: AtomicBool,
-    /// Nobody wants anything any more.
+    /// True once the client is dropped.
     is_over: AtomicBool,
     orders: AtomicU64,
     issued: AtomicU64,
@@ -119,10 +84,11 @@ struct ClientState {
 }
 
 impl Client {
-    /// Shows what certificates there are, and starts to obtain the others; with `share`, together with other instances.
+    /// Installs the certificates on disk, and starts to obtain the missing ones; with `share`, in
+    /// coordination with other instances.
     ///
     /// # Errors
-    /// [`StartError`]. That the CA cannot be reached is none: it is tried again.
+    /// Returns a [`StartError`]. An unreachable CA is not an error: the attempt is repeated.
     pub fn start(
         config: Config,
         certificates: Arc<Certificates>,
@@ -166,33 +132,35 @@ impl Client {
         Ok(Self { shared, wake })
     }
 
-    /// What is known of each certificate.
+    /// Returns the status of each certificate.
     #[must_use]
     pub fn said(&self) -> Vec<RenewalStatus> {
         self.shared.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Obtains certificates for these names from now on. What there is of others is shown no more, and kept.
+    /// Changes the names for which certificates are obtained. Certificates for other names are no longer
+    /// served, but their files are kept. The change takes effect when the returned closure is called.
     ///
     /// # Errors
-    /// They are too many; the names before go on. What follows then has it done.
+    /// [`StartError::TooMany`] if there are too many names; the previous names then stay in force.
     pub fn obtain_for(&self, names: Vec<Name>) -> Result<impl FnOnce() + use<'_>, StartError> {
         bounded(&names)?;
         Ok(|| {
             *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
-            // One that waits is enough.
+            // A full channel is no error: a single pending wake-up is enough.
             let _ = self.wake.try_send(());
         })
     }
 
-    /// Asks the CA again when to renew, and tries at once what waits after a failure, unless the CA has said until when.
+    /// Asks the CA again when to renew, and retries failed orders at once, unless the CA itself has set a
+    /// time.
     pub fn look_again(&self) {
         self.shared.is_asked_to_look.store(true, Ordering::Release);
-        // One that waits is enough.
+        // A full channel is no error: a single pending wake-up is enough.
         let _ = self.wake.try_send(());
     }
 
-    /// What is counted.
+    /// Returns the source of the counters.
     #[must_use]
     pub fn counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.shared) as Arc<dyn Source>
@@ -202,7 +170,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // One that waits is enough.
+        // A full channel is no error: a single pending wake-up is enough.
         let _ = self.wake.try_send(());
     }
 }
@@ -210,9 +178,9 @@ impl Drop for Client {
 impl Source for ClientState {
     fn collect(&self, families: &mut Vec<Family>) {
         for (name, help, number) in [
-            ("acme_orders", "Certificates that were ordered of the CA.", &self.orders),
-            ("acme_certificates_issued", "Certificates that the CA gave.", &self.issued),
-            ("acme_failures", "Attempts to obtain a certificate that came to nothing.", &self.failures),
+            ("acme_orders", "Certificates ordered from the CA.", &self.orders),
+            ("acme_certificates_issued", "Certificates issued by the CA.", &self.issued),
+            ("acme_failures", "Attempts to obtain a certificate that failed.", &self.failures),
         ] {
             let value = Value::Counter(number.load(Ordering::Relaxed));
             let points = vec![Point { labels: Vec::new(), value }];
@@ -221,103 +189,7 @@ impl Source for ClientState {
     }
 }
 
-/// A certificate, or one that is to be.
-struct Entry {
-    names: Vec<Name>,
-    file: String,
-    certificate: Option<Arc<Certificate>>,
-    kept: RenewalState,
-    standing: RenewalSchedule,
-    /// What the others have of it has to be looked at.
-    is_to_meet: bool,
-    /// Challenges of the pending order. They are answered until the order is over, because a CA may validate later than
-    /// we wait for it.
-    open: Vec<OpenChallenge>,
-}
-
-impl Entry {
-    fn read(names: Vec<Name>, files: &Files) -> Result<Self, FilesError> {
-        let file = file_name(&names);
-        let (kept, standing) = Default::default();
-        let mut entry =
-            Self { names, file, certificate: None, kept, standing, is_to_meet: true, open: Vec::new() };
-        entry.read_again(files)?;
-        Ok(entry)
-    }
-
-    /// Takes in what its files have.
-    fn read_again(&mut self, files: &Files) -> Result<(), FilesError> {
-        self.kept = files.kept(&self.file)?;
-        // One for other addresses than those that are wanted now is of no use.
-        let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
-        self.kept.order = self.kept.order.take().filter(|order| order.names == names);
-        if let Some(pem) = files.certificate(&self.file)? {
-            // One that has expired is shown on: whoever refuses it would refuse nothing better.
-            let pem = String::from_utf8_lossy(&pem).into_owned();
-            match Certificate::from_pem(pem.as_bytes()).map_err(|why| why.to_string()).and_then(|read| {
-                let within = read.until_s - 1;
-                looked_at(pem, &self.names, within.min(now_s())).map_err(|failure| failure.message)
-            }) {
-                Ok(issued) => self.certificate = Some(issued.certificate),
-                Err(why) => {
-                    let path = files.certificate_path(&self.file);
-                    tracing::warn!("{}: {why}; another is ordered", path.display());
-                }
-            }
-        }
-        self.stand();
-        Ok(())
-    }
-
-    /// Forgets a wait that was written down while the clock was ahead.
-    fn forget_impossible(&mut self) {
-        if self.standing.forget_impossible(now_s()) {
-            tracing::warn!(
-                "the clock was ahead when an attempt for a certificate for {} failed: it is tried now",
-                self.text()
-            );
-            self.kept.not_before_s = 0;
-        }
-    }
-
-    /// Takes in what has changed of the certificate and of what is kept.
-    fn stand(&mut self) {
-        let of_old = (self.standing.validity, self.standing.lot);
-        self.standing.validity =
-            self.certificate.as_ref().map(|certificate| (certificate.from_s, certificate.until_s));
-        self.standing.lot = self.certificate.as_ref().map_or(0.0, |certificate| lot(certificate));
-        // Two that were given within a second are valid for the same time.
-        if (self.standing.validity, self.standing.lot) != of_old {
-            (self.standing.window, self.standing.ask_at_s) = (None, 0);
-        }
-        self.standing.not_before_s = self.kept.not_before_s;
-        self.standing.is_ordered = self.kept.order.is_some();
-        self.standing.is_hastened = self.kept.is_hastened;
-    }
-
-    fn text(&self) -> String {
-        self.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-    }
-
-    fn said(&self) -> RenewalStatus {
-        RenewalStatus {
-            names: self.names.iter().map(ToString::to_string).collect(),
-            validity: self.standing.validity,
-            renew_at_s: self.standing.renew_at_s(),
-            error: self.kept.error.clone(),
-            retry_at_s: self.kept.error.as_ref().map(|_| self.kept.not_before_s),
-        }
-    }
-}
-
-/// Where in a window a certificate is renewed: drawn from itself, so that it is the same after a restart.
-fn lot(certificate: &Certificate) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a lot")]
-    let drawn = (xxh3_64(certificate.own()) >> 32) as f64;
-    drawn / f64::from(u32::MAX)
-}
-
-/// What the thread has.
+/// State of the renewal thread.
 struct RenewalTask {
     config: Config,
     files: Files,
@@ -325,15 +197,16 @@ struct RenewalTask {
     certificates: Arc<Certificates>,
     challenges: Arc<Challenges>,
     entries: Vec<Entry>,
-    /// With other instances, if there are any.
+    /// Coordination with other instances, if there are any.
     sharing: Option<AuthorityShare>,
-    /// It is our turn, among them, to order.
+    /// Lease that allows this instance to order, while it holds it.
     turn: Option<Box<dyn Any + Send>>,
-    /// What the others have of the account has been looked at, since it changed and since it is our turn.
+    /// True if the account's files are merged with the cluster's, since they last changed and under the
+    /// present lease.
     has_met_account: bool,
-    /// Why nothing was ordered in this round that is to be.
+    /// Reason why a due order was not made in this round.
     waits: Option<ShareError>,
-    /// Rounds in a row in which that was no other instance's turn.
+    /// Number of rounds in a row that failed for a reason other than another instance's lease.
     rounds_failed: u32,
     account: Option<Account>,
     pace: OrderRate,
@@ -341,7 +214,7 @@ struct RenewalTask {
 }
 
 impl RenewalTask {
-    /// Works until nobody can wake it any more.
+    /// Runs until the client is dropped.
     fn keep(&mut self, wake: &Receiver<()>) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
             Ok(runtime) => runtime,
@@ -367,7 +240,7 @@ impl RenewalTask {
         }
     }
 
-    /// Takes care of these names, and of no others.
+    /// Replaces the list of names.
     fn want(&mut self, names: &[Name]) {
         let mut before = std::mem::take(&mut self.entries);
         for names in grouped(names) {
@@ -375,7 +248,7 @@ impl RenewalTask {
                 Some(place) => self.entries.push(before.swap_remove(place)),
                 None => match Entry::read(names, &self.files) {
                     Ok(entry) => self.entries.push(entry),
-                    Err(error) => tracing::error!("no certificate is obtained: {error}"),
+                    Err(error) => tracing::error!("cannot obtain a certificate: {error}"),
                 },
             }
         }
@@ -383,7 +256,7 @@ impl RenewalTask {
         self.say();
     }
 
-    /// An operator would like to see what comes of it now.
+    /// Clears the schedule's waits at an operator's request.
     fn look_again(&mut self) {
         for entry in &mut self.entries {
             entry.standing.ask_at_s = 0;
@@ -394,7 +267,7 @@ impl RenewalTask {
         }
     }
 
-    /// Does what is due of each; when something is due next.
+    /// Performs the actions due for each certificate. Returns the time at which the next is due.
     async fn round(&mut self) -> i64 {
         let mut next_s = i64::MAX;
         self.hear();
@@ -427,8 +300,8 @@ impl RenewalTask {
         }
         let mut outcome = self.obtain(at).await;
         if outcome.as_ref().is_err_and(|failure| failure.is_account_gone) {
-            // A CA that has forgotten its accounts takes a key that it does not know any more as a new one.
-            tracing::warn!("the CA does not know our account any more; it is told once more");
+            // A CA that has lost its accounts accepts the same key as a new account.
+            tracing::warn!("ACME account unknown to the CA: registering again");
             self.account = None;
             self.entries[at].kept.order = None;
             let forgotten = self.files.keep_account(&KeptAccount::default());
@@ -444,7 +317,7 @@ impl RenewalTask {
         self.say();
     }
 
-    /// Goes on with the order that is under way, or with a new one.
+    /// Continues the pending order, or makes a new one.
     async fn obtain(&mut self, at: usize) -> Result<IssuedCertificate, Failure> {
         let account = self.account().await?;
         let entry = &mut self.entries[at];
@@ -460,7 +333,7 @@ impl RenewalTask {
         let by = by.or(self.config.challenges.first().copied()).unwrap_or(Challenge::Http01);
         if let Some(kept) = entry.kept.order.clone() {
             match orders.finish(&kept, &entry.names, by, &mut entry.open).await {
-                // What became of it nobody knows any more; it is no failure of the name's.
+                // A 404 means that the CA has lost the order; that does not count as a failure of the name.
                 Err(failure) if failure.is_final && self.http.heard().status() == 404 => {
                     entry.kept.order = None
                 }
@@ -471,12 +344,12 @@ impl RenewalTask {
         self.pace.note(now_s());
         self.shared.orders.fetch_add(1, Ordering::Relaxed);
         entry.kept.order = Some(begun.clone());
-        // Before anything comes of it.
+        // The order is saved before it is processed.
         self.files.keep(&entry.file, &entry.kept).map_err(|error| of_files(&error))?;
         orders.finish(&begun, &entry.names, by, &mut entry.open).await
     }
 
-    /// The account, made if there is none.
+    /// Returns the account, after registering it if there is none.
     async fn account(&mut self) -> Result<Account, Failure> {
         if let Some(account) = &self.account {
             return Ok(account.clone());
@@ -484,13 +357,12 @@ impl RenewalTask {
         let of_files = |error: FilesError| of_files(&error);
         let http = || Box::new(self.http.clone());
         let failed = |error: Error| Failure::of(&error, self.http.heard());
-        let no_key = |why: &dyn std::fmt::Display| {
-            Failure::new(Kind::Refused, format!("the account's key cannot be used: {why}"))
-        };
-        // Of several instances, one changes it at a time.
+        let no_key =
+            |why: &dyn std::fmt::Display| Failure::new(Kind::Refused, format!("invalid account key: {why}"));
+        // Only the instance that holds the lease may change the account.
         let may_make = self.sharing.is_none() || self.turn.is_some();
         let not_made =
-            || Failure::new(Kind::Unreachable, "the account is made with the next order".to_owned());
+            || Failure::new(Kind::Unreachable, "the account is created with the next order".to_owned());
         let key = match self.files.account_key().map_err(of_files)? {
             Some(key) => key,
             None if !may_make => return Err(not_made()),
@@ -520,7 +392,7 @@ impl RenewalTask {
                 let (account, _) = made.map_err(failed)?;
                 kept = KeptAccount { id: Some(account.id().to_owned()), contacts: Vec::new() };
                 self.files.keep_account(&kept).map_err(of_files)?;
-                tracing::info!("the CA {} has an account for us: {}", self.config.directory, account.id());
+                tracing::info!("ACME account at {}: {}", self.config.directory, account.id());
                 account
             }
         };
@@ -534,17 +406,17 @@ impl RenewalTask {
         Ok(account)
     }
 
-    /// Keeps and shows a certificate.
+    /// Saves and installs a certificate.
     fn take(&mut self, at: usize, issued: &IssuedCertificate) {
         let entry = &mut self.entries[at];
         if let Err(error) = self.files.keep_certificate(&entry.file, &issued.pem) {
-            // It serves; the order, which is kept, gives it once more after a restart.
-            tracing::error!("{error}; the certificate for {} is shown all the same", entry.text());
+            // The certificate is served; after a restart the saved order delivers it once more.
+            tracing::error!("{error}; the certificate for {} is used anyway", entry.text());
             entry.is_to_meet = true;
         }
         entry.certificate = Some(Arc::clone(&issued.certificate));
         entry.open.clear();
-        // By what it went this time it is tried the next time.
+        // The challenge type that succeeded is tried first the next time.
         let is_hastened = entry.standing.window.is_some_and(|(_, end)| end <= now_s());
         entry.kept =
             RenewalState { challenge: entry.kept.challenge.clone(), is_hastened, ..RenewalState::default() };
@@ -553,7 +425,7 @@ impl RenewalTask {
         entry.stand();
         self.shared.issued.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
-            "a certificate for {} was obtained, until {}; renewal {}",
+            "certificate for {} obtained, valid until {}; renewal {}",
             entry.text(),
             date(issued.certificate.until_s),
             entry.standing.renew_at_s().map_or_else(String::new, date)
@@ -561,8 +433,8 @@ impl RenewalTask {
         self.show();
     }
 
-    /// Keeps what there is of an order. What the others do not have is given to them later; if that is because it is not our turn
-    /// any more, nothing else is ordered in this round.
+    /// Saves the state of an order. A file that cannot be shared now is shared later; if the lease was lost,
+    /// nothing else is ordered in this round.
     fn keep_order(&mut self, at: usize) {
         let entry = &mut self.entries[at];
         if let Err(error) = self.files.keep(&entry.file, &entry.kept) {
@@ -590,7 +462,7 @@ impl RenewalTask {
             entry.open.clear();
         }
         if failure.kind == Kind::Refused {
-            // Perhaps the CA can see us another way.
+            // The next challenge type is tried, since the CA may be able to reach us that way.
             let ways = &self.config.challenges;
             let now = ways.iter().position(|way| way.to_string() == kept.challenge).unwrap_or(0);
             kept.challenge =
@@ -599,12 +471,12 @@ impl RenewalTask {
         kept.error = Some(failure.message);
         let until = entry.certificate.as_ref().map(|certificate| certificate.until_s);
         let meanwhile = match until {
-            Some(until) if until <= now_s => "the one before has expired".to_owned(),
-            Some(until) => format!("the one before serves until {}", date(until)),
-            None => "until there is one, nobody can come by TLS for it".to_owned(),
+            Some(until) if until <= now_s => "the previous one has expired".to_owned(),
+            Some(until) => format!("the previous one is valid until {}", date(until)),
+            None => "until one is obtained, TLS for this name fails".to_owned(),
         };
         tracing::warn!(
-            "no certificate for {}: {}; the next attempt is at {}; {meanwhile}",
+            "cannot obtain a certificate for {}: {}; next attempt at {}; {meanwhile}",
             entry.text(),
             entry.kept.error.as_deref().unwrap_or_default(),
             date(entry.kept.not_before_s),
@@ -613,7 +485,7 @@ impl RenewalTask {
         let entry = &mut self.entries[at];
         entry.stand();
         if failure.kind == Kind::Unreachable && failure.retry_at_s.is_none() && self.account.is_none() {
-            // Whoever does not answer for one answers for none: the others wait with it.
+            // An unreachable CA fails for every certificate, so the others wait as well.
             let then = entry.kept.not_before_s;
             for other in &mut self.entries {
                 other.standing.not_before_s = other.standing.not_before_s.max(then);
@@ -632,7 +504,7 @@ impl RenewalTask {
                 Some(Ok(identifier)) => {
                     account.renewal_info(&identifier).await.map_err(|error| error.to_string())
                 }
-                _ => Err("the certificate does not say who signed it".to_owned()),
+                _ => Err("the certificate does not name its issuer".to_owned()),
             },
             Err(failure) => Err(failure.message),
         };
@@ -647,7 +519,7 @@ impl RenewalTask {
                     let at = entry.standing.renew_at_s().map_or_else(String::new, date);
                     let why = info.explanation_url.map_or_else(String::new, |url| format!(" ({url})"));
                     tracing::info!(
-                        "the certificate for {} is renewed at {at}, as the CA would like{why}",
+                        "renewal of the certificate for {} set to {at}, as the CA suggests{why}",
                         entry.text()
                     );
                 }
@@ -656,7 +528,7 @@ impl RenewalTask {
             }
             Err(why) => {
                 tracing::debug!(
-                    "the CA does not say when to renew the certificate for {}: {why}",
+                    "no renewal information from the CA for the certificate for {}: {why}",
                     entry.text()
                 );
                 entry.standing.ask_at_s = now_s + ASK_AGAIN_S;
@@ -665,7 +537,7 @@ impl RenewalTask {
         self.say();
     }
 
-    /// Has all that there are shown.
+    /// Installs all certificates that have been obtained.
     fn show(&self) {
         let obtained: Vec<_> = self.entries.iter().filter_map(|entry| entry.certificate.clone()).collect();
         self.certificates.replace_obtained(&obtained);
@@ -686,7 +558,7 @@ impl RenewalTask {
 }
 
 fn of_files(error: &FilesError) -> Failure {
-    // Nothing is wrong with the order.
+    // A file error says nothing about the order, which is kept.
     Failure { is_final: false, ..Failure::new(Kind::Unreachable, error.to_string()) }
 }
 

@@ -1,30 +1,27 @@
-//! Mailinator's API v2, as its official clients use it (their paths and fields; the published text disagrees in
-//! places).
+//! Mailinator's API v2, with the paths and fields that its official clients use (the published documentation
+//! differs in places).
 //!
-//! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox
-//! may be a whole address, and may end in `*`.
+//! The domain `public` (and `private`, with the token) is the service's own; any other is given by its name.
+//! An inbox may be a full address, and may end in `*`.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+mod deliver;
+
+use deliver::{inject, stream_of, webhook};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Extension, Json,
+    Json,
     extract::{FromRequestParts, RawPathParams, State},
     http::{HeaderMap, HeaderValue, header, request::Parts},
-    response::{
-        IntoResponse, Response,
-        sse::{self, KeepAlive, Sse},
-    },
+    response::{IntoResponse, Response},
 };
 use engine::cores::clock;
-use futures_util::stream;
-use mail_builder::MessageBuilder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
     duration,
     letter::{Entry, Letter, headers},
-    one_line,
     routes::{DELETE, GET, POST, Routes},
     wait::{self, WAIT_MAX, WaitQuery},
 };
@@ -42,7 +39,6 @@ use crate::{
             app::App,
             charged_buffer::ChargedBuffer,
             client::Client,
-            request_body::ChargedBody,
             scope::{PathParams, QueryParams},
         },
         source::source,
@@ -50,15 +46,15 @@ use crate::{
     },
 };
 
-/// As Mailinator has it.
+/// Largest page size, as in Mailinator.
 const LIMIT: usize = 50;
-/// As Mailinator has it.
+/// Default page size, as in Mailinator.
 const LIMIT_MAX: usize = 99;
-/// What a mail in a list has in JSON, give or take: the list is written into memory that need not grow.
+/// Approximate size of a mail in a list as JSON, used to preallocate the list.
 const ENTRY_BYTES: usize = 512;
-/// Mails of `messages/*`.
+/// Number of mails that `messages/*` returns.
 const LATEST: usize = 5;
-/// The longest time after which a mail is deleted on request (`delete=`).
+/// Longest delay of a requested deletion (`delete=`).
 pub(super) const DELETE_AFTER_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
@@ -76,7 +72,8 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
             &of_inbox("/wait"),
             wait_for::<M>,
             (
-                "The newest mail that fits, stored already or arriving in time, with its codes and links; 404 if none came.",
+                "The newest matching mail, stored already or arriving in time, with its codes and links; 404 if none \
+                 arrived.",
                 "from subject text query since timeout delete",
             ),
         )
@@ -154,15 +151,15 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
             ("Puts a mail into this inbox: {from, subject, text}.", ""),
         )
         .get("/api/v2/domains", domains::<M>, ("The service's own domain.", ""))
-        .get(DOMAIN, domain::<M>, ("A domain; every one is there.", ""))
+        .get(DOMAIN, domain::<M>, ("A domain; every name exists.", ""))
         .get(&of_domain("/rules"), rules, ("The rules of a domain; there are none.", ""))
-        .get("/api/v2/team", team::<M>, ("Who runs this, in Mailinator's words.", ""))
+        .get("/api/v2/team", team::<M>, ("The operator, in Mailinator's format.", ""))
         .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
-        // What only the owner of a domain would do.
+        // Operations for the owner of a domain.
         .unlisted(POST, DOMAIN, not_done)
         .unlisted(DELETE, DOMAIN, not_done)
         .unlisted(POST, &of_domain("/rules"), not_done)
-        // Where Mailinator's clients put a slash behind, or another word.
+        // Paths that Mailinator's clients write with a slash at the end, or with another word.
         .unlisted(POST, INBOX, inject::<M>)
         .unlisted(GET, &of_domain("/"), domain::<M>)
         .unlisted(GET, &of_domain("/rules/"), rules)
@@ -173,7 +170,7 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .unlisted(GET, "/api/v2/teaminfo", team::<M>)
 }
 
-/// The domain and perhaps the inbox of a path, if who asks may see them.
+/// The domain, and the inbox if given, of a path; requests that may not see them are refused.
 struct PathScope(Scope);
 
 impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for PathScope {
@@ -204,7 +201,7 @@ struct Listing {
     #[serde(default)]
     skip: usize,
     limit: Option<usize>,
-    /// `ascending` is the oldest first; everything else the newest.
+    /// `ascending` sorts oldest first; any other value newest first.
     sort: Option<String>,
     #[serde(default)]
     decode_subject: Flag,
@@ -213,11 +210,11 @@ struct Listing {
     full: Flag,
     wait: Option<String>,
     delete: Option<String>,
-    /// Of a list over a domain: an inbox or a prefix within it.
+    /// Inbox, or prefix of inboxes, within a list of a domain.
     inbox: Option<String>,
 }
 
-/// `true`, as JavaScript and as Python write it.
+/// A boolean parameter: `true` as JavaScript and Python write it.
 #[derive(Debug, Default, Clone, Copy)]
 struct Flag(bool);
 
@@ -233,7 +230,7 @@ struct List<T> {
     domain: String,
     to: String,
     msgs: Vec<T>,
-    /// Where to go on; empty at the end.
+    /// Position of the next page; empty at the end.
     cursor: String,
 }
 
@@ -276,7 +273,7 @@ async fn list<M: Mailboxes>(
             }
             Ok::<_, Fault>(Vec::new())
         };
-        // Empty after the time is an answer.
+        // After the timeout an empty list is a valid response.
         found = tokio::time::timeout(wait, looked).await.unwrap_or_else(|_| Ok(Vec::new()))?;
     }
     let now_ms = clock::unix_ms();
@@ -325,12 +322,12 @@ fn letter_json(mail: &Mail, until: &StepLimit, _: Extent, out: &mut ChargedBuffe
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms(), until))
 }
 
-/// What `delete=` says, before anything is done for it.
+/// Parses `delete=`, before anything is done.
 fn deletion(said: Option<&str>) -> Result<Option<Duration>, Fault> {
     said.map(|said| duration::parse(said, DELETE_AFTER_MAX)).transpose()
 }
 
-/// `delete=1m`: the mails go a minute after they were asked for.
+/// Schedules deletions: with `delete=1m` the mails expire a minute after the request.
 pub(super) async fn delete_later<M: Mailboxes>(
     app: &App<M>,
     ids: &[MailId],
@@ -340,12 +337,12 @@ pub(super) async fn delete_later<M: Mailboxes>(
     Ok(app.mailboxes.hurry(ids, clock::unix_ms().saturating_add(after_ms)).await?)
 }
 
-/// The last parameters of a path: which mail, and what of it.
+/// Last parameters of a path: the mail, and the part of it that is requested.
 #[derive(Deserialize)]
 struct MessageParams {
     id: String,
     what: Option<String>,
-    /// An attachment: its `attachment-id`, or its name.
+    /// Attachment, by its `attachment-id` or its name.
     part: Option<String>,
 }
 
@@ -386,7 +383,7 @@ async fn aspect<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let what = named.what.clone().unwrap_or_default();
     if what == "raw" && !wants_json(&headers) {
-        // Text that no browser takes for a page: nosniff is on every answer.
+        // Plain text that no browser treats as a page: every response has nosniff.
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
         let id = named.id.parse().map_err(|_| Fault::NoSuchMail)?;
         return Ok((kind, source(&app, client, &scope, id).await?).into_response());
@@ -394,8 +391,8 @@ async fn aspect<M: Mailboxes>(
     Ok(shown(&app, client, &scope, &named, what).await?.into_response())
 }
 
-/// Mailinator answers the source as text, which its client for Python hands on. The one for JavaScript asks for JSON, and
-/// makes nothing of an answer that is none.
+/// Returns whether the client wants JSON. Mailinator serves the source as text, which its Python client
+/// passes on. Its JavaScript client asks for JSON and cannot handle any other response.
 fn wants_json(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("application/json"))
@@ -458,10 +455,10 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &StepLimit) -> Result<
             });
             json!({ "attachments": attachments.collect::<Vec<_>>() })
         }
-        // As JSON, under the names that the clients for JavaScript and for Python know.
+        // JSON with the field names that the JavaScript and Python clients know.
         "raw" if !mail.is_whole() => {
             return Err(Fault::NotDone(
-                "so large a mail is not told as JSON; the page of the mail has its source",
+                "the mail is too large for JSON; the page of the mail has its source",
             ));
         }
         "raw" => {
@@ -476,7 +473,7 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &StepLimit) -> Result<
     })
 }
 
-/// What is known of the conversation; the words themselves are not kept.
+/// Reconstructs the SMTP dialog from the stored data; the original lines are not kept.
 fn smtp_log(mail: &Mail) -> Vec<Value> {
     let time = when::iso(mail.summary.arrived_ms);
     let entry = |event: &str, log: String| json!({ "log": log, "time": time, "event": event });
@@ -499,7 +496,7 @@ async fn attachment<M: Mailboxes>(
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
 
-/// The attachment of this name, or of this `attachment-id` if none is called so.
+/// Returns the attachment with this name, or with this `attachment-id` if no attachment has the name.
 fn part_called(mail: &Mail, called: &str, until: &StepLimit) -> Option<(Attachment, Vec<u8>)> {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
@@ -540,130 +537,6 @@ async fn wait_for<M: Mailboxes>(
     Ok(Json(wait::wait(&app, client, scope, &wanted).await?).into_response())
 }
 
-/// A mail that comes by the API.
-#[derive(Deserialize)]
-struct InjectRequest {
-    #[serde(default)]
-    subject: String,
-    #[serde(default)]
-    from: String,
-    #[serde(default)]
-    text: String,
-    /// Of a webhook without an inbox in its path.
-    to: Option<String>,
-}
-
-async fn inject<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    PathScope(scope): PathScope,
-    Extension(httpd::Client(peer)): Extension<httpd::Client>,
-    body: ChargedBody,
-) -> Result<Json<Value>, Fault> {
-    let injected = read_injected(&body.bytes)?;
-    let Scope::Inbox(inbox) = scope else {
-        return Err(Fault::Bad("a mail goes to one inbox; name it without `*`".to_owned()));
-    };
-    let id = deliver(&app, peer, &injected, &inbox.to_string()).await?;
-    Ok(Json(json!({ "status": "ok", "id": id, "rules_fired": [] })))
-}
-
-async fn webhook<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    PathScope(scope): PathScope,
-    Extension(httpd::Client(peer)): Extension<httpd::Client>,
-    body: ChargedBody,
-) -> Result<Json<Value>, Fault> {
-    let injected = read_injected(&body.bytes)?;
-    let to = match (&scope, &injected.to) {
-        (Scope::Inbox(inbox), _) => inbox.to_string(),
-        (Scope::Prefix { domain, .. }, Some(to)) if !to.contains('@') => format!("{to}@{domain}"),
-        (_, Some(to)) => to.clone(),
-        (_, None) => return Err(Fault::Bad("the field `to` is missing".to_owned())),
-    };
-    let id = deliver(&app, peer, &injected, &to).await?;
-    Ok(Json(json!({ "status": "ok", "id": id })))
-}
-
-fn read_injected(body: &[u8]) -> Result<InjectRequest, Fault> {
-    let injected: InjectRequest = serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))?;
-    let to = injected.to.as_deref().unwrap_or_default();
-    for (name, value) in [("subject", &*injected.subject), ("from", &injected.from), ("to", to)] {
-        one_line(name, value)?;
-    }
-    Ok(injected)
-}
-
-async fn deliver<M: Mailboxes>(
-    app: &Arc<App<M>>,
-    peer: IpAddr,
-    injected: &InjectRequest,
-    to: &str,
-) -> Result<String, Fault> {
-    let from = if injected.from.contains('@') {
-        injected.from.clone()
-    } else {
-        format!("{}@api.invalid", injected.from)
-    };
-    let now_ms = clock::unix_ms();
-    let raw = MessageBuilder::new()
-        .from(from.as_str())
-        .to(to)
-        .subject(injected.subject.as_str())
-        .date((now_ms / 1000).cast_signed())
-        .message_id(format!("{}@api.invalid", app.request_name()))
-        .text_body(injected.text.as_str())
-        .write_to_vec()
-        .map_err(|_| Fault::Broken)?;
-    let ids = app.mailboxes.deliver(peer, &from, &[to.to_owned()], &raw).await?;
-    Ok(ids.first().map(ToString::to_string).unwrap_or_default())
-}
-
-#[derive(Deserialize)]
-struct Throttle {
-    #[serde(default)]
-    full: Flag,
-}
-
-/// Each arrival as a server-sent event with the mail's entry, or the whole mail for `full=true`.
-async fn stream_of<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    PathScope(scope): PathScope,
-    client: Client,
-    QueryParams(Throttle { full }): QueryParams<Throttle>,
-) -> Result<Response, Fault> {
-    let arrivals = ScopeEvents::new(&app, client, scope, None).await?;
-    let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
-        loop {
-            let summary = match arrivals.next().await? {
-                LiveEvent::Arrived(summary) => summary,
-                LiveEvent::Deleted(_) => continue,
-                // Mailinator's clients hear events without a name alone; who asks for these knows that it has to look.
-                LiveEvent::Missed => {
-                    let missed = sse::Event::default().event("missed").data("{}");
-                    return Some((Ok(missed), (app, arrivals)));
-                }
-            };
-            let now_ms = clock::unix_ms();
-            let json = if full.0 {
-                let read = app.mail_in(client, arrivals.scope(), summary.id).await;
-                let Ok(Some(mail)) = read else { continue };
-                let Ok(letter) =
-                    app.render(client, mail, move |mail, until| Letter::new(mail, now_ms, until)).await
-                else {
-                    continue;
-                };
-                serde_json::to_string(&letter)
-            } else {
-                serde_json::to_string(&Entry::new(&summary, true, now_ms))
-            };
-            let event = sse::Event::default().data(json.unwrap_or_default());
-            return Some((Ok::<_, Infallible>(event), (app, arrivals)));
-        }
-    });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
-}
-
 fn domain_json(name: &str) -> Value {
     json!({ "_id": name, "name": name, "description": "all addresses are inboxes", "enabled": true, "ownerid": "", "rules": [] })
 }
@@ -688,7 +561,7 @@ async fn rules() -> Json<Value> {
 }
 
 async fn not_done() -> Fault {
-    Fault::NotDone("domains need not be made, and there are no rules")
+    Fault::NotDone("domains need not be created, and there are no rules")
 }
 
 async fn team<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Json<Value> {

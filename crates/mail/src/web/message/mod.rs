@@ -1,18 +1,26 @@
-//! One mail: who and what first, then its views, each with a path of its own.
+//! The page of one mail: its head fields first, then its views, each with a path of its own.
 
+mod attachments;
+#[cfg(test)]
+mod tests;
+mod text;
+mod view_choice;
+
+pub(super) use attachments::{attachment, raw};
+pub(crate) use attachments::{download, part_of, saved};
 use std::sync::Arc;
+pub(crate) use text::linked;
+use text::{from, joined, to};
+use view_choice::{HtmlView, Kind, ViewParams, Width};
 
 use askama::Template;
 use axum::{
-    body::Bytes,
     extract::{Query, State},
-    http::{HeaderMap, HeaderName, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Redirect, Response},
 };
 use engine::cores::clock;
 use mail_parser::HeaderName as Field;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 
 use crate::web::{
     board::{Board, ListPage, ROW_BYTES},
@@ -26,32 +34,31 @@ use crate::web::{
         jobs::ChargedMail,
         scope::{PathParams, RequestScope, segment},
     },
-    source::source,
     when::{self, ShortText},
 };
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
-        Attachment, DecodedMail, Notice, ParsedMail, StepLimit, cut, fields,
+        Attachment, DecodedMail, Notice, ParsedMail, StepLimit, fields,
         findings::{self, Link},
-        html::{DisplayOptions, RemoteContent, SanitizedHtml, escape, is_image, picture_type},
+        html::{DisplayOptions, RemoteContent, SanitizedHtml, is_image},
     },
 };
 
-/// Of a longer source only the beginning is shown; all of it can be downloaded.
+/// Bytes of the source that are shown; all of it can be downloaded.
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
-/// Addresses of a field that are shown.
+/// Most addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;
 /// Bytes of a group's name that are shown.
 const GROUP_BYTES_MAX: usize = 320;
-/// Of a larger picture no small one is shown: a browser would fetch all of it.
+/// Largest picture that is shown as a thumbnail, as the browser fetches all of it.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Steps that it costs to compare a link with a text.
+/// Steps charged for comparing a link with a text.
 const LINK_STEPS: usize = 4;
-/// Where the attachments of a mail are, as its frame names them.
+/// Path of a mail's attachments, relative to its frame.
 const ATTACHMENTS: &str = "attachments";
 
-/// A mail beside the list that it is in.
+/// Page of a mail beside its list.
 #[derive(Template)]
 #[template(path = "message.html")]
 struct MessagePage<'a> {
@@ -65,12 +72,12 @@ struct MessagePage<'a> {
     above: Option<MailId>,
     below: Option<MailId>,
     readers: &'a str,
-    /// No mails were deleted on the way to a mail's own page.
+    /// Always `None`: a mail's own page shows no undo of a deletion.
     deleted: Option<(usize, u64)>,
     query: &'a str,
 }
 
-/// The mail alone, for the pages' script.
+/// The mail without its list, for the pages' script.
 #[derive(Template)]
 #[template(path = "reading.html")]
 struct ReadingPart<'a> {
@@ -83,7 +90,7 @@ struct ReadingPart<'a> {
     readers: &'a str,
 }
 
-/// What is shown of a mail.
+/// A mail as its page shows it.
 struct Letter {
     id: String,
     inbox: String,
@@ -104,12 +111,12 @@ struct Letter {
     view: View,
     attachments: Vec<Item>,
     links: Vec<Link>,
-    /// The text is shown instead of the HTML.
+    /// True if the text is shown in place of the HTML.
     html_over: bool,
 }
 
 impl Letter {
-    /// Bytes of the letter that depend on what the sender wrote.
+    /// Returns the bytes that depend on what the sender wrote.
     fn bytes(&self) -> usize {
         let view = match &self.view {
             View::Text { html } => html.len(),
@@ -131,7 +138,7 @@ struct Tab {
 }
 
 enum View {
-    /// Escaped, links made links.
+    /// The escaped text, with bare links made clickable.
     Text {
         html: String,
     },
@@ -150,16 +157,16 @@ enum View {
         source: String,
         cut: bool,
     },
-    /// They are shown below each view.
+    /// The list of attachments, which is shown below each view.
     Attachments,
 }
 
-/// How the HTML may be looked at.
+/// A choice of how the HTML is shown.
 struct ViewChoice {
     name: &'static str,
     href: String,
     current: bool,
-    /// What the script does without loading the page again.
+    /// Width that the script sets without reloading the page.
     width: Option<Width>,
 }
 
@@ -169,96 +176,8 @@ struct Item {
     content_type: String,
     size: ShortText,
     is_picture: bool,
-    /// What a file is, in a few letters.
+    /// Short label for the file's type.
     sign: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Html,
-    Headers,
-    Source,
-    Attachments,
-}
-
-impl Kind {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "text" => Self::Text,
-            "html" => Self::Html,
-            "headers" => Self::Headers,
-            "source" => Self::Source,
-            "attachments" => Self::Attachments,
-            _ => return None,
-        })
-    }
-}
-
-/// How wide the frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Width {
-    Phone,
-    Tablet,
-    #[default]
-    Desk,
-}
-
-impl Width {
-    const ALL: [Self; 3] = [Self::Phone, Self::Tablet, Self::Desk];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Phone => "phone",
-            Self::Tablet => "tablet",
-            Self::Desk => "desk",
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Phone => "Phone",
-            Self::Tablet => "Tablet",
-            Self::Desk => "Desk",
-        }
-    }
-}
-
-/// What a page's query says about the HTML.
-#[derive(Deserialize)]
-pub(super) struct ViewParams {
-    /// `load`: the reader asked for remote content.
-    remote: Option<String>,
-    /// Anything: in the dark.
-    dark: Option<String>,
-    width: Option<String>,
-    /// The page of the list beside it.
-    #[serde(default)]
-    skip: usize,
-    /// `reading`: the mail alone.
-    part: Option<String>,
-}
-
-impl ViewParams {
-    fn seen(&self) -> HtmlView {
-        let width = Width::ALL.into_iter().find(|width| Some(width.name()) == self.width.as_deref());
-        HtmlView {
-            remote: if self.remote.as_deref() == Some("load") {
-                RemoteContent::Loaded
-            } else {
-                RemoteContent::Blocked
-            },
-            dark: self.dark.is_some(),
-            width: width.unwrap_or_default(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct HtmlView {
-    remote: RemoteContent,
-    dark: bool,
-    width: Width,
 }
 
 impl HtmlView {
@@ -270,7 +189,7 @@ impl HtmlView {
         DisplayOptions { remote: self.remote, dark: self.dark, pictures: ATTACHMENTS }
     }
 
-    /// As a query, with a question mark if it says anything.
+    /// Formats the options as a query, with a question mark unless it is empty.
     fn query(self) -> String {
         let mut query = String::new();
         let mut add = |pair: &str| {
@@ -324,7 +243,7 @@ async fn shown<M: Mailboxes>(
     let mail = fetch(app, client, scope, id).await?;
     let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
     let tags = [mail_tag(id), inbox_tag(&inbox)];
-    // Who looks at it has read it; a page of another site that shows it has not.
+    // Opening the page marks the mail read, but not if a page of another site requests it.
     if asker(headers) != RequestInitiator::AnotherSite {
         app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
@@ -343,8 +262,8 @@ async fn shown<M: Mailboxes>(
     if letter.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
-    // Up to here the letter takes nothing from the budget. Its bytes are charged while it is printed; the printed page
-    // is charged as the answer.
+    // Charges the page's data while the page is written; before that the data is not charged. The written
+    // page is charged as the response.
     let mut printing = app.budget.of(client);
     printing.grow(letter.bytes() as u64)?;
     let (above, below) = listed.beside(id);
@@ -376,7 +295,7 @@ async fn shown<M: Mailboxes>(
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
-/// The mail, if it lies where the path says.
+/// Reads the mail, if it is in the path's scope.
 pub(crate) async fn fetch<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -387,13 +306,13 @@ pub(crate) async fn fetch<M: Mailboxes>(
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
-/// The mail that a path names, unless it is on its way out.
+/// Parses the mail ID of a path; a mail that is being deleted counts as missing.
 fn named<M: Mailboxes>(app: &App<M>, scope: &Scope, id: &str) -> Result<MailId, Fault> {
     let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
     if app.leaving.has(scope, id) { Err(Fault::NoSuchMail) } else { Ok(id) }
 }
 
-/// The mail's HTML as a document, made now or before; nothing if it has none.
+/// Returns the mail's HTML as a document, from the cache or rendered now; `None` if there is no HTML.
 fn rendered<M: Mailboxes>(
     app: &App<M>,
     mail: &Mail,
@@ -424,7 +343,7 @@ fn letter(
     let summary = &mail.summary;
     let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
-    // What the sender meant to be seen first; the text where there is no HTML.
+    // The HTML is shown first, as its sender meant it, or the text if there is no HTML.
     let kind = match kind {
         Some(Kind::Html) | None if has_html => Kind::Html,
         Some(Kind::Html) | None => Kind::Text,
@@ -510,14 +429,14 @@ fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices:
     let mut view = (None, None, None);
     if let Some(clean) = clean {
         if clean.cut {
-            notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
+            notices.push("The HTML is too long to be shown in full. The source has all of it.".to_owned());
         }
         if let Some(over) = clean.css_over {
             notices
                 .push(format!("A part of this mail's style is left out: {over}. The source has all of it."));
         }
         let taken = clean.taken.in_words();
-        view.2 = (!taken.is_empty()).then(|| format!("Taken out to make it safe: {}.", listed(&taken)));
+        view.2 = (!taken.is_empty()).then(|| format!("Removed for safety: {}.", listed(&taken)));
         if clean.remote_items > 0 {
             let items = match clean.remote_items {
                 1 => "1 remote item".to_owned(),
@@ -527,9 +446,9 @@ fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices:
             let words = match seen.remote {
                 RemoteContent::Blocked => {
                     view.1 = Some(page(HtmlView { remote: RemoteContent::Loaded, ..seen }));
-                    "blocked: to load them tells the sender that this was read."
+                    "blocked: loading them would tell the sender that the mail was read."
                 }
-                RemoteContent::Loaded => "loaded, because you asked.",
+                RemoteContent::Loaded => "loaded at your request.",
             };
             view.0 = Some(format!("{items} from {hosts} {words}"));
         }
@@ -538,7 +457,7 @@ fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices:
     View::Html { frame, width: seen.width, choices, blocked, load, taken }
 }
 
-/// "a, b and c".
+/// Joins words as in "a, b and c".
 fn listed(words: &[String]) -> String {
     match words {
         [] => String::new(),
@@ -547,7 +466,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// The views of a mail. Each keeps the look that the reader chose for the HTML.
+/// Returns the tabs of a mail's views. Each keeps the options that the reader chose for the HTML.
 fn tabs((base, seen): (&str, HtmlView), current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
     let look = seen.query();
     let tab = |name, kind, path: &str, count| Tab {
@@ -568,40 +487,6 @@ fn tabs((base, seen): (&str, HtmlView), current: Kind, has_html: bool, attachmen
     tabs
 }
 
-fn from(reading: &DecodedMail<'_>, mail: &Mail) -> String {
-    let written = joined(reading, Field::From);
-    match (written.is_empty(), mail.summary.envelope_from.is_empty()) {
-        (false, _) => written,
-        (true, false) => fields::printable(&mail.summary.envelope_from).into_owned(),
-        (true, true) => "(no sender)".to_owned(),
-    }
-}
-
-fn to(reading: &DecodedMail<'_>, mail: &Mail) -> String {
-    let written = joined(reading, Field::To);
-    if written.is_empty() {
-        // A group without members (RFC 5322, 3.4) names nobody: it is shown as it is written.
-        let headers = reading.headers();
-        let group = headers.iter().find(|(name, value)| name.eq_ignore_ascii_case("to") && !value.is_empty());
-        if let Some((_, group)) = group {
-            return cut(group, GROUP_BYTES_MAX).to_owned();
-        }
-        let said: Vec<_> =
-            mail.recipients.iter().take(ADDRESSES_MAX).map(|said| fields::printable(said)).collect();
-        return said.join(", ");
-    }
-    written
-}
-
-fn joined(reading: &DecodedMail<'_>, field: Field<'static>) -> String {
-    let addresses = reading.addresses(field);
-    let shown: Vec<String> = addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect();
-    match addresses.len().checked_sub(ADDRESSES_MAX) {
-        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
-        _ => shown.join(", "),
-    }
-}
-
 fn item(attachment: &Attachment, base: &str) -> Item {
     Item {
         href: format!("{base}/attachments/{}/{}", attachment.part, segment(&attachment.filename)),
@@ -613,56 +498,19 @@ fn item(attachment: &Attachment, base: &str) -> Item {
     }
 }
 
-/// The end of a file's name, as its icon says it; of one without an end, what kind it is of.
+/// Returns the file extension in capitals for an icon, or "FILE" without a usable one.
 fn sign(attachment: &Attachment) -> String {
     let end = attachment.filename.rsplit_once('.').map(|(_, end)| end);
     let plain = |end: &&str| (1..=4).contains(&end.len()) && end.bytes().all(|b| b.is_ascii_alphanumeric());
     end.filter(plain).unwrap_or("file").to_uppercase()
 }
 
-/// The path of a mail's attachments, as a page elsewhere names it.
+/// Returns the path of a mail's attachments for use on other pages.
 pub(crate) fn attachments_of(summary: &Summary) -> String {
     format!("/inbox/{}/{}/{ATTACHMENTS}", segment(&summary.inbox.to_string()), summary.id)
 }
 
-/// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
-pub(crate) fn linked(text: &str, until: &StepLimit) -> String {
-    let mut links = Vec::new();
-    findings::in_text(text, &mut links, until);
-    // The longest first, or a link would be found within a longer one.
-    links.sort_by_key(|link| std::cmp::Reverse(link.link.len()));
-    let mut html = String::with_capacity(text.len() + text.len() / 8);
-    let mut rest = text;
-    while let Some(at) = rest.find("http") {
-        // Each link is compared with the text that begins here. Text that is not paid for is shown without links.
-        if until.pay(at + LINK_STEPS * links.len()).is_err() {
-            break;
-        }
-        escape(&rest[..at], &mut html);
-        rest = &rest[at..];
-        match links.iter().find(|link| rest.starts_with(&link.link)) {
-            Some(link) => {
-                if until.pay(2 * link.link.len()).is_err() {
-                    break;
-                }
-                let mut target = String::new();
-                escape(&link.link, &mut target);
-                html.push_str(&format!(
-                    "<a href=\"{target}\" rel=\"noopener noreferrer nofollow\" target=\"_blank\">{target}</a>"
-                ));
-                rest = &rest[link.link.len()..];
-            }
-            None => {
-                html.push_str("http");
-                rest = &rest[4..];
-            }
-        }
-    }
-    escape(rest, &mut html);
-    html
-}
-
-/// What the sandboxed frame shows.
+/// Serves the document of the sandboxed frame.
 pub(super) async fn frame<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -695,83 +543,6 @@ pub(super) async fn frame<M: Mailboxes>(
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
-/// The mail as it came, to be saved.
-pub(super) async fn raw<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    RequestScope(scope): RequestScope,
-    client: Client,
-    PathParams((_, id)): PathParams<(String, String)>,
-) -> Result<Response, Fault> {
-    let id = named(&app, &scope, &id)?;
-    Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
-}
-
-/// How an attachment is asked for.
-#[derive(Deserialize)]
-pub(super) struct AttachmentQuery {
-    /// Set by a picture of the mail's HTML.
-    picture: Option<String>,
-}
-
-pub(super) async fn attachment<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    RequestScope(scope): RequestScope,
-    client: Client,
-    PathParams((_, id, part, _)): PathParams<(String, String, u32, String)>,
-    Query(asked): Query<AttachmentQuery>,
-) -> Result<Response, Fault> {
-    let mail = fetch(&app, client, &scope, &id).await?;
-    let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
-    let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
-    let mut response = download(&attachment.content_type, &attachment.filename, bytes);
-    // Still something to be saved, and nothing that runs, for who opens it by itself.
-    if asked.picture.is_some()
-        && let Some(kind) = picture_type(&attachment).and_then(|kind| HeaderValue::from_str(kind).ok())
-    {
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    }
-    Ok(response)
-}
-
-/// A part that is an attachment, with its bytes.
-pub(crate) fn part_of(mail: &Mail, part: u32, until: &StepLimit) -> Option<(Attachment, Vec<u8>)> {
-    let prepared = ParsedMail::within(&mail.raw, until);
-    let reading = prepared.read();
-    let attachment = reading.attachments().iter().find(|attachment| attachment.part == part)?;
-    Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
-}
-
-/// Something to be saved and never run: whatever its sender says that it is, a browser gets it as a file.
-pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Bytes>) -> Response {
-    saved(content_type, filename, bytes.into().into_response())
-}
-
-/// The same of an answer that has the bytes already.
-pub(crate) fn saved(content_type: &str, filename: &str, mut response: Response) -> Response {
-    let runs = ["html", "xml", "svg", "script", "pdf"].iter().any(|word| content_type.contains(word));
-    let kind = if runs { "application/octet-stream" } else { content_type };
-    let ascii: String = filename
-        .chars()
-        .map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' })
-        .collect();
-    let encoded = utf8_percent_encode(cut(filename, 400), NON_ALPHANUMERIC);
-    let headers = response.headers_mut();
-    let mut set = |name: HeaderName, value: &str| {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
-    };
-    set(header::CONTENT_TYPE, kind);
-    // RFC 6266: the plain name for old programs, the encoded one for all others.
-    set(
-        header::CONTENT_DISPOSITION,
-        &format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}"),
-    );
-    set(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'");
-    set(header::CACHE_CONTROL, "private, no-store");
-    response
-}
-
 pub(super) async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -781,20 +552,4 @@ pub(super) async fn delete<M: Mailboxes>(
     let mail = fetch(&app, client, &scope, &id).await?;
     app.mailboxes.delete(&scope, mail.summary.id).await?;
     Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{StepLimit, linked};
-
-    #[test]
-    fn a_text_is_escaped_and_its_links_are_links() {
-        let html = linked(
-            "<b>see</b> https://a.test/?x=1&y=\"2 and https://a.test/?x=1 or javascript:alert(1), httpx",
-            &StepLimit::default(),
-        );
-        assert!(html.starts_with("&lt;b&gt;see&lt;/b&gt; <a href=\"https://a.test/?x=1&amp;y=\""), "{html}");
-        assert_eq!(html.matches("<a ").count(), 2);
-        assert!(html.ends_with("or javascript:alert(1), httpx"));
-    }
 }

@@ -1,18 +1,30 @@
-//! A mail's style sheets and `style` attributes, written anew without what loads or runs.
+//! Sanitizer of a mail's style sheets and `style` attributes: rewrites them without anything that loads or
+//! runs.
 //!
 //! ```text
 //!  text ─▶ cssparser's tokens and rules ─▶ judged one by one ─▶ the same tokens, serialised: out
 //!                                              └▶ RemovedCounts, remote items, dark rules
 //! ```
-//! What comes out is what was judged: no byte of the source is copied, so an escape, a comment or an unclosed block has
-//! no other meaning to the browser than it had here. A picture of the mail itself stays; one of others is `none`, so that the
-//! colour beside it stays, until the reader asks for remote pictures: then it loads, as an `<img>` does. A declaration goes if
-//! it ran something in a browser that once was, or if it calls a function that is not listed: what will fetch in the browsers
-//! to come is not known today. Selectors stay, whatever they match; the pictures of a rule that matches by what the reader does
-//! (`:hover`, `:visited`) are always `none`. No `<` that could end the element is written.
+//! The output consists of the judged tokens: no byte of the source is copied, so an escape, a comment or an
+//! unclosed block cannot mean something else to the browser. Pictures of the mail itself stay. Remote
+//! pictures become `none`, so that the colour beside them stays, until the reader asks for remote pictures:
+//! then they load, as an `<img>` does. A declaration is removed if it ran code in some older browser, or if
+//! it calls a function that is not listed, as it is unknown what will fetch in future browsers. Selectors
+//! stay, whatever they match; pictures of a rule that depends on the reader's actions (`:hover`, `:visited`)
+//! are always `none`. No `<` that could end the element is written.
 //!
-//! All bounds hold for all sheets of a mail together.
+//! All limits apply to all sheets of a mail together.
 
+mod allowed;
+mod limits;
+
+use allowed::{
+    ALWAYS, FUNCTIONS, IDLE, KEYFRAMES, NEVER, OF_THE_DOCUMENT, PICTURES, RUNNING, SHAPES, WITH_RULES,
+};
+pub(crate) use limits::{
+    CSS_BYTES_MAX, CSS_DECLARATIONS_MAX, CSS_DEPTH_MAX, CSS_RULES_MAX, CSS_SELECTORS_MAX, CssLimit,
+};
+use limits::{WRITTEN_BYTES_MAX, WRITTEN_MAX};
 use std::{borrow::Cow, collections::HashMap, fmt::Write as _};
 
 use cssparser::{
@@ -27,208 +39,22 @@ use super::{
     sources::{RemoteHost, Source, Sources},
 };
 
-/// Bytes of a mail's style sheets that are read.
-pub const CSS_BYTES_MAX: usize = 256 * 1024;
-/// Rules of a mail's style sheets, those within others too.
-pub const CSS_RULES_MAX: usize = 5_000;
-/// Selectors of one rule.
-pub const CSS_SELECTORS_MAX: usize = 256;
-/// Declarations of a mail's style sheets.
-pub const CSS_DECLARATIONS_MAX: usize = 20_000;
-/// Blocks, brackets and functions within each other.
-pub const CSS_DEPTH_MAX: u8 = 32;
-
-/// `style` attributes that are remembered, and bytes of the longest of them.
-const WRITTEN_MAX: usize = 64;
-const WRITTEN_BYTES_MAX: usize = 512;
-
-/// A bound that style sheets are beyond; what is beyond it is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CssLimit {
-    /// [`CSS_BYTES_MAX`]
-    #[error("its style sheets have more than {CSS_BYTES_MAX} bytes")]
-    Bytes,
-    /// [`CSS_RULES_MAX`]
-    #[error("its style sheets have more than {CSS_RULES_MAX} rules")]
-    Rules,
-    /// [`CSS_SELECTORS_MAX`]
-    #[error("a rule of its style sheets has more than {CSS_SELECTORS_MAX} selectors")]
-    Selectors,
-    /// [`CSS_DECLARATIONS_MAX`]
-    #[error("its style sheets have more than {CSS_DECLARATIONS_MAX} declarations")]
-    Declarations,
-    /// [`CSS_DEPTH_MAX`]
-    #[error("its style sheets are nested more than {CSS_DEPTH_MAX} deep")]
-    Depth,
-}
-
-/// Functions that name pictures; but for `url` of the mail's own they are none.
-const PICTURES: &[&str] = &[
-    "url",
-    "src",
-    "image",
-    "image-set",
-    "-webkit-image-set",
-    "cross-fade",
-    "-webkit-cross-fade",
-    "element",
-    "-moz-element",
-    "paint",
-];
-/// Functions that a value may call. None of them fetches.
-const FUNCTIONS: &[&str] = &[
-    "rgb",
-    "rgba",
-    "hsl",
-    "hsla",
-    "hwb",
-    "lab",
-    "lch",
-    "oklab",
-    "oklch",
-    "color",
-    "color-mix",
-    "light-dark",
-    "calc",
-    "min",
-    "max",
-    "clamp",
-    "abs",
-    "sign",
-    "round",
-    "mod",
-    "rem",
-    "sin",
-    "cos",
-    "tan",
-    "pow",
-    "sqrt",
-    "hypot",
-    "exp",
-    "log",
-    "var",
-    "env",
-    "attr",
-    "counter",
-    "counters",
-    "linear-gradient",
-    "radial-gradient",
-    "conic-gradient",
-    "repeating-linear-gradient",
-    "repeating-radial-gradient",
-    "repeating-conic-gradient",
-    "-webkit-linear-gradient",
-    "-webkit-radial-gradient",
-    "-webkit-gradient",
-    "-moz-linear-gradient",
-    "-moz-radial-gradient",
-    "-o-linear-gradient",
-    "-ms-linear-gradient",
-    "from",
-    "to",
-    "color-stop",
-    "matrix",
-    "matrix3d",
-    "perspective",
-    "rotate",
-    "rotate3d",
-    "rotatex",
-    "rotatey",
-    "rotatez",
-    "scale",
-    "scale3d",
-    "scalex",
-    "scaley",
-    "scalez",
-    "skew",
-    "skewx",
-    "skewy",
-    "translate",
-    "translate3d",
-    "translatex",
-    "translatey",
-    "translatez",
-    "blur",
-    "brightness",
-    "contrast",
-    "drop-shadow",
-    "grayscale",
-    "hue-rotate",
-    "invert",
-    "opacity",
-    "saturate",
-    "sepia",
-    "cubic-bezier",
-    "steps",
-    "minmax",
-    "repeat",
-    "fit-content",
-];
-/// Shapes, which take lengths.
-const SHAPES: &[&str] = &["rect", "inset", "circle", "ellipse", "polygon", "path", "alpha"];
-
-/// Properties that ran something in a browser that once was.
-const RUNNING: &[&str] = &["behavior", "-ms-behavior", "-moz-binding"];
-
-/// AtRuleKind-rules that hold rules.
-const WITH_RULES: &[&str] = &["media", "supports", "layer", "container", "scope", "starting-style"];
-const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes", "-o-keyframes"];
-/// AtRuleKind-rules that change nothing in a frame, and go without a word.
-const IDLE: &[&str] =
-    &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
-
-/// Pseudo-classes and pseudo-elements that match by the document alone, and not by what the reader does with it.
-const OF_THE_DOCUMENT: &[&str] = &[
-    "root",
-    "empty",
-    "first-child",
-    "last-child",
-    "only-child",
-    "nth-child",
-    "nth-last-child",
-    "first-of-type",
-    "last-of-type",
-    "only-of-type",
-    "nth-of-type",
-    "nth-last-of-type",
-    "not",
-    "is",
-    "where",
-    "has",
-    "matches",
-    "any",
-    "-webkit-any",
-    "-moz-any",
-    "any-link",
-    "lang",
-    "dir",
-    "before",
-    "after",
-    "marker",
-    "first-line",
-    "first-letter",
-];
-
-/// What is written for a condition that always holds, and for one that never does.
-const ALWAYS: &str = "(min-width:0)";
-const NEVER: &str = "(max-width:0)";
-
-/// Cleans the sheets and attributes of one mail.
+/// Sanitizer of the style sheets and attributes of one mail.
 pub(super) struct Css<'a> {
     sources: &'a Sources,
     dark: bool,
     bytes_left: usize,
     rules_left: usize,
     declarations_left: usize,
-    /// The first bound that was hit.
+    /// The first limit that was hit.
     pub(super) over: Option<CssLimit>,
     pub(super) taken: RemovedCounts,
-    /// What would have been fetched.
+    /// Hosts of remote pictures.
     pub(super) seen: Vec<RemoteHost>,
-    /// There are rules for a dark scheme.
+    /// True if there are rules for a dark colour scheme.
     pub(super) has_dark: bool,
-    /// `style` attributes and what was written for them: layouts say the same in each cell. Not those of which something
-    /// is counted each time.
+    /// Cache of `style` attributes and their sanitized form, as layouts repeat one in each cell. Attributes
+    /// for which something is counted each time are not cached.
     written: HashMap<String, String>,
 }
 
@@ -250,7 +76,7 @@ impl<'a> Css<'a> {
         }
     }
 
-    /// A style sheet, at the end of what is written already.
+    /// Sanitizes a style sheet and appends it to `out`.
     pub(super) fn sheet(&mut self, text: &str, out: &mut String) {
         let read = cut(text, self.bytes_left);
         self.bytes_left -= read.len();
@@ -271,7 +97,7 @@ impl<'a> Css<'a> {
         }
     }
 
-    /// A condition on media, as an attribute has it.
+    /// Sanitizes a media condition of an attribute.
     pub(super) fn media(&mut self, text: &str) -> Option<String> {
         let mut input = Parser::new(text);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
@@ -281,7 +107,7 @@ impl<'a> Css<'a> {
         Some(out)
     }
 
-    /// The value of a `style` attribute; nothing if nothing of it is left.
+    /// Sanitizes the value of a `style` attribute; `None` if nothing of it is left.
     pub(super) fn attribute<'s>(&mut self, text: &'s str) -> Option<Cow<'s, str>> {
         if text.bytes().all(is_plain) {
             return (!text.is_empty()).then_some(Cow::Borrowed(text));
@@ -312,7 +138,7 @@ impl<'a> Css<'a> {
     }
 }
 
-/// Takes blanks off the end of what was written since `begin`, but for one that is escaped.
+/// Removes blanks from the end of the text written since `begin`, except for an escaped one.
 fn trim(out: &mut String, begin: usize) {
     let mut end = begin + out[begin..].trim_end_matches(' ').len();
     if out[..end].ends_with('\\') && end < out.len() {
@@ -321,32 +147,34 @@ fn trim(out: &mut String, begin: usize) {
     out.truncate(end);
 }
 
-/// Of these a declaration can be made that names a colour, a length or a word, and none that fetches: there is no
-/// bracket, no escape and no comment. Most `style` attributes have nothing else.
+/// Returns whether a byte is harmless: declarations made of such bytes can name a colour, a length or a word,
+/// and cannot fetch, as there are no brackets, escapes or comments. Most `style` attributes have no other
+/// bytes.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b' ' | b'-' | b'_' | b':' | b';' | b',' | b'.' | b'#' | b'%' | b'!')
 }
 
-/// A name that is serialised as itself (CSSOM, 2.1): ASCII, and it begins with a letter, or with one behind a hyphen.
+/// Returns whether a name is serialised as itself (CSSOM, 2.1): it is ASCII and begins with a letter, or with
+/// a hyphen and a letter.
 pub(super) fn is_simple(name: &str) -> bool {
     let letters = name.strip_prefix('-').unwrap_or(name).as_bytes();
     letters.first().is_some_and(u8::is_ascii_alphabetic)
         && letters.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// Where rules stand.
+/// Context in which rules stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RuleContext {
-    /// A sheet, or a rule that holds rules.
+    /// A style sheet, or a rule that contains rules.
     Sheet,
-    /// A rule with declarations, and perhaps rules within.
+    /// A rule with declarations, and possibly nested rules.
     Rule,
     Keyframes,
     Attribute,
 }
 
-/// What tokens mean.
+/// Meaning of the tokens being copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TokenContext {
     Selectors,
@@ -358,24 +186,25 @@ struct Rules<'r, 'a> {
     css: &'r mut Css<'a>,
     out: &'r mut String,
     place: RuleContext,
-    /// Blocks, brackets and functions that are open.
+    /// Number of open blocks, brackets and functions.
     depth: u8,
-    /// The declarations here hold depending on what the reader does: their pictures would tell the sender of it.
+    /// True if the declarations here depend on the reader's actions: loading their pictures would tell the
+    /// sender of these.
     acts: bool,
 }
 
-/// What an at-rule is, once its name and its condition are written.
+/// Kind of an at-rule whose name and condition are written.
 enum AtRuleKind {
     Statement,
     Rules {
         place: RuleContext,
-        /// The block's rules hold depending on what the reader does, as in [`Rules`].
+        /// True if the block's rules depend on the reader's actions, as in [`Rules`].
         acts: bool,
     },
 }
 
 impl Rules<'_, '_> {
-    /// Does what is within a block, a bracket or a function.
+    /// Runs `work` one level deeper, within a block, a bracket or a function.
     fn within<'i, T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, Fault<'i>>,
@@ -390,7 +219,7 @@ impl Rules<'_, '_> {
         done
     }
 
-    /// Declarations and rules to the end of a block or an attribute.
+    /// Sanitizes declarations and rules up to the end of a block or an attribute.
     fn body(&mut self, input: &mut Parser<'_>) {
         let mut items = RuleBodyParser::new(input, self);
         loop {
@@ -403,7 +232,7 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// A block with what stands in such a place.
+    /// Sanitizes a block in the given context.
     fn block<'i>(&mut self, input: &mut Parser<'_>, place: RuleContext, acts: bool) -> Result<(), Fault<'i>> {
         self.within(|rules| {
             rules.out.push('{');
@@ -416,7 +245,7 @@ impl Rules<'_, '_> {
         })
     }
 
-    /// Writes all tokens that there are, or says that they do not stay.
+    /// Writes all tokens of the input, or fails if they must be removed.
     fn copy<'i>(&mut self, input: &mut Parser<'i>, kind: TokenContext) -> Result<(), Fault<'i>> {
         let mut before = TokenSerializationType::Nothing;
         let mut behind_colon = false;
@@ -431,7 +260,7 @@ impl Rules<'_, '_> {
                 behind_colon = matches!(token, Token::Colon);
             }
             let this = token.serialization_type();
-            // `-->` would be the end of a comment of another sort.
+            // `--` and `>` together would be `-->`, which ends an SGML comment.
             let is_other_comment = matches!(token, Token::Delim('>')) && self.out.ends_with("--");
             if before.needs_separator_when_before(this) || is_other_comment {
                 self.out.push_str("/**/");
@@ -441,7 +270,8 @@ impl Rules<'_, '_> {
         Ok(())
     }
 
-    /// Writes one token with what is within it; what it counts as for its neighbour, if not as itself.
+    /// Writes a token with its content. Returns its type for the separator from the next token, if that
+    /// differs from its own.
     fn token<'i>(
         &mut self,
         input: &mut Parser<'i>,
@@ -458,7 +288,7 @@ impl Rules<'_, '_> {
             }
             Token::Function(name) if is_one_of(name, PICTURES) => {
                 let is_url = name.eq_ignore_ascii_case("url");
-                // Whatever else is in there, it is none.
+                // With any further arguments the URL is dropped.
                 let url = input.parse_nested_block(|input| {
                     let url = input.expect_string_cloned().map(|url| url.to_string()).unwrap_or_default();
                     let alone = is_url && input.is_exhausted();
@@ -469,7 +299,7 @@ impl Rules<'_, '_> {
                 return Ok(Some(TokenSerializationType::Ident));
             }
             Token::Function(name) => {
-                // Nobody runs that in a selector; nobody needs it there, either.
+                // No browser runs `expression` in a selector, but it is never needed there either.
                 let ran_once = name.eq_ignore_ascii_case("expression");
                 if ran_once || kind == TokenContext::Value && !is_listed(name) {
                     self.css.taken.styles += 1;
@@ -490,7 +320,7 @@ impl Rules<'_, '_> {
                 self.out.push(']');
                 return Ok(Some(TokenSerializationType::Other));
             }
-            // A comparison in a condition. What could end the element is parted from it by a blank.
+            // A comparison in a condition. A blank keeps the `<` from beginning an end tag.
             Token::Delim('<') if kind == TokenContext::Media => {
                 self.out.push_str("< ");
                 input.skip_whitespace();
@@ -513,8 +343,8 @@ impl Rules<'_, '_> {
         Ok(None)
     }
 
-    /// What stands in round brackets, with them; a condition on the colour scheme is answered here, because the reader
-    /// chooses the scheme of the frame and not the system's.
+    /// Writes the content of round brackets, with them. A condition on the colour scheme is decided here,
+    /// because the reader chooses the scheme of the frame, not the system.
     fn bracket<'i>(&mut self, input: &mut Parser<'i>, kind: TokenContext) -> Result<(), Fault<'i>> {
         if kind == TokenContext::Media
             && let Ok(wanted) = input.try_parse(scheme)
@@ -530,9 +360,9 @@ impl Rules<'_, '_> {
         Ok(())
     }
 
-    /// A token as it is serialised, but for what could end the element.
+    /// Writes a token as it is serialised, but escapes a `<`, which could end the element.
     fn plain(&mut self, token: &Token<'_>) {
-        // Most tokens are such names: nothing of them is to be escaped.
+        // Most tokens are simple names and need no escapes.
         if let Token::Ident(name) = token
             && is_simple(name)
         {
@@ -540,10 +370,10 @@ impl Rules<'_, '_> {
             return;
         }
         let begin = self.out.len();
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         _ = token.to_css(self.out);
         if self.out[begin..].contains('<') {
-            // In names it stands escaped already.
+            // A `<` in a name is escaped already.
             let written = self.out.split_off(begin);
             self.out.push_str(&written.replace("\\<", "\\3c "));
         }
@@ -558,8 +388,9 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// Something that a browser would fetch: a picture of the mail stays, under our path. Others are `none` before the reader
-    /// asks for them, and always where they would be fetched when the reader does something.
+    /// Writes a URL that a browser would fetch: a picture of the mail stays, under our path. Remote ones are
+    /// `none` before the reader asks for them, and always where the fetch would depend on the reader's
+    /// actions.
     fn fetched<'i>(&mut self, url: &str, kind: TokenContext) -> Result<(), Fault<'i>> {
         if kind != TokenContext::Value {
             return Err(ParseError::custom(()));
@@ -589,7 +420,7 @@ impl Rules<'_, '_> {
     }
 }
 
-/// `prefers-color-scheme`: whether it asks for dark; `None`: for any.
+/// Parses `prefers-color-scheme`: returns whether it asks for dark, or `None` if it asks for any.
 fn scheme<'i>(input: &mut Parser<'i>) -> Result<Option<bool>, Fault<'i>> {
     input.expect_ident_matching("prefers-color-scheme")?;
     if input.is_exhausted() {
@@ -640,12 +471,12 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
         self.out.push(':');
         input.skip_whitespace();
         let (taken, seen) = (self.css.taken, self.css.seen.len());
-        // A rule for a pointer that hovers may use what is in a variable.
+        // A rule that matches on hover may use the variable.
         let outer = self.acts;
         self.acts |= is_variable;
         let copied = self.copy(input, TokenContext::Value);
         self.acts = outer;
-        // However much is in it, one declaration was changed.
+        // However many values were removed, one declaration was changed.
         self.css.taken.styles = self.css.taken.styles.min(taken.styles + 1);
         match &copied {
             Ok(()) => {
@@ -662,7 +493,7 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
 }
 
 impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
-    /// The rule matches by what the reader does.
+    /// True if the rule matches by the reader's actions.
     type Prelude = bool;
     type QualifiedRule = ();
     type Error = ();
@@ -674,7 +505,7 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
         if self.out.len() == begin {
             return Err(ParseError::custom(()));
         }
-        // A comma within a string or a bracket counts, too.
+        // Commas within strings and brackets are counted, too.
         if self.out[begin..].bytes().filter(|&byte| byte == b',').count() >= CSS_SELECTORS_MAX {
             self.css.hit(CssLimit::Selectors);
             return Err(ParseError::custom(()));
@@ -689,7 +520,7 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
 }
 
 impl Rules<'_, '_> {
-    /// Writes selectors; says whether they match by what the reader does.
+    /// Writes selectors; returns whether they match by the reader's actions.
     fn selectors<'i>(&mut self, input: &mut Parser<'i>) -> Result<bool, Fault<'i>> {
         let outer = std::mem::take(&mut self.acts);
         let copied = self.copy(input, TokenContext::Selectors);
@@ -697,7 +528,7 @@ impl Rules<'_, '_> {
         copied.map(|()| acts)
     }
 
-    /// One more.
+    /// Counts a rule, or fails if there are too many.
     fn rule<'i>(&mut self) -> Result<(), Fault<'i>> {
         if self.css.rules_left == 0 {
             self.css.hit(CssLimit::Rules);
@@ -717,7 +548,7 @@ impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
         let place = if self.place == RuleContext::Attribute {
             return Err(ParseError::custom(()));
         } else if is_one_of(&name, WITH_RULES) {
-            // Within a rule, what is in there is declarations again.
+            // Within a style rule, the block of such an at-rule contains declarations.
             self.place
         } else if is_one_of(&name, KEYFRAMES) {
             RuleContext::Keyframes
@@ -739,7 +570,7 @@ impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
         input.skip_whitespace();
         let begin = self.out.len();
         self.copy(input, TokenContext::Media)?;
-        // An animation may begin when the pointer hovers, and a scope is named by selectors.
+        // An animation may start on hover, and a scope is given by selectors.
         let acts = place == RuleContext::Keyframes || (is_scope && self.out[begin..].contains(':'));
         Ok(if is_layer && self.place == RuleContext::Sheet {
             AtRuleKind::Statement

@@ -1,14 +1,20 @@
-//! What programs remember about mails by Mailpit's API: read, and tags. In memory, bounded; each change is written down
-//! beside the mail, so that a restart finds it again ([`crate::store::annotations`]). A mark is its inbox's: who may not see the mail neither sees nor
-//! changes nor counts what is said about it. A mail that came into several inboxes has over all of them the mark of the
-//! first; what is counted over all is kept counted, because each list says it.
+//! Flags and tags of mails (Mailpit's API): in memory, bounded. Each change is also written to the log beside
+//! the mail, so that a restart restores it ([`crate::store::annotations`]). An entry belongs to its inbox: a
+//! client that may not see the mail can neither see nor change nor count its flags and tags. A mail in
+//! several inboxes has, in the list of all mails, the entry of its first inbox. Counts over all mails are
+//! kept up to date, because each list shows them.
 //!
-//! *Bound:* [`MARKED_MAX`] marks; beyond, the oldest is forgotten. One client has half of the room that the others leave;
-//! beyond, its own oldest mark is forgotten, so that nobody who reads fast takes the marks of everybody else.
+//! *Bound:* [`MARKED_MAX`] entries; beyond, the oldest is dropped. One client may use half of the room that
+//! the others leave; beyond, its own oldest entry is dropped, so that a client that reads fast does not
+//! displace everybody's entries.
+
 #![expect(
     clippy::disallowed_types,
     reason = "one thread asks; a lock is what makes that a property of the type"
 )]
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -30,15 +36,15 @@ use crate::{
     store::annotations::{Note, RecoveredNote},
 };
 
-/// Mails with a mark; beyond, the oldest marks are forgotten.
+/// Most mails with flags or tags; beyond, the oldest entries are dropped.
 const MARKED_MAX: usize = 50_000;
-/// Tags on one mail.
+/// Most tags of one mail.
 const TAGS_MAX: usize = 50;
-/// Bytes of a tag's name.
+/// Longest tag, in bytes.
 const TAG_BYTES_MAX: usize = 200;
-/// Bytes of all names on the mails of one inbox: they are listed with each of its lists.
+/// Most bytes of all tags of one inbox, as each of its lists contains them.
 const INBOX_TAG_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of all names.
+/// Most bytes of all tags.
 const ALL_TAG_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -49,24 +55,24 @@ pub(crate) struct FlagTable {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whose a mark is: who may see the inbox may see it, and nobody else.
+    /// Entries by inbox: only clients that may see the inbox may see them.
     of: HashMap<Inbox, InboxFlags>,
     inbox_of: HashMap<MailId, Inbox>,
-    /// In the order in which they got their first mark; those forgotten meanwhile are passed over.
+    /// Mails in the order of their first entry; dropped ones are skipped.
     order: VecDeque<MailId>,
-    /// FlagTable of each client that has a share.
+    /// Entries of each client that has a share.
     of_client: HashMap<Client, ClientFlags>,
     tag_bytes: usize,
-    /// Of the mails as they are shown over all inboxes: how many are read, and how many carry each tag.
+    /// Counts over all mails, each counted once: read mails, and mails with each tag.
     all_read: u64,
     all_tags: BTreeMap<String, u64>,
 }
 
-/// The marks that one client has set.
+/// Entries that one client has created.
 #[derive(Debug, Default)]
 struct ClientFlags {
     count: usize,
-    /// In the order in which they were set; those forgotten meanwhile are passed over.
+    /// Mails in the order of creation; dropped ones are skipped.
     order: VecDeque<MailId>,
 }
 
@@ -80,31 +86,31 @@ struct InboxFlags {
 struct MailFlags {
     read: bool,
     tags: BTreeSet<String>,
-    /// It is how the mail is shown over all inboxes.
+    /// True if the entry is that of the mail's first inbox, which the list of all mails shows.
     is_letter: bool,
-    /// Its inbox has it no more: it is shown over all alone.
+    /// True if the inbox has dropped the mail, which only the list of all mails still shows.
     is_let_go: bool,
-    /// The client whose share it takes. `None`: this machine, or one before the start.
+    /// Client whose share the entry uses; `None` for this machine, and for entries from before the start.
     client: Option<Client>,
 }
 
-/// Why tags are not taken.
+/// Reason for which tags are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TagFault {
-    #[error("a tag's name has 1 to {TAG_BYTES_MAX} bytes")]
+    #[error("invalid tag: a tag has 1 to {TAG_BYTES_MAX} bytes")]
     Name,
-    #[error("a mail has {TAGS_MAX} tags at most")]
+    #[error("too many tags: a mail has at most {TAGS_MAX}")]
     TooMany,
-    #[error("the tags of this inbox have {INBOX_TAG_BYTES_MAX} bytes in all at most")]
+    #[error("too many tags: those of an inbox have at most {INBOX_TAG_BYTES_MAX} bytes together")]
     Inbox,
-    #[error("there are too many tags in all; they go with their mails")]
+    #[error("too many tags in the store; delete mails to free some")]
     Full,
 }
 
 impl From<TagFault> for Fault {
     fn from(fault: TagFault) -> Self {
         match fault {
-            TagFault::Full => Self::Busy("there are too many tags in all; they go with their mails"),
+            TagFault::Full => Self::Busy("too many tags in the store; delete mails to free some"),
             fault => Self::Bad(fault.to_string()),
         }
     }
@@ -115,18 +121,18 @@ impl FlagTable {
         Self { state: Mutex::default(), counters }
     }
 
-    /// With what was said before the start.
+    /// Restores the entries of earlier runs.
     pub(crate) fn begin(&self, noted: Vec<RecoveredNote>) {
         let mut state = self.state();
         for RecoveredNote { id, inbox, is_letter, is_let_go, note } in noted {
             self.enter(&mut state, None, id, &inbox, is_letter);
-            // More than there may be is not possible, unless a bound is a lower one now.
+            // Fails only if a limit was lowered since.
             let _ = state.replace(id, &inbox, note.tags);
             state.change(id, |mark| (mark.read, mark.is_let_go) = (note.read, is_let_go));
         }
     }
 
-    /// What is to be written down about these mails.
+    /// Returns the notes of these mails to be written to the log.
     fn notes(&self, ids: &[MailId]) -> Vec<(MailId, Note)> {
         let state = self.state();
         let note = |id: &MailId| {
@@ -140,7 +146,7 @@ impl FlagTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether that is something new.
+    /// Sets the read flag. Returns whether that changed it.
     fn set_read(&self, client: Client, of: &Summary, read: bool) -> bool {
         let mut state = self.state();
         let before = state.mark(of.id).is_some_and(|mark| mark.read);
@@ -151,7 +157,7 @@ impl FlagTable {
         before != read
     }
 
-    /// What a mail is to be tagged with, if these are names.
+    /// Validates tags and returns them without duplicates.
     pub(crate) fn names(&self, tags: &[String]) -> Result<BTreeSet<String>, TagFault> {
         let names: BTreeSet<String> =
             tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
@@ -169,7 +175,7 @@ impl FlagTable {
         state.replace(of.id, &of.inbox, names).map_err(|fault| self.refuse(fault))
     }
 
-    /// Whether a mail was read, and its tags.
+    /// Returns whether a mail is read, and its tags.
     pub(crate) fn of(&self, id: MailId) -> (bool, Vec<String>) {
         let state = self.state();
         state.mark(id).map(|mark| (mark.read, mark.tags.iter().cloned().collect())).unwrap_or_default()
@@ -179,7 +185,7 @@ impl FlagTable {
         self.state().mark(id).map(|mark| mark.tags.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// Each tag on mails of the scope, and how many of them carry it.
+    /// Returns each tag in the scope, with the number of mails that have it.
     pub(crate) fn all_tags(&self, scope: &Scope) -> BTreeMap<String, u64> {
         let state = self.state();
         if *scope == Scope::All {
@@ -195,8 +201,8 @@ impl FlagTable {
         all
     }
 
-    /// Removes a tag from all mails of the scope, and adds `with` in its place if there is one. Returns these mails.
-    /// Where one mail cannot have the new tag, all keep what they have.
+    /// Removes a tag from all mails of the scope, and adds `with` in its place if given. Returns these mails.
+    /// If one of them cannot have the new tag, none is changed.
     fn replace_tag(&self, scope: &Scope, tag: &str, with: Option<&str>) -> Result<Vec<MailId>, TagFault> {
         if with.is_some_and(|with| with.is_empty() || with.len() > TAG_BYTES_MAX) {
             return Err(self.refuse(TagFault::Name));
@@ -216,7 +222,7 @@ impl FlagTable {
             tags.extend(with.map(str::to_owned));
             if let Err(fault) = state.replace(*id, inbox, tags) {
                 for (id, inbox, before) in tagged[..at].iter().rev() {
-                    // The undo finds room: backwards each step restores tags that fitted before.
+                    // The undo cannot fail: in reverse order each step restores tags that fitted before.
                     let _ = state.replace(*id, inbox, before.clone());
                 }
                 return Err(self.refuse(fault));
@@ -242,17 +248,17 @@ impl FlagTable {
         self.state().forget(id);
     }
 
-    /// An inbox has let a mail go that others have: over all it keeps its mark.
+    /// Notes that an inbox has dropped a mail that other inboxes have: the list of all mails keeps the entry.
     fn let_go(&self, id: MailId) {
         self.state().change(id, |mark| mark.is_let_go = true);
     }
 
-    /// Makes a mark for this mail, if it has none.
+    /// Creates an entry for this mail, if there is none.
     fn enter(&self, state: &mut State, client: Option<Client>, id: MailId, inbox: &Inbox, is_letter: bool) {
         if state.inbox_of.contains_key(&id) {
             return;
         }
-        // This machine stands for everybody behind the accelerator: it has no share, only the whole's bound.
+        // This machine stands for all clients behind the accelerator: it has no share, only the total limit.
         let client = client.filter(|client| !client.is_here());
         if let Some(client) = client {
             if state.has_its_share(client) && state.forget_oldest_of(client) {
@@ -276,7 +282,7 @@ impl FlagTable {
     }
 }
 
-/// Takes a mark out of what is counted over all.
+/// Subtracts an entry from the counts over all mails.
 fn uncount(mark: &MailFlags, all_read: &mut u64, all_tags: &mut BTreeMap<String, u64>) {
     if !mark.is_letter {
         return;
@@ -300,7 +306,7 @@ impl State {
         self.of.get(self.inbox_of.get(&id)?)?.mails.get(&id)
     }
 
-    /// Changes a mark, and what is counted over all with it.
+    /// Changes an entry, and the counts over all mails with it.
     fn change(&mut self, id: MailId, change: impl FnOnce(&mut MailFlags)) {
         let Self { of, inbox_of, all_read, all_tags, .. } = self;
         let marks = inbox_of.get(&id).and_then(|inbox| of.get_mut(inbox));
@@ -318,7 +324,7 @@ impl State {
         }
     }
 
-    /// The marks of the mails that a scope shows; those of one inbox are not looked for among all.
+    /// Returns the entries that a scope shows; for one inbox without a search among all.
     fn within(&self, scope: &Scope) -> impl Iterator<Item = &MailFlags> {
         let (one, several) = match scope {
             Scope::Inbox(inbox) => (self.of.get(inbox), None),
@@ -349,13 +355,13 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether a client has half of the room that the others leave.
+    /// Returns whether a client has used up its share, half of the room that the others leave.
     fn has_its_share(&self, client: Client) -> bool {
         let own = self.of_client.get(&client).map_or(0, |own| own.count);
         own >= Client::share(MARKED_MAX, self.inbox_of.len(), own)
     }
 
-    /// Forgets the oldest mark of a client. Returns whether there was one.
+    /// Drops the oldest entry of a client. Returns whether there was one.
     fn forget_oldest_of(&mut self, client: Client) -> bool {
         while let Some(oldest) = self.of_client.get_mut(&client).and_then(|own| own.order.pop_front()) {
             if self.mark(oldest).is_some_and(|mark| mark.client == Some(client)) {
@@ -365,7 +371,7 @@ impl State {
         false
     }
 
-    /// Takes a mark out of its client's share.
+    /// Takes an entry off its client's share.
     fn give_back(&mut self, client: Client) {
         let Some(own) = self.of_client.get_mut(&client) else { return };
         own.count -= 1;
@@ -380,7 +386,7 @@ impl State {
         }
     }
 
-    /// Forgets a mark. Returns whether there was one.
+    /// Drops an entry. Returns whether there was one.
     fn forget(&mut self, id: MailId) -> bool {
         let Some(inbox) = self.inbox_of.remove(&id) else { return false };
         let Some(marks) = self.of.get_mut(&inbox) else { return false };
@@ -418,7 +424,7 @@ impl search::FlagLookup for FlagTable {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// FlagTable mails read or unread, and has it written down.
+    /// Marks mails read or unread, and writes the change to the log.
     pub(crate) async fn set_read(
         &self,
         client: Client,
@@ -430,7 +436,7 @@ impl<M: Mailboxes> App<M> {
         self.write_marks(&ids).await
     }
 
-    /// Gives mails these tags in the place of those that they have, and has it written down.
+    /// Replaces the tags of mails, and writes the change to the log.
     pub(crate) async fn set_tags(
         &self,
         client: Client,
@@ -444,7 +450,7 @@ impl<M: Mailboxes> App<M> {
         self.write_marks(&ids).await
     }
 
-    /// Takes a tag off all mails of the scope, puts another there if there is one, and has it written down.
+    /// Removes a tag from all mails of the scope, adds another if given, and writes the change to the log.
     pub(crate) async fn replace_tag(
         &self,
         scope: &Scope,
@@ -463,10 +469,11 @@ impl<M: Mailboxes> App<M> {
     }
 }
 
-/// How often it is looked what has gone: while many mails come, to be woken for each would cost more than taking it.
+/// Interval at which deletions are processed: while many mails arrive, a wake-up for each would cost more
+/// than receiving it.
 const FORGET_EVERY: Duration = Duration::from_millis(10);
 
-/// FlagTable go with their mail, and so do what lists show of it and what was made of it.
+/// Removes flags, tags, previews and rendered documents of deleted mails.
 pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
     let mut events = app.mailboxes.events();
     loop {
@@ -480,7 +487,7 @@ pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
                     app.gists.forget(id);
                     app.renderings.forget(id);
                 }
-                // What was missed is dropped by its age in the end.
+                // Entries whose events were missed are dropped as the oldest in the end.
                 Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
@@ -492,139 +499,5 @@ pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
             };
         }
         tokio::time::sleep(FORGET_EVERY).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn inbox(local: &str) -> Inbox {
-        Inbox { local: local.into(), domain: "night.test".into() }
-    }
-
-    fn mail(id: u64, local: &str) -> Summary {
-        Summary {
-            id: MailId(id),
-            letter: MailId(id),
-            inboxes: 1,
-            inbox: inbox(local),
-            envelope_from: "".into(),
-            from: Box::default(),
-            subject: Box::default(),
-            arrived_ms: 0,
-            expires_ms: 0,
-            size_bytes: 0,
-        }
-    }
-
-    fn tag(marks: &FlagTable, id: u64, local: &str, name: &str) -> Result<(), TagFault> {
-        let names = marks.names(&[name.to_owned()])?;
-        marks.set_tags(here(), &mail(id, local), names)
-    }
-
-    fn here() -> Client {
-        Client::of(httpd::Client([127, 0, 0, 1].into()))
-    }
-
-    #[test]
-    fn one_client_leaves_the_marks_of_others() {
-        let marks = FlagTable::new(Arc::new(Counters::new()));
-        let client = |n: u8| Client::of(httpd::Client([192, 0, 2, n].into()));
-        let is_read = |id| search::FlagLookup::is_read(&marks, MailId(id));
-        for id in 0..100 {
-            marks.set_read(client(1), &mail(id, "ann"), true);
-        }
-        let first = 1_000;
-        let last = first + 2 * MARKED_MAX as u64;
-        for id in first..=last {
-            marks.set_read(client(2), &mail(id, "ben"), true);
-        }
-        assert!((0..100).all(is_read), "the marks of others are there");
-        assert!(!is_read(first) && is_read(last), "its own oldest are forgotten");
-        assert_eq!(marks.read_count(&Scope::All), (MARKED_MAX as u64 - 100) / 2 + 100);
-        assert!(
-            marks.state().order.len() <= 2 * MARKED_MAX + 64,
-            "what is forgotten is in no order for ever"
-        );
-        // Forgotten marks are in no share any more.
-        for id in 0..=last {
-            marks.forget(MailId(id));
-        }
-        assert!(marks.state().of_client.is_empty());
-    }
-
-    #[test]
-    fn a_mail_of_several_inboxes_has_over_all_the_mark_of_the_first() {
-        let marks = FlagTable::new(Arc::new(Counters::new()));
-        let first = Summary { inboxes: 2, ..mail(1, "ann") };
-        let second = Summary { id: MailId(2), ..mail(1, "ben") };
-        let names = marks.names(&["late".to_owned()]).unwrap();
-        marks.set_read(here(), &first, true);
-        marks.set_read(here(), &second, true);
-        marks.set_tags(here(), &second, names.clone()).unwrap();
-        marks.set_tags(here(), &first, names).unwrap();
-        let of = |local: &str| Scope::Inbox(inbox(local));
-        let late = BTreeMap::from([("late".to_owned(), 1)]);
-        assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (1, late.clone()));
-        marks.let_go(MailId(1));
-        assert_eq!((marks.read_count(&of("ann")), marks.all_tags(&of("ann"))), (0, BTreeMap::new()));
-        assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (1, late));
-        marks.replace_tag(&Scope::All, "late", Some("later")).unwrap();
-        assert_eq!(marks.all_tags(&Scope::All).into_keys().collect::<Vec<_>>(), ["later"]);
-        marks.forget(MailId(1));
-        assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (0, BTreeMap::new()));
-        assert_eq!((marks.read_count(&of("ben")), marks.all_tags(&of("ben")).len()), (1, 1));
-    }
-
-    #[test]
-    fn a_tag_is_replaced_on_all_mails_or_none() {
-        let marks = FlagTable::new(Arc::new(Counters::new()));
-        let mails = 2 * (INBOX_TAG_BYTES_MAX / TAG_BYTES_MAX) as u64;
-        for id in 0..mails {
-            tag(&marks, id, "ann", "x").unwrap();
-        }
-        let before = marks.all_tags(&Scope::All);
-        let long = "y".repeat(TAG_BYTES_MAX);
-        assert_eq!(marks.replace_tag(&Scope::All, "x", Some(&long)), Err(TagFault::Inbox));
-        assert_eq!(marks.all_tags(&Scope::All), before, "none was changed");
-        assert!((0..mails).all(|id| marks.tags(MailId(id)) == ["x"]));
-        assert_eq!(marks.replace_tag(&Scope::All, "x", Some("z")).map(|ids| ids.len() as u64), Ok(mails));
-    }
-
-    #[test]
-    fn names_and_their_sum_are_bounded_and_go_with_their_mails() {
-        let marks = FlagTable::new(Arc::new(Counters::new()));
-        assert_eq!(tag(&marks, 1, "ann", &"x".repeat(TAG_BYTES_MAX + 1)), Err(TagFault::Name));
-        let many: Vec<String> = (0..=TAGS_MAX).map(|n| n.to_string()).collect();
-        assert_eq!(marks.names(&many), Err(TagFault::TooMany));
-        let long = "x".repeat(TAG_BYTES_MAX);
-        let of_inbox = INBOX_TAG_BYTES_MAX / TAG_BYTES_MAX;
-        let mut last = Ok(());
-        for id in 0..=of_inbox as u64 {
-            last = tag(&marks, id, "ann", &long);
-        }
-        assert_eq!(last, Err(TagFault::Inbox));
-        assert_eq!(tag(&marks, 900, "ben", &long), Ok(()), "another inbox has its own");
-        let mut id = 1000;
-        while tag(&marks, id, &(id / of_inbox as u64).to_string(), &long).is_ok() {
-            id += 1;
-        }
-        assert_eq!(tag(&marks, id + 1, "carl", &long), Err(TagFault::Full));
-        for id in 0..=id + 1 {
-            marks.forget(MailId(id));
-        }
-        let state = marks.state();
-        assert_eq!((state.tag_bytes, state.of.len(), state.inbox_of.len()), (0, 0, 0));
-    }
-
-    #[test]
-    fn no_more_mails_are_marked_than_there_may_be() {
-        let marks = FlagTable::new(Arc::new(Counters::new()));
-        for id in 0..=MARKED_MAX as u64 {
-            marks.set_read(here(), &mail(id, "ann"), true);
-        }
-        assert_eq!(marks.read_count(&Scope::All), MARKED_MAX as u64);
-        assert!(!search::FlagLookup::is_read(&marks, MailId(0)));
     }
 }

@@ -1,0 +1,153 @@
+//! The CSS functions, properties and at-rules that are let through, and those that are not.
+
+/// Functions that name pictures; all but `url` become `none`.
+pub(super) const PICTURES: &[&str] = &[
+    "url",
+    "src",
+    "image",
+    "image-set",
+    "-webkit-image-set",
+    "cross-fade",
+    "-webkit-cross-fade",
+    "element",
+    "-moz-element",
+    "paint",
+];
+/// Functions that a value may call. None of them fetches anything.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "rgb",
+    "rgba",
+    "hsl",
+    "hsla",
+    "hwb",
+    "lab",
+    "lch",
+    "oklab",
+    "oklch",
+    "color",
+    "color-mix",
+    "light-dark",
+    "calc",
+    "min",
+    "max",
+    "clamp",
+    "abs",
+    "sign",
+    "round",
+    "mod",
+    "rem",
+    "sin",
+    "cos",
+    "tan",
+    "pow",
+    "sqrt",
+    "hypot",
+    "exp",
+    "log",
+    "var",
+    "env",
+    "attr",
+    "counter",
+    "counters",
+    "linear-gradient",
+    "radial-gradient",
+    "conic-gradient",
+    "repeating-linear-gradient",
+    "repeating-radial-gradient",
+    "repeating-conic-gradient",
+    "-webkit-linear-gradient",
+    "-webkit-radial-gradient",
+    "-webkit-gradient",
+    "-moz-linear-gradient",
+    "-moz-radial-gradient",
+    "-o-linear-gradient",
+    "-ms-linear-gradient",
+    "from",
+    "to",
+    "color-stop",
+    "matrix",
+    "matrix3d",
+    "perspective",
+    "rotate",
+    "rotate3d",
+    "rotatex",
+    "rotatey",
+    "rotatez",
+    "scale",
+    "scale3d",
+    "scalex",
+    "scaley",
+    "scalez",
+    "skew",
+    "skewx",
+    "skewy",
+    "translate",
+    "translate3d",
+    "translatex",
+    "translatey",
+    "translatez",
+    "blur",
+    "brightness",
+    "contrast",
+    "drop-shadow",
+    "grayscale",
+    "hue-rotate",
+    "invert",
+    "opacity",
+    "saturate",
+    "sepia",
+    "cubic-bezier",
+    "steps",
+    "minmax",
+    "repeat",
+    "fit-content",
+];
+/// Shape functions, which take lengths.
+pub(super) const SHAPES: &[&str] = &["rect", "inset", "circle", "ellipse", "polygon", "path", "alpha"];
+
+/// Properties that ran code in some older browser.
+pub(super) const RUNNING: &[&str] = &["behavior", "-ms-behavior", "-moz-binding"];
+
+/// At-rules that contain rules.
+pub(super) const WITH_RULES: &[&str] =
+    &["media", "supports", "layer", "container", "scope", "starting-style"];
+pub(super) const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes", "-o-keyframes"];
+/// At-rules that have no effect in a frame, and are removed without being counted.
+pub(super) const IDLE: &[&str] =
+    &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
+
+/// Pseudo-classes and pseudo-elements that match by the document alone, not by the reader's actions.
+pub(super) const OF_THE_DOCUMENT: &[&str] = &[
+    "root",
+    "empty",
+    "first-child",
+    "last-child",
+    "only-child",
+    "nth-child",
+    "nth-last-child",
+    "first-of-type",
+    "last-of-type",
+    "only-of-type",
+    "nth-of-type",
+    "nth-last-of-type",
+    "not",
+    "is",
+    "where",
+    "has",
+    "matches",
+    "any",
+    "-webkit-any",
+    "-moz-any",
+    "any-link",
+    "lang",
+    "dir",
+    "before",
+    "after",
+    "marker",
+    "first-line",
+    "first-letter",
+];
+
+/// Replacements for a condition that always holds, and for one that never does.
+pub(super) const ALWAYS: &str = "(min-width:0)";
+pub(super) const NEVER: &str = "(max-width:0)";

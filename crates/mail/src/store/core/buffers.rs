@@ -1,0 +1,46 @@
+//! Buffers that a core's connections share: cleared, bounded in number and size, and used again.
+
+use super::{CONNECTION_BYTES, Core, SPARE_BYTES_MAX, SPARE_MAX, SPARE_WAITING_MAX};
+use crate::smtp::session::PendingReply;
+use engine::cores::clock;
+
+impl Core {
+    /// Writes the current date in the form of the Received field.
+    pub(crate) fn write_date(&self, now_ms: u64, out: &mut Vec<u8>) {
+        let now_s = now_ms / 1000;
+        let mut date = self.date.borrow_mut();
+        if date.0 != now_s {
+            *date = (now_s, mail_builder::headers::date::Date::new(now_s.cast_signed()).to_rfc822());
+        }
+        out.extend_from_slice(date.1.as_bytes());
+    }
+
+    /// Returns an empty buffer for a mail.
+    pub(crate) fn buffer(&self) -> Vec<u8> {
+        self.spare.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes a buffer back for reuse; a large one is freed.
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
+            buffer.clear();
+            spare.push(buffer);
+        }
+    }
+
+    /// Reports the memory of connections and received mails to the heap trimmer.
+    pub(crate) fn note_memory(&self) {
+        let connections = self.shared.balance.held(self.number) * CONNECTION_BYTES;
+        self.tide.borrow_mut().uses(connections + self.receiving.borrow().bytes(), clock::monotonic_ms());
+    }
+
+    /// Takes the list of a turn back for reuse; a long one is freed.
+    pub(crate) fn give_back_waiting(&self, mut waiting: Vec<PendingReply>) {
+        let mut spare = self.spare_waiting.borrow_mut();
+        if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {
+            waiting.clear();
+            spare.push(waiting);
+        }
+    }
+}

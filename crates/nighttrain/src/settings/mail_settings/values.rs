@@ -1,0 +1,67 @@
+//! Values of mail's settings: texts to rates, sizes, names and counts, and back.
+
+use crate::settings::{
+    any_count, one_or_more,
+    units::{parse_size, size_text},
+};
+use mail::config::{Durability, STORE_BYTES_MIN};
+
+/// Parses a number per minute.
+pub(super) fn rate(text: &str) -> Result<u32, String> {
+    any_count(text).and_then(narrow)
+}
+
+pub(super) fn rate_text(rate: u32) -> String {
+    rate.to_string()
+}
+
+pub(super) fn narrow(count: usize) -> Result<u32, String> {
+    u32::try_from(count).map_err(|_| "at most 4294967295".to_owned())
+}
+
+pub(super) fn store_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < STORE_BYTES_MIN {
+        return Err(format!("too small: a store has at least {}", size_text(STORE_BYTES_MIN)));
+    }
+    Ok(bytes)
+}
+
+pub(super) fn durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "process" => Ok(Durability::Process),
+        "power" => Ok(Durability::Power),
+        _ => Err("expected process or power".to_owned()),
+    }
+}
+
+pub(super) fn host_name(text: &str) -> Result<String, String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    if text.is_empty() || text.len() > 255 || !text.bytes().all(is_name) {
+        return Err("expected a host name, such as mx.example.org".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Parses a name as browsers send it in `Host`, or `*` for all names.
+pub(super) fn http_host(text: &str) -> Result<String, String> {
+    if text == "*" { Ok(text.to_owned()) } else { host_name(text).map(|name| name.to_ascii_lowercase()) }
+}
+
+pub(super) fn domain(text: &str) -> Result<String, String> {
+    mail::address::fold_domain(text)
+        .map(String::from)
+        .map_err(|_| "expected a domain, such as example.org".to_owned())
+}
+
+/// Parses the maximum number of recipients of a mail. It is bounded because a mail's record holds them all
+/// before the mail.
+pub(super) fn recipients(text: &str) -> Result<usize, String> {
+    match one_or_more(text)? {
+        count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX}")),
+        count => Ok(count),
+    }
+}
+
+/// Upper bound for [`recipients`].
+const RECIPIENTS_MAX: usize = 10_000;
