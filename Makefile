@@ -18,11 +18,10 @@ SOAK_SECONDS ?= 600
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models bench \
-	benchmarks-page record-html lab dist soak siege conformance smuggling fuzz fuzz-coverage asan clean toolchain
+.PHONY: help run test quick check format lint house no-std docs deny packages nextest test-workspace test-models lab dist soak siege conformance smuggling fuzz fuzz-coverage asan clean toolchain
 
 help: ## Lists what can be done
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile bench/bench.mk
 
 run: toolchain ## Builds, and starts accelerator, feed and mail with sample mails arriving (ARGS="--state DIR")
 	@test -x $(TARGET)/release/nighttrain || \
@@ -31,7 +30,7 @@ run: toolchain ## Builds, and starts accelerator, feed and mail with sample mail
 	@echo "Starting it: accelerator, feed and mail, on loopback alone. Ctrl-C ends it."
 	@exec $(TARGET)/release/nighttrain serve --demo $(ARGS)
 
-test: house packages nextest check test-workspace test-models ## Everything: checks, unit, property, end-to-end tests, models
+test: house packages nextest check test-workspace test-models test-bench ## Everything: checks, unit, property, end-to-end tests, models, benches run tiny
 
 # Of the crates that were changed since the last commit (or by it, when nothing is): QUICK="cache wire" names others.
 QUICK ?= $(or $(shell git status --porcelain | sed -n 's,^.. crates/\([a-z]*\)/.*,\1,p' | sort -u), \
@@ -85,17 +84,7 @@ test-workspace: toolchain nextest
 test-models: toolchain
 	$(CARGO) test --package engine --features loom --test loom --test loom_ring
 
-bench: toolchain bench-cache ## What a cache hit costs, beside five peers and the limit (BENCH_ARGS="--quick")
-
 include bench/bench.mk
-
-benchmarks-page: toolchain ## Makes docs/benchmarks.md, its charts and the README's from the records in bench/records
-	$(CARGO) run --quiet --package lab --bin records -- page
-
-# A record as a page: make record-html RECORD=bench/records/NAME.json (or docs/lab/results.json) > page.html
-RECORD ?= docs/lab/results.json
-record-html: toolchain ## Prints one record as a page with drawings (RECORD=bench/records/NAME.json)
-	@$(CARGO) run --quiet --package lab --bin records -- html $(RECORD)
 
 # LAB_ARGS: --quick, --directory DIR for its large files, …
 lab: toolchain ## All claims put to the test, for the record in docs/lab: up to 45 minutes (LAB_ARGS="--quick")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `make bench-feed` compares with: Debian's own packages, and the newest nats-server by Go's own client.
+# Installs the peers of `make bench PART=feed`: Debian's own packages, and the newest nats-server by Go's own client.
 # The servers are started by the bench on ports of its own: the packages' services are not wanted.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "run as root: sudo $0" >&2; exit 1; }

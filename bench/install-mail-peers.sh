@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `make bench-mail` compares with: postfix (and its smtp-source, smtp-sink) from Debian, aiosmtpd from PyPI,
+# Installs the peers of `make bench PART=mail`: postfix (and its smtp-source, smtp-sink) from Debian, aiosmtpd from PyPI,
 # maildev from npm, GreenMail from Maven Central. All but the Debian packages go to target/bench/mail-peers.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "run as root: sudo $0" >&2; exit 1; }

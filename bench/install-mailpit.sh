@@ -1,5 +1,5 @@
 #!/bin/sh
-# Mailpit, for `make bench-mail`: built from its public source as its makers build it, the pages by npm and the program
+# Mailpit, for `make bench PART=mail`: built from its public source as its makers build it, the pages by npm and the program
 # by Go, into target/bench/mail-peers. Needs Go and npm, no root. Safe to run again: what is there is left alone.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `make bench-cache` and `make bench-tls` compare with, and what they measure with, from Debian's own packages.
+# Installs the peers and the loads of `make bench` for cache, tls and pressure, from Debian's own packages.
 # The servers are started by the bench from temporary directories: the packages' services are not wanted.
 set -eu
 [ "$(id -u)" = 0 ] || { echo "run as root: sudo $0" >&2; exit 1; }

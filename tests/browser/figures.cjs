@@ -1,5 +1,5 @@
 // How soon a browser shows what a mail service has: an inbox of 500, a mail, a mail that has just been taken. Prints one
-// line of JSON, in milliseconds, for the bench (`make bench-mail`), which starts a service for it.
+// line of JSON, in milliseconds, for the bench (`make bench PART=mail`), which starts a service for it.
 //
 // MAIL_URL and MAIL_SMTP say where the service is, KIND whose it is (`ours` or `mailpit`), ROUNDS how often each page is
 // loaded, MAILS how many are stored, ARRIVALS how many are waited for, CHROMIUM which browser.

@@ -97,6 +97,11 @@
 //! be merged, and `PageQueue` needs items that are `Copy`: larger items can be referred to by a handle or an
 //! index.
 //!
+//! # Users
+//!
+//! Nighttrain's servers use [`PageQueue`] alone. [`Lazy`], [`Indexed`] and `file` are here for other programs, as parts of the
+//! published crate. The tests of this crate keep them: each against a slow twin, `file` also against cut and damaged files.
+//!
 //! # Comparison with other crates
 //!
 //! `std::collections::BinaryHeap`, `dary_heap` and `orx-priority-queue` are heaps in one array; they compare

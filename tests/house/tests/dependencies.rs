@@ -70,11 +70,15 @@ fn licence_expressions_are_read_as_they_are_meant() {
 fn every_library_is_from_the_registry_and_none_is_banned() {
     let rules = rules();
     let banned = texts(&rules["bans"]["deny"], Some("crate"));
-    let lock: toml::Table =
-        fs::read_to_string(root().join("Cargo.lock")).expect("text").parse().expect("TOML");
-    let packages = lock["package"].as_array().expect("packages");
-    assert!(packages.len() > 100, "only {} packages were found", packages.len());
-    for package in packages {
+    let locks = ["Cargo.lock", "bench/Cargo.lock"].map(|name| {
+        let lock = fs::read_to_string(root().join(name)).expect("text");
+        lock.parse::<toml::Table>().expect("TOML")
+    });
+    for package in locks.iter().flat_map(|lock| {
+        let packages = lock["package"].as_array().expect("packages");
+        assert!(packages.len() > 100, "only {} packages were found", packages.len());
+        packages
+    }) {
         let name = package["name"].as_str().expect("a name");
         assert!(!banned.contains(name), "{name} is banned by deny.toml");
         // Our own crates come from a path and have no source.
@@ -144,4 +148,27 @@ fn a_dependency_is_found_by_its_name_and_not_by_its_letters() {
     for source in ["// serde::Serialize", "use my_serde::x;", "let serde = 1;", "use serde_json::Value;"] {
         assert!(!names(source, "serde"), "{source}");
     }
+}
+
+/// Both workspaces have the same versions, so that a library is compiled once for both.
+#[test]
+fn the_bench_has_the_products_versions() {
+    let versions = |name: &str| -> BTreeSet<(String, String)> {
+        let lock: toml::Table = fs::read_to_string(root().join(name)).expect("text").parse().expect("TOML");
+        let packages = lock["package"].as_array().expect("packages");
+        let text = |package: &toml::Value, key: &str| package[key].as_str().expect("text").to_owned();
+        packages.iter().map(|package| (text(package, "name"), text(package, "version"))).collect()
+    };
+    let product = versions("Cargo.lock");
+    let names: BTreeSet<&str> = product.iter().map(|(name, _)| name.as_str()).collect();
+    let bench = versions("bench/Cargo.lock");
+    // A library of the bench's own may bring a second version of one that the product has, too, but not in its place.
+    let others: Vec<_> = bench
+        .iter()
+        .filter(|(name, version)| {
+            names.contains(name.as_str()) && !product.contains(&(name.clone(), version.clone()))
+        })
+        .filter(|(name, _)| !bench.iter().any(|one| one.0 == *name && product.contains(one)))
+        .collect();
+    assert!(others.is_empty(), "{others:?}: copy the root's Cargo.lock to bench/, and let cargo shorten it");
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   first core: the server being measured (all run, one is busy)     last core: wrk, 64 connections, one page of 1 KiB
 //! ```
-//! The servers, their settings and the load are those of `make bench-cache`, which has more scenarios and a
+//! The servers, their settings and the load are those of `make bench PART=cache`, which has more scenarios and a
 //! record.
 
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ use crate::{
     peers::{
         PeerError,
         cache::{
-            contenders::{self, Contender, Ground, KIB, Running},
-            load::{Asked, Filler, Scripts, Urls, wrk},
+            contenders::{self, Contender, Ground, KIB, ServerProcess},
+            load::{Filler, LoadSpec, Scripts, Urls, wrk},
             origin::{Bodies, Origin, Page},
         },
     },
@@ -95,7 +95,7 @@ impl Bench {
         program: &std::path::Path,
         cores: &Cores,
         load: &Cores,
-    ) -> Result<Running, PeerError> {
+    ) -> Result<ServerProcess, PeerError> {
         let ground = Ground {
             directory: self.directory.path(),
             origin_port: self.origin.port,
@@ -112,8 +112,9 @@ impl Bench {
     }
 
     /// Measures one round. If the server dies or the load fails, the sample is empty and has the reason.
-    pub(super) fn sample(&self, server: &Running, seconds: u64) -> Sample {
-        let asked = Asked { page: Page::Shared, body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };
+    pub(super) fn sample(&self, server: &ServerProcess, seconds: u64) -> Sample {
+        let asked =
+            LoadSpec { page: Page::Shared, body_bytes: KIB, connections: CONNECTIONS, urls: Urls::One };
         let measured = measure(&server.tree, &server.cores, || {
             let before = self.origin.requests();
             let mut work: Work = wrk(&self.scripts, &asked, server.port, &server.load_cores, seconds)?;
@@ -217,7 +218,7 @@ fn report(series: &[Series]) -> Report {
          memory. Most of a hit is the kernel's today (receiving, sending): it costs everybody the same. The published \
          factor was one site's, with disks, and against the Squid of its time.",
     );
-    report.note("More scenarios, floors and a record: make bench-cache.");
+    report.note("More scenarios, floors and a record: make bench PART=cache.");
     report
 }
 

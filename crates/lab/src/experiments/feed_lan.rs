@@ -18,7 +18,7 @@ use crate::{
     peers::{
         PeerError,
         feed::{
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             drive::{Load, driven},
         },
     },
@@ -128,7 +128,7 @@ fn measured(
     Ok(all)
 }
 
-fn sample(server: &Running, load: &Load) -> Sample {
+fn sample(server: &ServerProcess, load: &Load) -> Sample {
     measure(&server.tree, &server.cores, || driven(server.contender.wire(), server.address, load))
         .unwrap_or_else(|error: PeerError| Sample::nothing(error.to_string()))
 }

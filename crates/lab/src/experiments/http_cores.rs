@@ -22,7 +22,7 @@ use crate::{
     },
     peers::{
         PeerError,
-        cache::contenders::{Contender, Running},
+        cache::contenders::{Contender, ServerProcess},
     },
     placement::allowed,
     report::grouped,
@@ -81,7 +81,7 @@ fn measured(
         .into_iter()
         .filter(|placement| placement.name != "free")
         .collect();
-    let mut seats: Vec<(String, Running)> = Vec::new();
+    let mut seats: Vec<(String, ServerProcess)> = Vec::new();
     for (contender, program) in here {
         for placement in &placements {
             let name = format!("{}, {}", contender.name(), placement.name);

@@ -24,7 +24,7 @@ use crate::{
         PeerError,
         mail::{
             MAIL_BYTES, SESSIONS,
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             load::source,
         },
     },
@@ -155,7 +155,7 @@ fn measured(
             Err(why) => remarks.push(format!("{} is left out: {why}", contender.name())),
         }
     }
-    let mails = |running: &Running| if running.is_slow { sizes.mails_slow } else { sizes.mails };
+    let mails = |running: &ServerProcess| if running.is_slow { sizes.mails_slow } else { sizes.mails };
     // The warm-up round covers what is compiled or grows at first use.
     for (found, running) in &mut seats {
         found.doubt = once(running, &cores, mails(running)).err().map(|error| error.to_string());
@@ -183,11 +183,11 @@ fn measured(
 }
 
 /// Returns the CPU seconds so far; a server that is gone is reported elsewhere.
-fn cpu_s(running: &Running) -> f64 {
+fn cpu_s(running: &ServerProcess) -> f64 {
     running.tree.usage().map_or(0.0, |usage| usage.cpu_user_s + usage.cpu_system_s)
 }
 
-fn once(running: &Running, cores: &Cores, mails: u64) -> Result<Round, PeerError> {
+fn once(running: &ServerProcess, cores: &Cores, mails: u64) -> Result<Round, PeerError> {
     let before = running.stored()?;
     let begun = Instant::now();
     source(running.address, cores, mails, true)?;
@@ -216,7 +216,7 @@ fn once(running: &Running, cores: &Cores, mails: u64) -> Result<Round, PeerError
 
 /// Returns the number of sampled inboxes that show as many mails as were sent, with the newest whole, and the
 /// sample's size.
-fn readable(running: &Running, mails: u64, each: usize) -> Result<(u64, u64), Refusal> {
+fn readable(running: &ServerProcess, mails: u64, each: usize) -> Result<(u64, u64), Refusal> {
     let step = (mails / READ).max(1);
     let (mut good, mut looked) = (0, 0);
     for number in (1..=mails).step_by(step as usize) {

@@ -24,7 +24,7 @@ use crate::{
         PeerError,
         mail::{
             MAIL_BYTES, SESSIONS,
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             load::pipelined,
         },
     },
@@ -169,7 +169,7 @@ fn measured(
 
 fn sample(
     lan: &Lan,
-    server: &Running,
+    server: &ServerProcess,
     cores: &crate::paired::tree::Cores,
     duration: Duration,
 ) -> Result<Sample, Refusal> {
@@ -186,7 +186,7 @@ fn sample(
 
 /// Returns the bytes that the server has written to the disk so far (proc(5), `io`); 0 if the kernel does not
 /// count them.
-fn disk_bytes(server: &Running) -> u64 {
+fn disk_bytes(server: &ServerProcess) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/io", server.tree.id())).unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix("write_bytes:")?.trim().parse().ok()).unwrap_or(0)
 }

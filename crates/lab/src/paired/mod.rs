@@ -12,23 +12,16 @@
 //!                   │                                                              │
 //!                   └────────────► Sample{cpu, units, switches, rss} ◄─────────────┘
 //!                                        │
-//!            Series (median, MAD, min…max) ─► Ratio to a reference (paired, bootstrap) ─► Figure: verdict
-//!                                        └──► Record: JSON and readable text, with Machine
+//!            Series (median, MAD, min…max) ─► Ratio to a reference (paired, bootstrap) ─► Verdict
 //! ```
 //!
 //! - [`tree`]: a server as a pinned process tree, and what it used, from `/proc`;
 //! - [`spread`]: medians, ratios with an interval, verdicts;
-//! - [`apart`]: a network and process namespace of the bench's own;
-//! - [`chosen`]: what a bench is told, how it begins and ends;
 //! - [`place`]: where programs are found;
-//! - [`machine`]: what the record must say about where it was taken;
-//! - [`record`]: the table, the JSON, the file.
+//! - [`machine`]: the machine, for the record of a run.
 
-pub mod apart;
-pub mod chosen;
 pub mod machine;
 pub mod place;
-pub mod record;
 pub mod spread;
 pub mod tree;
 

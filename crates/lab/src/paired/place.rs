@@ -11,13 +11,32 @@ const SERVER_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 /// The environment's name for the directory of the shared floors, which ours must not exceed.
 pub const REFERENCE_FLOORS: &str = "NIGHTTRAIN_REFERENCE_FLOORS";
 
-/// Looks for a program where programs and servers live.
+/// The environment's variable that names another build of a peer's program: `BENCH_VARNISHD`, `BENCH_NATS_SERVER`.
+pub fn variable(name: &str) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("BENCH_{}", name.chars().map(upper).collect::<String>())
+}
+
+/// The build of a program that its [`variable`] names.
+pub fn other_build(name: &str) -> Option<PathBuf> {
+    env::var_os(variable(name)).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// The path of a program: the build that its [`variable`] names, or else that of the distribution.
 pub fn find(name: &str) -> Option<PathBuf> {
+    if let Some(path) = other_build(name) {
+        return Some(path).filter(|path| path.is_file());
+    }
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(SERVER_DIRECTORIES.map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|path| path.is_file())
+}
+
+/// What is to be run for a program: its path, or its name where it is not installed.
+pub fn program(name: &str) -> String {
+    find(name).map_or_else(|| name.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
 /// A file beside this program: the same build.
@@ -69,4 +88,15 @@ pub fn free_port() -> io::Result<u16> {
 /// The top of the source tree.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_spelled_like_other_variables() {
+        assert_eq!(variable("varnishd"), "BENCH_VARNISHD");
+        assert_eq!(variable("nats-server"), "BENCH_NATS_SERVER");
+    }
 }

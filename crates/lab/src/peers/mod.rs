@@ -1,6 +1,6 @@
 //! The servers that are compared: how each is started, plainly and fairly, and what loads it.
 //!
-//! The benches (`bench-cache`, `bench-feed`, `bench-mail`) and the experiments about whole servers share this, so that
+//! The experiments about whole servers and the benches (`bench/`) share this, so that
 //! a figure of one and a verdict of the other come from the same settings and the same load. Whoever is not installed
 //! is named, with the command that installs it. Servers are programs: nothing here links one.
 

@@ -8,4 +8,3 @@
 
 pub mod objects;
 pub mod requests;
-pub mod traces;

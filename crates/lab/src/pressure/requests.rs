@@ -52,7 +52,7 @@ impl Iterator for Requests {
 }
 
 /// A number without a common divisor with `objects`.
-pub(super) fn spread(objects: u64) -> u64 {
+pub fn spread(objects: u64) -> u64 {
     // Some prime beyond: at most one of them divides.
     [2_654_435_761, 2_654_435_769, 4_294_967_291]
         .into_iter()
@@ -61,7 +61,7 @@ pub(super) fn spread(objects: u64) -> u64 {
 }
 
 /// The object of a rank: neighbours in rank are no neighbours in number.
-pub(super) fn spread_over(rank: u64, spread: u64, objects: u64) -> u64 {
+pub fn spread_over(rank: u64, spread: u64, objects: u64) -> u64 {
     // Below `objects`: fits.
     (u128::from(rank) * u128::from(spread) % u128::from(objects)) as u64
 }
@@ -74,7 +74,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
 /// "Rejection-inversion to generate variates from monotone discrete distributions", 1996). A table of the cumulated
 /// law would be as large as the metadata that is being measured.
 #[derive(Debug, Clone)]
-pub(super) struct Zipf {
+pub struct Zipf {
     ranks: u64,
     exponent: f64,
     integral_first: f64,
@@ -83,7 +83,8 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    pub(super) fn new(ranks: u64, exponent: f64) -> Self {
+    /// The law over so many ranks.
+    pub fn new(ranks: u64, exponent: f64) -> Self {
         let mut zipf = Self { ranks, exponent, integral_first: 0.0, integral_last: 0.0, shortcut: 0.0 };
         zipf.integral_first = zipf.integral(1.5) - 1.0;
         zipf.integral_last = zipf.integral(ranks as f64 + 0.5);
@@ -107,7 +108,8 @@ impl Zipf {
         (y * if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 }).exp()
     }
 
-    pub(super) fn draw(&self, draws: &mut Draws) -> u64 {
+    /// The next rank, from 1.
+    pub fn draw(&self, draws: &mut Draws) -> u64 {
         loop {
             let u = self.integral_last + draws.unit() * (self.integral_first - self.integral_last);
             let x = self.integral_inverse(u);

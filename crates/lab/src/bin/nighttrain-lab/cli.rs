@@ -48,7 +48,7 @@ pub(crate) struct LabTask {
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: DisplayOptions,
     /// Writes each claim with its verdict and an explanation, as Markdown
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub(crate) struct LabTask {
 
 /// Output formats of a report.
 #[derive(Debug, Args)]
-pub(crate) struct Shown {
+pub(crate) struct DisplayOptions {
     /// Prints JSON with stable names
     #[arg(long)]
     pub json: bool,
@@ -150,7 +150,7 @@ pub(crate) struct LoadTask {
     #[arg(long, value_name = "PREFIX", conflicts_with = "sweep")]
     pub hgrm: Option<PathBuf>,
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: DisplayOptions,
 }
 
 /// [`lab::load::Arrivals`] on the command line.
@@ -189,7 +189,7 @@ pub(crate) struct CoresTask {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub settle: Duration,
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: DisplayOptions,
     /// The program with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -18,7 +18,7 @@ use lab::{
 use serde_json::json;
 
 use crate::{
-    cli::{LabTask, LabTool, Shown},
+    cli::{DisplayOptions, LabTask, LabTool},
     failure::Failure,
     feed_bench, print, tools,
 };
@@ -93,7 +93,7 @@ pub(crate) fn lab(task: &LabTask) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Returns `Failure::Failed` if one of them cannot be written.
-pub(crate) fn show(outcomes: &[Outcome], options: &Options, shown: &Shown) -> Result<(), Failure> {
+pub(crate) fn show(outcomes: &[Outcome], options: &Options, shown: &DisplayOptions) -> Result<(), Failure> {
     if let Some(file) = &shown.html {
         fs::write(file, page::render(outcomes, options))
             .map_err(|error| Failure::Failed(unwritable(file, &error)))?;
@@ -172,7 +172,7 @@ fn list(as_json: bool) -> String {
         .collect()
 }
 
-fn style(shown: &Shown) -> text::Style {
+fn style(shown: &DisplayOptions) -> text::Style {
     let terminal = std::io::stdout().is_terminal();
     // NO_COLOR counts if it is set and not empty (https://no-color.org).
     let unwanted = shown.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

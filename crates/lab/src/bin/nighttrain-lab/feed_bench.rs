@@ -16,7 +16,7 @@ const MEASURED_BYTES_MAX: u64 = 1 << 20;
 
 /// Figures as JSON on standard input.
 #[derive(Debug, Deserialize)]
-struct Measured {
+struct Measurement {
     /// Parameters of the run, and whether every message arrived intact.
     title: String,
     /// Rows of the table: a name, a count, a rate.
@@ -37,14 +37,14 @@ pub(crate) fn draw(file: &Path) -> Result<(), Failure> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(MEASURED_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|error| Failure::Failed(format!("cannot read stdin: {error}")))?;
-    let measured: Measured = serde_json::from_str(&text).map_err(|error| {
+    let measured: Measurement = serde_json::from_str(&text).map_err(|error| {
         Failure::Usage(format!("stdin is not what `nighttrain feed bench --html` hands over: {error}"))
     })?;
     fs::write(file, page_of(measured))
         .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", file.display())))
 }
 
-fn page_of(measured: Measured) -> String {
+fn page_of(measured: Measurement) -> String {
     let mut report = Report::default();
     if let Some(points) = measured.latency_us_by_nines {
         let mut x = Axis::linear("share of messages that took no longer", 0.0, measured.nines_max, 1.0);

@@ -13,7 +13,7 @@ use lab::{
 };
 
 use crate::{
-    cli::{CompareTask, CoresTask, LoadTask, Shown},
+    cli::{CompareTask, CoresTask, DisplayOptions, LoadTask},
     experiments::{Spinner, show},
     failure::Failure,
     print,
@@ -162,7 +162,7 @@ fn record(path: &Path) -> Result<serde_json::Value, Failure> {
     serde_json::from_str(&text).map_err(|error| failed(&format_args!("not a record: {error}")))
 }
 
-fn finish(what: &'static Experiment, report: Report, shown: &Shown) -> Result<(), Failure> {
+fn finish(what: &'static Experiment, report: Report, shown: &DisplayOptions) -> Result<(), Failure> {
     let outcome = Outcome { experiment: what, result: Ok(report), seconds: 0.0 };
     show(&[outcome], &Options::default(), shown)
 }

@@ -21,7 +21,7 @@ use crate::{
     peers::{
         PeerError,
         feed::{
-            contenders::{self, Contender, Running},
+            contenders::{self, Contender, ServerProcess},
             drive::{Load, driven},
         },
     },
@@ -92,7 +92,7 @@ fn measured(
 ) -> Result<Vec<Graph>, Refusal> {
     let directory = super::servers::directory()?;
     let placements = placements().map_err(|error| Refusal::Failed(error.to_string()))?;
-    let mut seats: Vec<(String, Running)> = Vec::new();
+    let mut seats: Vec<(String, ServerProcess)> = Vec::new();
     for (contender, program) in programs {
         for placement in &placements {
             let name = format!("{}, {}", contender.name(), placement.name);
@@ -126,7 +126,7 @@ fn measured(
 }
 
 /// Measures one round. If the server dies or loses a message, the sample is empty and has the reason.
-fn sample(tree: &Tree, server: &Running, load: &Load) -> Sample {
+fn sample(tree: &Tree, server: &ServerProcess, load: &Load) -> Sample {
     measure(tree, &server.cores, || driven(server.contender.wire(), server.address, load))
         .unwrap_or_else(|error: PeerError| Sample::nothing(error.to_string()))
 }

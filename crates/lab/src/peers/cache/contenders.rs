@@ -235,7 +235,7 @@ pub struct EdgePorts {
 
 /// A server that answers.
 #[derive(Debug)]
-pub struct Running {
+pub struct ServerProcess {
     /// Who it is.
     pub contender: Contender,
     /// What it is called here.
@@ -267,7 +267,7 @@ pub fn start(
     ground: &Ground<'_>,
     (cores, load_cores): (&Cores, &Cores),
     body_bytes: Option<u64>,
-) -> Result<Running, PeerError> {
+) -> Result<ServerProcess, PeerError> {
     let directory = ground.directory.join(format!("{name}{}", body_bytes.unwrap_or(0)));
     fs::create_dir_all(&directory)?;
     let port = if contender == Contender::Direct { ground.origin_port } else { free_port()? };
@@ -321,7 +321,7 @@ pub fn start(
     let file = File::create(&output)?;
     command.stdin(std::process::Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let tree = Tree::start(command)?;
-    let mut running = Running {
+    let mut running = ServerProcess {
         contender,
         name: name.to_owned(),
         port,
@@ -345,7 +345,7 @@ pub fn start(
     Ok(running)
 }
 
-fn wait_until_ready(running: &mut Running, bodies: &Bodies) -> Result<(), PeerError> {
+fn wait_until_ready(running: &mut ServerProcess, bodies: &Bodies) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
         let outcome = if running.contender.is_storeless() {
@@ -450,9 +450,11 @@ impl Place<'_> {
     fn varnish_logged(&self, varnish: &Path) -> Result<Command, PeerError> {
         let arguments = self.varnish_arguments(true)?;
         let mut command = self.unprivileged(Path::new("sh"))?;
-        let script = "state=$1 log=$2; shift 2; varnishncsa -n \"$state\" -t off -w \"$log\" & exec \"$@\"";
+        let writer = find("varnishncsa").ok_or_else(|| PeerError::failed("varnishncsa is not installed"))?;
+        let script =
+            "state=$1 log=$2 writer=$3; shift 3; \"$writer\" -n \"$state\" -t off -w \"$log\" & exec \"$@\"";
         command.arg("-c").arg(script).arg("sh");
-        command.arg(self.directory.join("state")).arg(self.directory.join("access.log"));
+        command.arg(self.directory.join("state")).arg(self.directory.join("access.log")).arg(writer);
         command.arg(varnish).args(arguments);
         Ok(command)
     }

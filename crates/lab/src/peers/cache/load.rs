@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
+use crate::paired::place::program;
 use crate::paired::spread::Draws;
 use crate::paired::tree::{Cores, pinned};
 use crate::paired::{Latency, Work};
@@ -76,7 +77,7 @@ pub enum Urls {
 
 /// What a load asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct LoadSpec {
     /// What kind of page.
     pub page: Page,
     /// Of each body, the answer's or the upload's.
@@ -195,7 +196,7 @@ fn zipf(urls: u64, count: usize) -> Vec<u64> {
 /// wrk is not there, or ended without a result.
 pub fn wrk(
     scripts: &Scripts,
-    asked: &Asked,
+    asked: &LoadSpec,
     port: u16,
     cores: &Cores,
     seconds: u64,
@@ -203,7 +204,7 @@ pub fn wrk(
     let path = format!("{}{}", asked.page.root(), asked.body_bytes);
     // Two threads would ask for the same URLs.
     let threads = if matches!(asked.urls, Urls::Each(_) | Urls::Round { .. }) { 1 } else { cores.count() };
-    let mut command = pinned(cores, "wrk");
+    let mut command = pinned(cores, &program("wrk"));
     command.args([format!("-t{threads}"), format!("-c{}", asked.connections), format!("-d{seconds}s")]);
     match asked.urls {
         Urls::One if asked.page == Page::Upload => {
@@ -241,7 +242,7 @@ pub fn wrk_secured(
     seconds: u64,
     openssl: &Path,
 ) -> Result<Work, PeerError> {
-    let mut command = pinned(cores, "wrk");
+    let mut command = pinned(cores, &program("wrk"));
     command.env("OPENSSL_CONF", openssl);
     command.args(["-t1".into(), format!("-c{connections}"), format!("-d{seconds}s")]);
     let root = Page::Shared.root();

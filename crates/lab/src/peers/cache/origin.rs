@@ -181,7 +181,7 @@ async fn serve(mut stream: TcpStream, bodies: &Bodies, counts: &Counts) -> io::R
     let (mut received, mut head) = (Vec::with_capacity(HEAD_BYTES_MAX), Vec::with_capacity(512));
     loop {
         let asked = loop {
-            if let Some(asked) = Asked::parse(&received)? {
+            if let Some(asked) = OriginRequest::parse(&received)? {
                 break asked;
             }
             if received.len() >= HEAD_BYTES_MAX || stream.read_buf(&mut received).await? == 0 {
@@ -189,7 +189,7 @@ async fn serve(mut stream: TcpStream, bodies: &Bodies, counts: &Counts) -> io::R
             }
         };
         counts.requests.fetch_add(1, Ordering::Relaxed);
-        let Asked { head_bytes, body_bytes, page, head_only, has_it, close } = asked;
+        let OriginRequest { head_bytes, body_bytes, page, head_only, has_it, close } = asked;
         let early = body_bytes.min((received.len() - head_bytes) as u64);
         received.drain(..head_bytes + early as usize);
         discard(&stream, body_bytes - early).await?;
@@ -285,7 +285,7 @@ async fn discard(stream: &TcpStream, mut left: u64) -> io::Result<()> {
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+struct OriginRequest {
     head_bytes: usize,
     body_bytes: u64,
     page: Option<(Page, u64, u64)>,
@@ -295,7 +295,7 @@ struct Asked {
     close: bool,
 }
 
-impl Asked {
+impl OriginRequest {
     /// `None`: its head is not all there.
     fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];

@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::paired::machine::first_line;
-use crate::paired::place::{find, free_port, other, ours, reference_floor, workspace};
+use crate::paired::place::{find, free_port, other, other_build, ours, reference_floor, workspace};
 use crate::paired::tree::{Cores, Tree, pinned};
 
 use super::wire::Wire;
@@ -100,7 +100,10 @@ impl Contender {
             Self::Ours => ours(),
             Self::Other => other(),
             Self::Nats => {
-                find("nats-server").filter(|path| path != Path::new(NATS_OF_DEBIAN)).ok_or_else(absent)
+                let other = other_build("nats-server");
+                other
+                    .or_else(|| find("nats-server").filter(|path| path != Path::new(NATS_OF_DEBIAN)))
+                    .ok_or_else(absent)
             }
             Self::NatsOfDebian => {
                 Some(PathBuf::from(NATS_OF_DEBIAN)).filter(|path| path.is_file()).ok_or_else(absent)
@@ -123,7 +126,7 @@ impl Contender {
 
 /// A server that answers.
 #[derive(Debug)]
-pub struct Running {
+pub struct ServerProcess {
     /// Who it is.
     pub contender: Contender,
     /// What it is called here.
@@ -150,7 +153,7 @@ pub fn start(
     directory: &Path,
     (ip, cores): (Ipv4Addr, &Cores),
     consumers: Option<usize>,
-) -> Result<Running, PeerError> {
+) -> Result<ServerProcess, PeerError> {
     let directory = directory.join(format!("{name}-{}", consumers.unwrap_or(0)));
     fs::create_dir_all(&directory)?;
     let port = free_port()?;
@@ -200,7 +203,7 @@ pub fn start(
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let tree = Tree::start(command)?;
     let mut running =
-        Running { contender, name: name.to_owned(), address, cores: cores.clone(), consumers, tree };
+        ServerProcess { contender, name: name.to_owned(), address, cores: cores.clone(), consumers, tree };
     wait_until_ready(&mut running).map_err(|why| {
         PeerError::failed(format!("{name} did not start: {why}; it said: {}", last_words(&output)))
     })?;
@@ -225,7 +228,11 @@ fn floor(
     Ok(command)
 }
 
-pub(super) fn wait_until_ready(running: &mut Running) -> Result<(), PeerError> {
+/// Waits until a server that was started takes connections.
+///
+/// # Errors
+/// `Failed`: it ended, or takes none.
+pub fn wait_until_ready(running: &mut ServerProcess) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
         // A floor counts its connections: it is looked at without making one.

@@ -1,10 +1,8 @@
 //! Servers that pass messages on, and flows through them of which every message is verified.
 
-pub mod asking;
 pub mod contenders;
 pub mod drive;
 pub mod ends;
-pub mod hub;
 pub mod load;
 pub mod wire;
 

@@ -12,7 +12,7 @@ use std::{
 
 use crate::paired::{
     machine::first_line,
-    place::{find, free_port, other, ours, workspace},
+    place::{find, free_port, other, other_build, ours, workspace},
     tree::{Cores, Tree, pinned},
 };
 
@@ -81,7 +81,7 @@ impl Contender {
 
 /// A contender that takes mail.
 #[derive(Debug)]
-pub struct Running {
+pub struct ServerProcess {
     /// Its processes.
     pub tree: Tree,
     /// Where it takes mail.
@@ -100,7 +100,7 @@ pub struct Running {
     directory: tempfile::TempDir,
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if let Some(stop) = &mut self.stop {
             // It may be gone already.
@@ -114,7 +114,9 @@ fn peers() -> PathBuf {
     workspace().join("target/bench/mail-peers")
 }
 
-fn there(path: PathBuf) -> Result<PathBuf, String> {
+/// A peer's program: the build that its variable names, or else the installed one.
+fn peer(name: &str, installed: &str) -> Result<PathBuf, String> {
+    let path = other_build(name).unwrap_or_else(|| peers().join(installed));
     if path.exists() {
         Ok(path)
     } else {
@@ -127,7 +129,7 @@ fn there(path: PathBuf) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// What is missing and how to have it, or its last words.
-pub fn start(contender: Contender, place: (Ipv4Addr, &Cores)) -> Result<Running, String> {
+pub fn start(contender: Contender, place: (Ipv4Addr, &Cores)) -> Result<ServerProcess, String> {
     start_with_store(contender, place, STORE_GIB)
 }
 
@@ -139,7 +141,7 @@ pub fn start_with_store(
     contender: Contender,
     (ip, cores): (Ipv4Addr, &Cores),
     store_gib: u64,
-) -> Result<Running, String> {
+) -> Result<ServerProcess, String> {
     let said = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new().prefix("bench-mail-").tempdir().map_err(said)?;
     let port = free_port().map_err(said)?;
@@ -182,9 +184,13 @@ pub fn start_with_store(
         }
         Contender::Mailpit => {
             let program =
-                there(peers().join("mailpit")).map_err(|why| why.replace("-mail-peers.sh", "-mailpit.sh"))?;
-            version =
-                fs::read_to_string(peers().join("mailpit.version")).ok().map(|text| text.trim().to_owned());
+                peer("mailpit", "mailpit").map_err(|why| why.replace("-mail-peers.sh", "-mailpit.sh"))?;
+            version = match other_build("mailpit") {
+                Some(other) => first_line(Command::new(other).arg("version").arg("--no-release-check")),
+                None => fs::read_to_string(peers().join("mailpit.version"))
+                    .ok()
+                    .map(|text| text.trim().to_owned()),
+            };
             let port_of_pages = free_port().map_err(said)?;
             http = Some(port_of_pages);
             let mut command = pinned(cores, &program.to_string_lossy());
@@ -208,7 +214,7 @@ pub fn start_with_store(
         }
         Contender::Postfix => postfix(cores, directory.path(), port)?,
         Contender::Aiosmtpd => {
-            let python = there(peers().join("python/bin/python"))?;
+            let python = peer("aiosmtpd-python", "python/bin/python")?;
             version = first_line(Command::new(&python).args(["-m", "aiosmtpd", "--version"]));
             let mut command = pinned(cores, &python.to_string_lossy());
             command.args(["-m", "aiosmtpd", "-n", "-l", &format!("127.0.0.1:{port}")]);
@@ -216,7 +222,7 @@ pub fn start_with_store(
             command
         }
         Contender::Maildev => {
-            let script = there(peers().join("node/node_modules/maildev/bin/maildev"))?;
+            let script = peer("maildev", "node/node_modules/maildev/bin/maildev")?;
             version = first_line(Command::new(&script).arg("--version"));
             let web = free_port().map_err(said)?;
             let mut command = pinned(cores, "node");
@@ -233,7 +239,7 @@ pub fn start_with_store(
             command
         }
         Contender::Greenmail => {
-            let jar = there(peers().join("greenmail-standalone.jar"))?;
+            let jar = peer("greenmail-jar", "greenmail-standalone.jar")?;
             version =
                 fs::read_to_string(peers().join("greenmail.version")).ok().map(|text| text.trim().to_owned());
             let mut command = pinned(cores, "java");
@@ -253,7 +259,7 @@ pub fn start_with_store(
     let is_ours =
         matches!(contender, Contender::Ours | Contender::Other | Contender::Shared | Contender::Unindexed);
     let is_slow = !is_ours && contender != Contender::Sink;
-    let mut running = Running { tree, address, version, is_slow, admin, http, stop, directory };
+    let mut running = ServerProcess { tree, address, version, is_slow, admin, http, stop, directory };
     running.wait()?;
     if is_ours {
         running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
@@ -292,7 +298,7 @@ fn postfix(cores: &Cores, directory: &Path, port: u16) -> Result<Command, String
     Ok(command)
 }
 
-impl Running {
+impl ServerProcess {
     /// Where its pages and APIs are.
     ///
     /// # Errors

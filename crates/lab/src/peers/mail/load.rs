@@ -13,7 +13,7 @@ use crate::paired::{
     tree::{Cores, pinned},
 };
 
-use super::{MAIL_BYTES, SESSIONS, contenders::Running};
+use super::{MAIL_BYTES, SESSIONS, contenders::ServerProcess};
 use crate::peers::PeerError;
 
 /// Mails that our client has on their way in a connection.
@@ -89,7 +89,7 @@ pub fn plain(inboxes: u64) -> impl Fn(u64, &mut Vec<u8>) -> u64 + Sync {
 /// # Errors
 /// A connection that breaks, a mail that is refused.
 pub fn fill(
-    running: &Running,
+    running: &ServerProcess,
     mails: u64,
     write: &(impl Fn(u64, &mut Vec<u8>) -> u64 + Sync),
 ) -> Result<(), PeerError> {

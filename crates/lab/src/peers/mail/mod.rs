@@ -1,9 +1,7 @@
 //! Servers that take mail, and who sends it.
 
 pub mod contenders;
-pub mod letters;
 pub mod load;
-pub mod pages;
 
 /// Bytes of a mail's body.
 pub const MAIL_BYTES: usize = 4096;

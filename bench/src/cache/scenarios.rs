@@ -1,0 +1,188 @@
+//! The scenarios: requests, contenders, rounds.
+
+use lab::peers::cache::contenders::{Contender, KIB};
+use lab::peers::cache::load::{LoadSpec, Urls, ZIPF_EXPONENT};
+use lab::peers::cache::origin::{AWAITED_TIME, Page, SLOW_TIME};
+
+/// Which processors the two sides have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sides {
+    /// The server on one core, the load on another: everybody takes part.
+    Apart,
+    /// Ours on one core with the load apart, and ours on two cores that it shares with the load.
+    OneAndTwo,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) page: Page,
+    pub(crate) body_bytes: u64,
+    pub(crate) connections: u32,
+    pub(crate) urls: Urls,
+    pub(crate) sides: Sides,
+    pub(crate) rounds: usize,
+}
+
+/// 100,000 × 1 KiB fit any cache here.
+const URLS_SMALL: u64 = 100_000;
+/// 4,096 × 64 KiB = 256 MiB fit the memory that each contender is given; 100,000 (6.4 GiB, seven times over)
+/// would not fit this class of machine.
+const URLS_LARGE: u64 = 4_096;
+/// Beyond all that are drawn: no URL of a miss has been asked for before.
+pub(crate) const MISSES_FROM: u64 = 1_000_000_000;
+/// More than a round asks for.
+pub(crate) const MISSES_A_ROUND: u64 = 10_000_000;
+
+/// Asked for in turn, each is a second old and stale when its turn comes again: nobody answers so many in one.
+const URLS_CHECKED: u64 = 200_000;
+
+/// Rounds where a figure depends on it, and elsewhere.
+const ROUNDS_GATE: usize = 7;
+const ROUNDS_SHOWN: usize = 3;
+/// Where a few parts in a hundred are to be seen.
+const ROUNDS_FINE: usize = 15;
+
+/// Those that go to the origin with each request.
+pub(crate) const MISS: &str = "miss-1k";
+pub(crate) const PASS_SMALL: &str = "pass-1k";
+pub(crate) const PASS_LARGE: &str = "pass-64k";
+pub(crate) const UPLOAD: &str = "upload-1m";
+pub(crate) const CHECKED: &str = "checked-1k";
+pub(crate) const PRIVATE_PAGE: &str = "private-100";
+/// One that all wait for.
+pub(crate) const CROWD: &str = "crowd-1000";
+/// Hits that are logged.
+pub(crate) const LOGGED: &str = "logged-1k";
+
+/// All scenarios, in the order in which they run.
+pub(crate) fn all(quick: bool) -> Vec<Scenario> {
+    let (small, large, crowd) = if quick { (500, 100, 100) } else { (URLS_SMALL, URLS_LARGE, 1_000) };
+    let one = |name, body_bytes, connections, rounds| Scenario {
+        name,
+        page: Page::Shared,
+        body_bytes,
+        connections,
+        urls: Urls::One,
+        sides: Sides::Apart,
+        rounds,
+    };
+    let zipf = |name, body_bytes, urls| Scenario {
+        urls: Urls::Zipf(urls),
+        ..one(name, body_bytes, 64, ROUNDS_GATE)
+    };
+    let through = |name, page, body_bytes, connections| Scenario {
+        page,
+        ..one(name, body_bytes, connections, ROUNDS_GATE)
+    };
+    let mut all = vec![
+        one("one-1k-64", KIB, 64, ROUNDS_GATE),
+        one("one-64k-64", 64 * KIB, 64, ROUNDS_GATE),
+        zipf("zipf-1k-64", KIB, small),
+        Scenario { sides: Sides::OneAndTwo, ..one("two-cores", KIB, 64, ROUNDS_GATE) },
+    ];
+    if !quick {
+        all.extend([
+            zipf("zipf-64k-64", 64 * KIB, large),
+            one("one-1k-1000", KIB, 1_000, ROUNDS_GATE),
+            one("one-1k-8", KIB, 8, ROUNDS_SHOWN),
+            one("one-64k-8", 64 * KIB, 8, ROUNDS_SHOWN),
+            one("one-64k-1000", 64 * KIB, 1_000, ROUNDS_SHOWN),
+        ]);
+    }
+    all.extend([
+        Scenario { urls: Urls::Each(MISSES_FROM), ..one(MISS, KIB, 64, ROUNDS_GATE) },
+        Scenario {
+            urls: Urls::Round { urls: URLS_CHECKED, first: 0 },
+            ..through(CHECKED, Page::Checked, KIB, 64)
+        },
+        through(PASS_SMALL, Page::Private, KIB, 64),
+        through(PASS_LARGE, Page::Private, 64 * KIB, 64),
+        through(UPLOAD, Page::Upload, KIB * KIB, 16),
+        through(PRIVATE_PAGE, Page::Slow, KIB, 100),
+        through(CROWD, Page::Awaited, KIB, crowd),
+        one(LOGGED, KIB, 64, ROUNDS_FINE),
+    ]);
+    all
+}
+
+impl Scenario {
+    /// True where the store answers; else each request goes to the origin.
+    pub(crate) fn is_hit(&self) -> bool {
+        self.page == Page::Shared && !matches!(self.urls, Urls::Each(_))
+    }
+
+    /// True where a contender takes part: floors that only answer from memory have no origin.
+    pub(crate) fn is_for(&self, contender: Contender) -> bool {
+        // With and without a log, those that write one themselves.
+        if self.name == LOGGED {
+            let without = [Contender::Ours, Contender::Nginx, Contender::Varnish];
+            return without.contains(&contender) || Contender::LOGGED.contains(&contender);
+        }
+        if Contender::LOGGED.contains(&contender) {
+            return false;
+        }
+        let is_proxy = [Contender::Ours, Contender::Other].contains(&contender)
+            || Contender::PROXIES.contains(&contender);
+        match self.page {
+            // HAProxy's cache has nobody wait for another.
+            Page::Awaited => contender == Contender::Crowd || is_proxy && contender != Contender::Haproxy,
+            Page::Slow => contender == Contender::Direct || is_proxy,
+            _ if self.is_hit() => !matches!(contender, Contender::Crowd | Contender::Direct),
+            _ => is_proxy,
+        }
+    }
+
+    /// In a sentence.
+    pub(crate) fn what(&self) -> String {
+        let urls = match self.urls {
+            Urls::One => "one URL, wrk's short request".to_owned(),
+            Urls::Zipf(urls) => format!("{urls} URLs by Zipf ({ZIPF_EXPONENT}), browser-like requests"),
+            Urls::Each(_) => "each request another URL that is stored, browser-like requests".to_owned(),
+            Urls::Round { urls, .. } => format!("{urls} URLs in turn, browser-like requests"),
+        };
+        let page = match self.page {
+            Page::Shared => String::new(),
+            Page::Private => ", `Cache-Control: private`".to_owned(),
+            Page::Slow => {
+                format!(", `Cache-Control: private`, made by the origin in {} ms", SLOW_TIME.as_millis())
+            }
+            Page::Checked => ", stored, stale, and still the same at the origin".to_owned(),
+            Page::Awaited => {
+                format!(
+                    ", asked for by all at once for the first time, made by the origin in {} ms; latencies from its answer on",
+                    AWAITED_TIME.as_millis()
+                )
+            }
+            Page::Upload => ", uploaded by POST".to_owned(),
+        };
+        let sides = match self.sides {
+            Sides::Apart => "",
+            Sides::OneAndTwo => {
+                "; on one core with the load on the other, on two cores shared with the load, and on one of these"
+            }
+        };
+        format!("{} KiB, {} connections, {urls}{page}{sides}.", self.body_bytes / KIB, self.connections)
+    }
+
+    /// The load's requests; `first` is the first URL where each is another.
+    pub(crate) const fn asked(&self, first: u64) -> LoadSpec {
+        let urls = match self.urls {
+            Urls::Each(_) => Urls::Each(first),
+            Urls::Round { urls, .. } => Urls::Round { urls, first },
+            urls => urls,
+        };
+        LoadSpec { page: self.page, body_bytes: self.body_bytes, connections: self.connections, urls }
+    }
+
+    /// The IDs of the objects that it finds in the store, fresh or not. One URL is ID 0; the drawn ones begin at 1.
+    pub(crate) fn ids(&self) -> std::ops::Range<u64> {
+        match self.urls {
+            Urls::Round { urls, .. } => 0..urls,
+            _ if !self.is_hit() => 0..0,
+            Urls::One => 0..1,
+            Urls::Zipf(urls) => 1..urls + 1,
+            Urls::Each(_) => 0..0,
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The committed records, and the search for the newest with a scenario.
+//!
+//! A table ("the cost of a hit beside peers") comes from the newest record that measured its scenarios with all
+//! contenders that it needs: a later run of one part does not push the rest out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use crate::record::{Comparison, Figure, Record};
+use lab::paired::machine::Machine;
+use lab::report::{Judgement, Table};
+use serde::Deserialize;
+
+use crate::pages::{contenders, mail};
+
+/// A bench compares with at least so many others, or it is no answer to how we stand beside them.
+const PEERS_MIN: usize = 2;
+
+/// All of them, the newest last.
+#[derive(Debug)]
+pub(crate) struct RecordSet {
+    pub(crate) paired: Vec<RecordFile<Record>>,
+    pub(crate) pressure: Vec<RecordFile<Pressure>>,
+    /// Single experiments, from before they were all in one run.
+    pub(crate) experiments: Vec<RecordFile<Lab>>,
+    /// `docs/lab/results.json`: all claims in one run.
+    pub(crate) lab: RecordFile<Lab>,
+}
+
+/// A record and its file.
+#[derive(Debug)]
+pub(crate) struct RecordFile<T> {
+    /// From the root of the repository.
+    pub(crate) path: String,
+    pub(crate) record: T,
+}
+
+impl<T> RecordFile<T> {
+    /// Links to it from `docs/`: to read, and with every sample.
+    pub(crate) fn links(&self) -> String {
+        let json = format!("../{}", self.path);
+        let text = json.replace(".json", ".md");
+        format!("[Record]({text}) ([all samples]({json}))")
+    }
+
+    /// The short link, for a cell.
+    pub(crate) fn link(&self) -> String {
+        format!("[{}](../{})", self.name(), self.path)
+    }
+
+    /// A link from the README.
+    pub(crate) fn readme_link(&self) -> String {
+        format!("[{}]({})", self.name(), self.path.replace(".json", ".md"))
+    }
+
+    /// The file's name without its ending.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".json")
+    }
+}
+
+/// A record of `make bench PART=pressure`, with the fields that the page shows.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Pressure {
+    pub(crate) date: String,
+    pub(crate) commit: String,
+    pub(crate) machine: Machine,
+    pub(crate) settings: Vec<(String, String)>,
+    pub(crate) rows: Vec<Server>,
+    pub(crate) cold: Vec<Cold>,
+    pub(crate) stores: Vec<Store>,
+    pub(crate) starts: Vec<Start>,
+    pub(crate) figures: Vec<Bound>,
+}
+
+/// A server whose store is larger than its memory.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Server {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) rounds: Vec<Round>,
+    pub(crate) cold_per_s: f64,
+    pub(crate) remarks: Vec<String>,
+}
+
+/// The phases of a server in one round; latencies are p50, p99 and p99.9 in µs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Round {
+    pub(crate) calm_us: [f64; 3],
+    pub(crate) pressure_us: [f64; 3],
+    pub(crate) before_inserts_us: [f64; 3],
+    pub(crate) inserts_us: [f64; 3],
+    pub(crate) insert_mib_per_s: f64,
+    pub(crate) hit_percent: f64,
+    pub(crate) cpu_us: f64,
+}
+
+/// The store in one process, whose objects lie on the disk.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Cold {
+    pub(crate) paging: String,
+    pub(crate) raw_per_s: Vec<f64>,
+    pub(crate) cold_per_s: Vec<f64>,
+    pub(crate) cold_cpu_us: f64,
+}
+
+/// A library that replayed a trace.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Store {
+    pub(crate) store: String,
+    pub(crate) trace: String,
+    pub(crate) ours: bool,
+    pub(crate) on_disk: bool,
+    pub(crate) requests: u64,
+    pub(crate) memory_hits: u64,
+    pub(crate) disk_hits: u64,
+    pub(crate) cpu_us: f64,
+}
+
+impl Store {
+    pub(crate) fn hit_percent(&self) -> f64 {
+        (self.memory_hits + self.disk_hits) as f64 * 100.0 / self.requests.max(1) as f64
+    }
+}
+
+/// A start with a store that is there already.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) after: String,
+    pub(crate) objects: u64,
+    pub(crate) found: u64,
+    pub(crate) seconds: f64,
+    pub(crate) metadata_bytes: f64,
+}
+
+/// A bound in words, as `bench-pressure` judges.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Bound {
+    pub(crate) of: String,
+    pub(crate) what: String,
+    pub(crate) found: String,
+    pub(crate) bound: String,
+    pub(crate) verdict: lab::paired::spread::Verdict,
+}
+
+/// A run of experiments.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Lab {
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    pub(crate) experiments: Vec<Experiment>,
+}
+
+/// One of them.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Experiment {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) tables: Vec<Table>,
+    #[serde(default)]
+    pub(crate) verdicts: Vec<Judgement>,
+    pub(crate) seconds: f64,
+}
+
+/// A record of any kind, told by the fields that only this kind has.
+#[derive(Debug)]
+pub(crate) enum AnyRecord {
+    Paired(Record),
+    Pressure(Pressure),
+    Lab(Lab),
+}
+
+/// Reads a record of any kind.
+pub(crate) fn parse(text: &str) -> Result<AnyRecord, String> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|why| why.to_string())?;
+    let has = |name: &str| value.get(name).is_some();
+    let parsed = if has("experiments") {
+        serde_json::from_value(value).map(AnyRecord::Lab)
+    } else if has("comparisons") {
+        serde_json::from_value(value).map(AnyRecord::Paired)
+    } else if has("starts") {
+        serde_json::from_value(value).map(AnyRecord::Pressure)
+    } else {
+        return Err("neither a bench's record nor a run of experiments".into());
+    };
+    parsed.map_err(|why| why.to_string())
+}
+
+impl RecordSet {
+    /// Reads them all.
+    ///
+    /// # Errors
+    /// When a file cannot be read, with its name.
+    pub(crate) fn read(root: &Path) -> Result<Self, String> {
+        let directory = "bench/records";
+        let mut names: Vec<String> = fs::read_dir(root.join(directory))
+            .map_err(|why| format!("{directory}: {why}"))?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| name.ends_with(".json"))
+            .collect();
+        names.sort_unstable();
+        let (mut paired, mut pressure, mut experiments) = (Vec::new(), Vec::new(), Vec::new());
+        for name in names {
+            let path = format!("{directory}/{name}");
+            match file(root, &path)? {
+                AnyRecord::Paired(record) => paired.push(RecordFile { path, record }),
+                AnyRecord::Pressure(record) => pressure.push(RecordFile { path, record }),
+                AnyRecord::Lab(record) => experiments.push(RecordFile { path, record }),
+            }
+        }
+        paired.sort_by(|a, b| a.record.date.cmp(&b.record.date));
+        pressure.sort_by(|a, b| a.record.date.cmp(&b.record.date));
+        let path = "docs/lab/results.json".to_owned();
+        let AnyRecord::Lab(record) = file(root, &path)? else {
+            return Err(format!("{path}: no run of experiments"));
+        };
+        Ok(Self { paired, pressure, experiments, lab: RecordFile { path, record } })
+    }
+
+    /// The newest record of `bench` with this scenario, in which ours and peers took part.
+    pub(crate) fn beside_peers(&self, bench: &str, scenario: &str) -> Result<&RecordFile<Record>, String> {
+        self.newest(bench, |record| {
+            comparison(record, scenario).is_some_and(|found| {
+                let peers = found.series.iter().filter(|series| contenders::is_peer(&series.name)).count();
+                found.series("ours").is_some() && peers >= PEERS_MIN
+            })
+        })
+        .ok_or_else(|| format!("no record of {bench} has {scenario} with ours and {PEERS_MIN} peers"))
+    }
+
+    /// The newest record of `bench` that satisfies this.
+    pub(crate) fn newest(
+        &self,
+        bench: &str,
+        wanted: impl Fn(&Record) -> bool,
+    ) -> Option<&RecordFile<Record>> {
+        self.paired.iter().rev().find(|kept| kept.record.name == bench && wanted(&kept.record))
+    }
+
+    /// The newest record under pressure that satisfies this.
+    pub(crate) fn pressed(&self, wanted: impl Fn(&Pressure) -> bool) -> Option<&RecordFile<Pressure>> {
+        self.pressure.iter().rev().find(|kept| wanted(&kept.record))
+    }
+
+    /// Every bound of `bench` once, each as it was judged last.
+    pub(crate) fn bounds(&self, bench: &str) -> Vec<(&Figure, &RecordFile<Record>)> {
+        let mut found: BTreeMap<&str, (usize, &Figure, &RecordFile<Record>)> = BTreeMap::new();
+        let mut order = 0;
+        for kept in self.paired.iter().filter(|kept| kept.record.name == bench) {
+            for figure in kept.record.figures.iter().filter(|figure| figure.ratio.is_some()) {
+                let place = found.get(figure.what.as_str()).map_or_else(
+                    || {
+                        order += 1;
+                        order
+                    },
+                    |(place, ..)| *place,
+                );
+                found.insert(&figure.what, (place, figure, kept));
+            }
+        }
+        let mut all: Vec<_> = found.into_values().collect();
+        all.sort_by_key(|(place, ..)| *place);
+        all.into_iter().map(|(_, figure, kept)| (figure, kept)).collect()
+    }
+
+    /// Records in which nothing is the newest: a newer one has each of their scenarios, with peers where they have peers, and each
+    /// of their tables.
+    pub(crate) fn superseded(&self) -> Vec<&str> {
+        let (mut kept, mut seen) = (Vec::new(), BTreeSet::new());
+        let all = self.paired.iter().rev().map(|one| (&one.path, subjects(&one.record)));
+        let all = all.chain(self.pressure.iter().rev().map(|one| (&one.path, pressed_subjects(&one.record))));
+        for (path, subjects) in all {
+            let known = seen.len();
+            seen.extend(subjects);
+            if seen.len() > known {
+                kept.push(path);
+            }
+        }
+        let lab = &self.lab.record;
+        let is_in_lab = |one: &Experiment| lab.experiments.iter().any(|known| known.name == one.name);
+        let is_new = |one: &&RecordFile<Lab>| {
+            one.record.date > lab.date || !one.record.experiments.iter().all(is_in_lab)
+        };
+        kept.extend(self.experiments.iter().filter(is_new).map(|one| &one.path));
+        let paths = self.paired.iter().map(|one| &one.path).chain(self.pressure.iter().map(|one| &one.path));
+        let paths = paths.chain(self.experiments.iter().map(|one| &one.path));
+        paths.filter(|path| !kept.contains(path)).map(String::as_str).collect()
+    }
+
+    /// Every machine of a record on the page.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
+        let paired = self.paired.iter().map(|kept| &kept.record.machine);
+        let pressure = self.pressure.iter().map(|kept| &kept.record.machine);
+        let experiments = self.experiments.iter().map(|kept| &kept.record.machine);
+        paired.chain(pressure).chain(experiments).chain(std::iter::once(&self.lab.record.machine))
+    }
+}
+
+/// The subjects of a record: its scenarios, apart with and without peers, its tables, other programs' measurements.
+fn subjects(record: &Record) -> Vec<String> {
+    let name = &record.name;
+    let mut all = Vec::new();
+    for one in &record.comparisons {
+        let peers = one.series.iter().filter(|series| contenders::is_peer(&series.name)).count();
+        all.push(format!("{name} {}", one.scenario));
+        if peers >= PEERS_MIN && one.series("ours").is_some() {
+            all.push(format!("{name} {} beside peers", one.scenario));
+        }
+    }
+    // Titles go on with figures.
+    let start = |title: &str| {
+        title.split(|c: char| c.is_ascii_digit() || c == ',').next().unwrap_or_default().to_owned()
+    };
+    let is_shown =
+        |title: &str| name != mail::BENCH || mail::TABLES.iter().any(|shown| title.starts_with(shown));
+    let tables = record.tables.iter().filter(|table| is_shown(&table.title));
+    all.extend(tables.map(|table| format!("{name}: {}", start(&table.title))));
+    all.extend(record.attached.keys().map(|key| format!("{name}: {key}")));
+    all
+}
+
+fn pressed_subjects(record: &Pressure) -> Vec<String> {
+    let all = [
+        ("servers", record.rows.is_empty()),
+        ("servers beside peers", record.rows.len() <= PEERS_MIN),
+        ("cold", record.cold.is_empty()),
+        ("stores", record.stores.is_empty()),
+        ("starts", record.starts.is_empty()),
+    ];
+    all.into_iter()
+        .filter(|(_, is_missing)| !is_missing)
+        .map(|(name, _)| format!("pressure {name}"))
+        .collect()
+}
+
+fn file(root: &Path, path: &str) -> Result<AnyRecord, String> {
+    let text = fs::read_to_string(root.join(path)).map_err(|why| format!("{path}: {why}"))?;
+    parse(&text).map_err(|why| format!("{path}: {why}"))
+}
+
+/// A scenario of a record.
+pub(crate) fn comparison<'a>(record: &'a Record, scenario: &str) -> Option<&'a Comparison> {
+    record.comparisons.iter().find(|comparison| comparison.scenario == scenario)
+}
+
+/// A table of a record, by how its title begins.
+pub(crate) fn table<'a>(tables: &'a [Table], title: &str) -> Option<&'a Table> {
+    tables.iter().find(|table| table.title.starts_with(title))
+}
