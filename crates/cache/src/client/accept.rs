@@ -28,7 +28,7 @@ use tokio::{net::TcpStream, task::AbortHandle};
 
 use crate::{
     client::{
-        accepted::{Accepted, ListenerKind},
+        accepted::{AcceptedConnection, ListenerKind},
         http1, http2,
         limits::{
             connection_counts::{ConnectionCounts, ConnectionSlot},
@@ -91,7 +91,7 @@ pub(crate) async fn accept(listener: &Listener) {
 }
 
 /// Hands a new connection to a core that has fewer; serves it here if that core cannot take it now.
-fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Accepted) {
+fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: AcceptedConnection) {
     let Ok(stream) = stream.into_std() else { return };
     match core.give(to, Message::Accept(stream, arrival)) {
         Ok(()) => core.count(Counter::HandedOff),
@@ -101,7 +101,7 @@ fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Accepted) {
 }
 
 /// Serves a connection that another core has accepted.
-pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Accepted) {
+pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: AcceptedConnection) {
     match TcpStream::from_std(stream) {
         Ok(stream) => admit(core, stream, arrival),
         Err(error) => tracing::warn!(%error, "cannot register an accepted socket with the event loop"),
@@ -109,7 +109,7 @@ pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Accep
 }
 
 /// Serves a connection if the limits allow one more.
-fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
+fn admit(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
     let clients = &core.in_force.clients;
     make_room(core);
     let is_peer = arrival.over == ListenerKind::Peer;
@@ -288,7 +288,7 @@ fn is_in(networks: &[Network], address: SocketAddr) -> bool {
 /// Serves a client whose address a proxy announces (PROXY protocol).
 async fn serve_announced(
     mut stream: TcpStream,
-    arrival: Accepted,
+    arrival: AcceptedConnection,
     watch: Arc<Watch>,
     (share, clients): (ConnectionShare, Arc<ConnectionCounts>),
 ) {
@@ -304,7 +304,7 @@ async fn serve_announced(
         }
     };
     watch.work();
-    let arrival = Accepted { address: announced.peer.unwrap_or(arrival.address), ..arrival };
+    let arrival = AcceptedConnection { address: announced.peer.unwrap_or(arrival.address), ..arrival };
     let is_proxy =
         announced.peer.is_none() || with_core(|core| is_in(&core.config.trusted_proxies, arrival.address));
     let share = if is_proxy {
@@ -327,7 +327,7 @@ async fn serve_announced(
 }
 
 /// Refuses a connection because its address or network already has its share.
-fn refuse(core: &Core, stream: TcpStream, arrival: Accepted, too_many: TooMany) {
+fn refuse(core: &Core, stream: TcpStream, arrival: AcceptedConnection, too_many: TooMany) {
     core.count(match too_many {
         TooMany::Address => Counter::ClientConnectionsRefused,
         TooMany::Network => Counter::NetworkConnectionsRefused,
@@ -337,14 +337,14 @@ fn refuse(core: &Core, stream: TcpStream, arrival: Accepted, too_many: TooMany) 
 
 /// Answers 503 to a client over the limit. A TLS connection is closed without an answer, which would cost a
 /// handshake.
-fn turn_away(core: &Core, stream: TcpStream, arrival: Accepted) {
+fn turn_away(core: &Core, stream: TcpStream, arrival: AcceptedConnection) {
     if arrival.over == ListenerKind::Plain {
         http1::turn_away(core, stream, Peer::new(arrival.address, false, &[]));
     }
 }
 
 /// Serves a client. `is_secured`: the client's connection to its proxy is under TLS.
-async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Arc<Watch>) {
+async fn serve(stream: TcpStream, arrival: AcceptedConnection, is_secured: bool, watch: Arc<Watch>) {
     let mut early = Vec::new();
     let transport = match arrival.over {
         ListenerKind::Peer => return Box::pin(serve_peer(stream, arrival, watch)).await,
@@ -385,7 +385,7 @@ async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Ar
 }
 
 /// Serves a connection on the peer port. The other side is treated as any client until it sends a valid MAC.
-async fn serve_peer(stream: TcpStream, arrival: Accepted, watch: Arc<Watch>) {
+async fn serve_peer(stream: TcpStream, arrival: AcceptedConnection, watch: Arc<Watch>) {
     let admitted = with_core(|core| core.in_force.clients.admit(arrival.address.ip()));
     match admitted {
         Ok(held) => http1::serve_peer(stream, watch, arrival.address, held).await,

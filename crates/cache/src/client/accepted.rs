@@ -13,7 +13,7 @@ pub(crate) enum ListenerKind {
 
 /// Address of an accepted connection, and its listener's kind.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedConnection {
     pub(crate) address: SocketAddr,
     pub(crate) over: ListenerKind,
 }

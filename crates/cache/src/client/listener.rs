@@ -18,7 +18,7 @@ use engine::cores::listener::bind_all;
 use tokio::net::TcpStream;
 
 use crate::{
-    client::accepted::{Accepted, ListenerKind},
+    client::accepted::{AcceptedConnection, ListenerKind},
     config::Config,
 };
 
@@ -138,11 +138,11 @@ impl Listener {
     }
 
     /// Accepts the next connection.
-    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, Accepted)> {
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, AcceptedConnection)> {
         match self {
             Self::Tcp(listener, over) => {
                 let (stream, address) = listener.accept().await?;
-                Ok((stream, Accepted { address, over: *over }))
+                Ok((stream, AcceptedConnection { address, over: *over }))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
@@ -150,7 +150,7 @@ impl Listener {
                 // serves both.
                 let socket = OwnedFd::from(stream.into_std()?);
                 let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
-                Ok((stream, Accepted { address: FROM_FILE, over: ListenerKind::Plain }))
+                Ok((stream, AcceptedConnection { address: FROM_FILE, over: ListenerKind::Plain }))
             }
         }
     }

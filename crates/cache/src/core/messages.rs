@@ -2,7 +2,7 @@
 
 use crate::{
     admin::{explanation::Question, last_clients::LastClient, objects},
-    client::accepted::Accepted,
+    client::accepted::AcceptedConnection,
     coding::Coding,
     encoding::codec_pool::Reply,
     fetch::in_flight::FetchRequest,
@@ -71,7 +71,7 @@ pub(crate) enum Message {
     /// To each core: this configuration is active from now on.
     ActiveConfig { in_force: Arc<ActiveConfig>, done: oneshot::Sender<()> },
     /// A connection from a core that has too many.
-    Accept(std::net::TcpStream, Accepted),
+    Accept(std::net::TcpStream, AcceptedConnection),
 }
 
 /// A store request on its way to the core that owns its key.

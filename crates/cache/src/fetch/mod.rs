@@ -209,7 +209,9 @@ async fn fetch(
         };
         let arrived = match arrived {
             Ok(arrived) => arrived,
-            Err(SendError::Ours(Abandoned)) => return with_core(|core| core.count(Counter::FetchesGivenUp)),
+            Err(SendError::Ours(NoClientLeft)) => {
+                return with_core(|core| core.count(Counter::FetchesGivenUp));
+            }
             Err(SendError::Origin(error)) => {
                 // Silence on a request that the origin answered before counts against the origin. Silence on
                 // any other request may be the request's fault; otherwise a client could make a whole site be
@@ -358,7 +360,7 @@ pub(crate) async fn alone(request: &Request) -> Result<Box<AnswerHead>, OriginEr
     let arrived = exchange(request, None, &mut reply, None).await.map_err(|error| match error {
         SendError::Origin(error) => error,
         // Without an entry the client is not watched, so the exchange is never abandoned.
-        SendError::Ours(Abandoned) => OriginError::Closed,
+        SendError::Ours(NoClientLeft) => OriginError::Closed,
     });
     if let Err(error) = &arrived {
         with_core(|core| core.count(Counter::of_origin_error(error)));
@@ -382,7 +384,7 @@ async fn exchange(
     known: Option<&StaleObject>,
     reply: &mut Reply,
     entry: Option<&Entry>,
-) -> Result<Box<AnswerHead>, SendError<Abandoned>> {
+) -> Result<Box<AnswerHead>, SendError<NoClientLeft>> {
     let conditions = match &request.block {
         Some(block) => block.conditions(),
         None => known.map(StaleObject::conditions).unwrap_or_default(),
@@ -418,7 +420,7 @@ async fn exchange(
 
 /// The client for which a fetch began has gone, and no other request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Abandoned;
+pub(crate) struct NoClientLeft;
 
 /// The request for which a fetch begins, possibly on another core. Without `reply`, interim answers of the
 /// origin are dropped.
@@ -432,7 +434,7 @@ pub(crate) struct Leader<'a> {
 }
 
 impl RequestSender for Leader<'_> {
-    type Error = Abandoned;
+    type Error = NoClientLeft;
 
     fn has_body(&self) -> bool {
         false
@@ -450,7 +452,7 @@ impl RequestSender for Leader<'_> {
         Ok(SendResult::Over)
     }
 
-    async fn gone(&mut self) -> Abandoned {
+    async fn gone(&mut self) -> NoClientLeft {
         let (Some(reply), Some(entry)) = (self.reply.as_deref_mut(), self.entry) else {
             return std::future::pending().await;
         };
@@ -458,7 +460,7 @@ impl RequestSender for Leader<'_> {
         if with_core(|core| entry.is_waited_for(core)) {
             return std::future::pending().await;
         }
-        Abandoned
+        NoClientLeft
     }
 
     async fn interim(&mut self, head: Vec<u8>) {

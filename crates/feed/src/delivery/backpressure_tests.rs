@@ -24,11 +24,11 @@ const FLOOD_A_MS: usize = 512 << 10;
 struct Scene {
     local: Rc<Local>,
     consumer: ConnId,
-    producers: Vec<Producing>,
+    producers: Vec<TestProducer>,
     now_ms: u64,
 }
 
-struct Producing {
+struct TestProducer {
     id: ConnId,
     /// Bytes sent in each millisecond.
     bytes: usize,
@@ -52,7 +52,7 @@ impl Scene {
             let core = &mut *local.core.borrow_mut();
             let consumer = enter(core);
             core.process(consumer, b"SUB > 1\r\n");
-            let producing = |&(bytes, size): &(usize, usize)| Producing {
+            let producing = |&(bytes, size): &(usize, usize)| TestProducer {
                 id: enter(core),
                 bytes,
                 message: format!("PUB a {size}\r\n{}\r\n", "x".repeat(size)).into_bytes(),

@@ -114,14 +114,14 @@ pub(crate) fn cores_with(
 }
 
 /// Subject, reply, header and payload of a message.
-type Delivered = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+type DeliveredMessage = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
 /// Messages and answers that a client received. Messages of queue groups are kept together, because any
 /// member may get one.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Got {
-    by_sid: BTreeMap<Vec<u8>, Vec<Delivered>>,
-    of_groups: Vec<Delivered>,
+    by_sid: BTreeMap<Vec<u8>, Vec<DeliveredMessage>>,
+    of_groups: Vec<DeliveredMessage>,
     pongs: usize,
     oks: usize,
 }

@@ -52,7 +52,7 @@ const PATHS: [&str; 8] =
     ["/varz", "/connz", "/subsz", "/routez", "/leafz", "/gatewayz", "/accountz", "/healthz"];
 
 /// A feed that is monitored.
-pub trait Watched: Send + Sync + 'static {
+pub trait MonitoredFeed: Send + Sync + 'static {
     /// Returns the source of monitoring data under the current settings.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ struct Monitor<W> {
 }
 
 /// Builds the router of the monitoring port. `listen` is its address, which the system account reports, too.
-pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Router {
+pub fn router<W: MonitoredFeed>(watched: Arc<W>, listen: std::net::SocketAddr) -> Router {
     if let Ok(looker) = watched.looker() {
         // If the pages are served twice, the first address is reported.
         let _ = looker.shared.monitor.set(listen);
@@ -95,7 +95,7 @@ pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Rout
         .with_state(monitor)
 }
 
-impl<W: Watched> Monitor<W> {
+impl<W: MonitoredFeed> Monitor<W> {
     fn look(&self, path: &str) -> Result<PageRequest, PageError> {
         self.count(path);
         Ok(PageRequest { looker: self.watched.looker()? })
@@ -114,7 +114,7 @@ impl<W: Watched> Monitor<W> {
     }
 }
 
-type Shared<W> = State<Arc<Monitor<W>>>;
+type MonitorState<W> = State<Arc<Monitor<W>>>;
 
 /// Data from which a page is built.
 pub(crate) struct PageRequest {
@@ -154,35 +154,35 @@ impl IntoResponse for PageError {
 
 type Page = Result<Json<Value>, PageError>;
 
-async fn varz_page<W: Watched>(State(monitor): Shared<W>) -> Page {
+async fn varz_page<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Page {
     Ok(Json(varz::page(&monitor.look("/varz")?, &monitor.requests())))
 }
 
-async fn connz_page<W: Watched>(State(monitor): Shared<W>, RawQuery(query): RawQuery) -> Page {
+async fn connz_page<W: MonitoredFeed>(State(monitor): MonitorState<W>, RawQuery(query): RawQuery) -> Page {
     let asked = monitor.look("/connz")?;
     let _turn = monitor.turns.acquire().await.map_err(|_| NoAnswer)?;
     Ok(Json(connz::page(&asked, &Query::new(query.as_deref().unwrap_or_default())).await?))
 }
 
-async fn subsz_page<W: Watched>(State(monitor): Shared<W>, RawQuery(query): RawQuery) -> Page {
+async fn subsz_page<W: MonitoredFeed>(State(monitor): MonitorState<W>, RawQuery(query): RawQuery) -> Page {
     let asked = monitor.look("/subsz")?;
     let _turn = monitor.turns.acquire().await.map_err(|_| NoAnswer)?;
     Ok(Json(subsz::page(&asked, &Query::new(query.as_deref().unwrap_or_default())).await?))
 }
 
-async fn routez<W: Watched>(State(monitor): Shared<W>) -> Page {
+async fn routez<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Page {
     Ok(Json(routes(&monitor.look("/routez")?)))
 }
 
-async fn leafz_page<W: Watched>(State(monitor): Shared<W>) -> Page {
+async fn leafz_page<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Page {
     Ok(Json(leafz::page(&monitor.look("/leafz")?).await?))
 }
 
-async fn gatewayz<W: Watched>(State(monitor): Shared<W>) -> Page {
+async fn gatewayz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Page {
     Ok(Json(gateways(&monitor.look("/gatewayz")?)))
 }
 
-async fn accountz<W: Watched>(State(monitor): Shared<W>) -> Page {
+async fn accountz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Page {
     Ok(Json(accounts(&monitor.look("/accountz")?)))
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn accounts(asked: &PageRequest) -> Value {
 }
 
 /// Answers without asking any loop, because load balancers ask often.
-async fn healthz<W: Watched>(State(monitor): Shared<W>) -> Response {
+async fn healthz<W: MonitoredFeed>(State(monitor): MonitorState<W>) -> Response {
     monitor.count("/healthz");
     if monitor.watched.is_ready() {
         Json(json!({"status": "ok"})).into_response()

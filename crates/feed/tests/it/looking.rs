@@ -10,9 +10,9 @@ use std::{
 use crate::common::{Client, PATIENCE, start, wait_until};
 use feed::{Counter, Looker, NoAnswer, Server, monitor};
 
-pub(crate) struct Watched(pub(crate) Looker);
+pub(crate) struct MonitoredFeed(pub(crate) Looker);
 
-impl monitor::Watched for Watched {
+impl monitor::MonitoredFeed for MonitoredFeed {
     fn looker(&self) -> Result<Looker, NoAnswer> {
         Ok(self.0.clone())
     }
@@ -38,7 +38,7 @@ impl Pages {
             .expect("a runtime");
         let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).expect("a port");
         let address = listener.local_addr().expect("an address");
-        let router = monitor::router(Arc::new(Watched(server.looker())), address);
+        let router = monitor::router(Arc::new(MonitoredFeed(server.looker())), address);
         runtime.spawn(async move { axum::serve(listener, router).await });
         Self { server, address, _runtime: runtime }
     }

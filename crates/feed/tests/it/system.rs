@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use crate::common::{Client, Got, start, wait_until};
-use crate::looking::Watched;
+use crate::looking::MonitoredFeed;
 use feed::{
     Counter, Server,
     identity::{Account, Secret, User},
@@ -89,7 +89,7 @@ fn tools_ask_the_server() {
     let varz = ask(&mut admin, &format!("$SYS.REQ.SERVER.{id}.VARZ"), "");
     assert_eq!(varz["data"]["http_port"], 0, "nobody serves the pages");
     let _pages =
-        monitor::router(Arc::new(Watched(server.looker())), SocketAddr::from(([127, 0, 0, 1], 8222)));
+        monitor::router(Arc::new(MonitoredFeed(server.looker())), SocketAddr::from(([127, 0, 0, 1], 8222)));
     let varz = ask(&mut admin, &format!("$SYS.REQ.SERVER.{id}.VARZ"), "");
     assert_eq!((&varz["data"]["http_host"], &varz["data"]["http_port"]), (&"127.0.0.1".into(), &8222.into()));
     assert_eq!((&varz["data"]["server_id"], &varz["data"]["connections"]), (&id.into(), &3.into()));

@@ -158,7 +158,7 @@ impl OperatorView for Feed {
     }
 }
 
-impl monitor::Watched for Feed {
+impl monitor::MonitoredFeed for Feed {
     fn looker(&self) -> Result<Looker, NoAnswer> {
         self.running.ask(Server::looker).ok_or(NoAnswer)
     }

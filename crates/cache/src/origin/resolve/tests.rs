@@ -68,14 +68,14 @@ fn answer(question: &[u8], says: &Says) -> Vec<u8> {
     out
 }
 
-struct Tested {
+struct TestResolver {
     says: Arc<Mutex<Says>>,
     resolver: Arc<Resolver>,
     counters: Arc<CounterSet<NameCounter>>,
     _names: RefCell<Names>,
 }
 
-impl Tested {
+impl TestResolver {
     fn new(says: Says) -> Self {
         let says = Arc::new(Mutex::new(says));
         let counters = CounterSet::new(1);
@@ -111,7 +111,7 @@ fn ip(last: u8) -> Ipv4Addr {
 
 #[tokio::test]
 async fn a_name_is_looked_up_again_when_its_time_to_live_is_over() {
-    let tested = Tested::new(Says::Addresses(vec![ip(1)], 1));
+    let tested = TestResolver::new(Says::Addresses(vec![ip(1)], 1));
     assert_eq!(tested.addresses().await, Ok(vec![ip(1).into()]));
     tested.say(Says::Addresses(vec![ip(2), ip(3)], 3600));
     tested.until(&[ip(2).into(), ip(3).into()]).await;
@@ -126,7 +126,7 @@ async fn a_name_is_looked_up_again_when_its_time_to_live_is_over() {
 #[tokio::test]
 async fn what_was_good_is_used_on_while_look_ups_fail_or_bring_nothing() {
     for broken in [Says::Fails, Says::None] {
-        let tested = Tested::new(Says::Addresses(vec![ip(1)], 1));
+        let tested = TestResolver::new(Says::Addresses(vec![ip(1)], 1));
         assert_eq!(tested.addresses().await, Ok(vec![ip(1).into()]));
         tested.say(broken);
         for _ in 0..400 {
@@ -146,7 +146,7 @@ async fn what_was_good_is_used_on_while_look_ups_fail_or_bring_nothing() {
 async fn a_name_with_many_addresses_has_a_few() {
     // The largest number of addresses that fits into a datagram without EDNS.
     let many = (1..=28).map(ip).collect();
-    let tested = Tested::new(Says::Addresses(many, 60));
+    let tested = TestResolver::new(Says::Addresses(many, 60));
     assert_eq!(tested.addresses().await.map(|found| found.len()), Ok(ADDRESSES_MAX));
     assert_eq!(tested.counters.total(NameCounter::Dropped), 28 - ADDRESSES_MAX as u64);
 }

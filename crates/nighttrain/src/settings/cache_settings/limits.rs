@@ -2,12 +2,12 @@
 
 use super::bounded::{head_size, headers_count};
 use super::{streams, window_size};
+use crate::settings::ValueAccess;
 use crate::settings::{
     Section, Setting, ValueShape, any_count, one_or_more, plain, some_size, some_time,
     units::{duration_text, parse_duration, parse_size, size_text},
     usize_size_text, value,
 };
-use crate::settings::{ValueAccess};
 
 /// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const LIMITS: &str = "Limits on clients and origin";

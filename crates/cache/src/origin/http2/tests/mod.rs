@@ -152,13 +152,13 @@ async fn content(arrived: &mut AnswerHead) -> Result<Vec<u8>, OriginError> {
 }
 
 /// Input of a script: the request with its content, the reply's stream, and the number of the connection.
-struct Given {
+struct ScriptInput {
     request: Request<RecvStream>,
     reply: SendResponse<Bytes>,
     connection: usize,
 }
 
-impl Given {
+impl ScriptInput {
     fn answer(mut self, status: u16, body: &[u8]) {
         let response = Response::builder().status(status).body(()).expect("a response");
         if let Ok(mut stream) = self.reply.send_response(response, body.is_empty()) {
@@ -169,7 +169,7 @@ impl Given {
 
 /// Runs `h2`'s server, which hands each request to the returned receiver. After `goes_after` requests a
 /// connection sends GOAWAY.
-async fn serve(streams_max: u32, goes_after: usize) -> (SocketAddr, mpsc::UnboundedReceiver<Given>) {
+async fn serve(streams_max: u32, goes_after: usize) -> (SocketAddr, mpsc::UnboundedReceiver<ScriptInput>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (sender, given) = mpsc::unbounded_channel();
@@ -187,7 +187,7 @@ async fn serve(streams_max: u32, goes_after: usize) -> (SocketAddr, mpsc::Unboun
                     if served == goes_after {
                         server.graceful_shutdown();
                     }
-                    let _ = sender.send(Given { request, reply, connection });
+                    let _ = sender.send(ScriptInput { request, reply, connection });
                 }
             });
             connection += 1;
@@ -366,7 +366,7 @@ async fn content_goes_out_as_fast_as_it_is_taken_and_comes_back_whole() {
     let (address, mut given) = serve(100, usize::MAX).await;
     let only = Only::at(address, Limits::default());
     tokio::spawn(async move {
-        while let Some(Given { request, mut reply, .. }) = given.recv().await {
+        while let Some(ScriptInput { request, mut reply, .. }) = given.recv().await {
             let (head, mut body) = request.into_parts();
             assert_eq!(head.headers.get("content-length"), None);
             let response = Response::builder().status(200).body(()).expect("a response");
