@@ -242,7 +242,7 @@ impl Files {
 
     /// Merges a file with the cluster's copy: ours is replaced if `counts`, given theirs and ours, returns
     /// true. Returns which copy is in force.
-    pub(crate) fn meet(
+    pub(crate) fn merge_shared(
         &self,
         name: &str,
         counts: impl FnOnce(&[u8], &[u8]) -> bool,

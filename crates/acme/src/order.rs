@@ -234,7 +234,7 @@ impl Orders<'_> {
             let is_over = matches!(error, Error::Api(_)) || order.state().status == OrderStatus::Invalid;
             Failure { is_final: failure.is_final || is_over, ..failure }
         })?;
-        looked_at(format!("{}{chain}", kept.key), names, now_s())
+        check_issued(format!("{}{chain}", kept.key), names, now_s())
     }
 
     /// Opens a challenge for each pending authorization of the order. The CA is answered until the entries of
@@ -350,7 +350,7 @@ fn made_for_challenge(identifier: &str, digest: &[u8]) -> Result<(String, String
 }
 
 /// Checks a certificate from the CA: it must be for these names and our key, and valid for clients now.
-pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<IssuedCertificate, Failure> {
+pub(crate) fn check_issued(pem: String, names: &[Name], now_s: i64) -> Result<IssuedCertificate, Failure> {
     let refused = |message: String| Failure::new(Kind::Refused, plain(&message));
     let certificate = Certificate::from_pem(pem.as_bytes())
         .map_err(|why| refused(format!("unusable certificate from the CA: {why}")))?;
@@ -384,7 +384,8 @@ mod tests {
     fn a36_a_certificate_for_another_name_or_key_is_refused() {
         let (key, other) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
         let names = ["a.example", "192.0.2.1"].map(|name| name.parse::<Name>().expect("a name"));
-        let looked_at = |pem: String, now_s| looked_at(pem, &names, now_s).map_err(|failure| failure.message);
+        let looked_at =
+            |pem: String, now_s| check_issued(pem, &names, now_s).map_err(|failure| failure.message);
         let good = key.serialize_pem() + &pem(&["a.example", "192.0.2.1"], &key);
         assert!(looked_at(good.clone(), 1_700_000_000).is_ok());
         let wrong = [

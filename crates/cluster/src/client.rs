@@ -90,7 +90,7 @@ impl Common {
         self.generation.load(Ordering::Acquire)
     }
 
-    pub(crate) fn is_at(&self, position: Position) {
+    pub(crate) fn set_position(&self, position: Position) {
         self.applied.store(position.applied, Ordering::Release);
         self.generation.store(position.generation, Ordering::Release);
     }
@@ -149,7 +149,7 @@ impl Cluster {
 
     /// Sends a purge to the other instances. The receiver yields the result once the condition of `scope` is
     /// met or the time is up. `is_carried_out` means that the purge is already applied here.
-    pub fn tell(
+    pub fn request_purge(
         &self,
         purge: Purge,
         is_carried_out: bool,
@@ -183,10 +183,10 @@ impl Cluster {
 
     /// Returns the status of this instance and of all others.
     #[must_use]
-    pub fn look(&self) -> ClusterStatus {
+    pub fn status(&self) -> ClusterStatus {
         let common = &self.common;
         let State { words, is_joined } = common.state.borrow().clone();
-        let instances = common.view.borrow().seen(common.config.name.as_str(), common.now_ms());
+        let instances = common.view.borrow().instance_statuses(common.config.name.as_str(), common.now_ms());
         ClusterStatus {
             state: words,
             is_joined,
@@ -200,7 +200,7 @@ impl Cluster {
     /// Returns the time within which a purge takes effect everywhere: an unreachable instance is waited for
     /// until its lease has expired.
     #[must_use]
-    pub fn everywhere_within(&self) -> Duration {
+    pub fn settle_time(&self) -> Duration {
         self.common.config.lease * 2 + Duration::from_secs(5)
     }
 

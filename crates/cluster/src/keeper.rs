@@ -67,7 +67,7 @@ pub(crate) type StoredPosition = Option<(PositionFile, Option<(Position, u128)>)
 type OptionalFuture<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
 
 /// Waits for an optional future; waits for ever if there is none.
-async fn of<T>(waiting: &mut OptionalFuture<T>) -> T {
+async fn await_if_some<T>(waiting: &mut OptionalFuture<T>) -> T {
     match waiting {
         Some(future) => {
             let done = future.as_mut().await;
@@ -110,12 +110,12 @@ pub(crate) async fn run(
         there: Vec::new(),
     };
     if serves_on {
-        keeper.server.lease_until(None);
+        keeper.server.set_lease(None);
     }
     let take_wishes = async {
         while let Some(wish) = wishes.recv().await {
             let server = Arc::clone(&of_wishes);
-            spawn_local(wish::fulfil(Arc::clone(&common), server, Rc::clone(&carried_out), wish));
+            spawn_local(wish::publish_and_wait(Arc::clone(&common), server, Rc::clone(&carried_out), wish));
         }
     };
     let keep_vaults = async {
@@ -136,7 +136,7 @@ pub(crate) async fn run(
             // is gone.
             common.open.send_replace(None);
             if !serves_on {
-                keeper.server.lease_until(Some(0));
+                keeper.server.set_lease(Some(0));
             }
             let _ = timeout(LEAVE_WITHIN, keeper.leave()).await;
         })
@@ -320,14 +320,14 @@ impl ClusterTask {
                 putting = Some(Box::pin(self.put(&bucket)?));
             }
             tokio::select! {
-                taken = of(&mut putting) => {
+                taken = await_if_some(&mut putting) => {
                     self.taken(&taken?)?;
                     if is_serving {
                         self.show_lease();
                     }
                 }
-                position = of(&mut carrying) => {
-                    self.is_at(position);
+                position = await_if_some(&mut carrying) => {
+                    self.set_position(position);
                     match answer_to.take() {
                         Some(to) => {
                             let said = AppliedNotice {
@@ -372,7 +372,7 @@ impl ClusterTask {
                 carried = answers.next() => {
                     let carried = carried.ok_or_else(|| Fault::Cannot("the connection was lost".to_owned()))?;
                     if let Ok(carried) = serde_json::from_slice::<AppliedNotice>(&carried.payload) {
-                        common.view.send_modify(|view| view.hear(&carried));
+                        common.view.send_modify(|view| view.note_applied(&carried));
                     }
                 }
                 () = sleep_until(card_by.unwrap_or_else(Instant::now)), if card_by.is_some() => {
@@ -394,9 +394,9 @@ impl ClusterTask {
 
     /// Reports the live instances to the server if they have changed.
     fn tell_who_is_there(&mut self) {
-        let there = self.common.view.borrow().there(self.common.now_ms());
+        let there = self.common.view.borrow().live_addresses(self.common.now_ms());
         if there != self.there {
-            self.server.are_there(&there);
+            self.server.members_changed(&there);
             self.there = there;
         }
     }
@@ -418,7 +418,7 @@ impl ClusterTask {
 
     fn show_lease(&self) {
         if let (Some(lease), WhenCutOff::Revalidate) = (self.lease, self.common.config.when_cut_off) {
-            self.server.lease_until(Some(lease.ends_ms()));
+            self.server.set_lease(Some(lease.ends_ms()));
         }
     }
 }

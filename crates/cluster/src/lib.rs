@@ -56,27 +56,27 @@ pub trait PurgeExecutor: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an [`ExecuteError`] if it must be tried again.
-    fn doubt_all(&self) -> Result<(), ExecuteError>;
+    fn mark_all_unverified(&self) -> Result<(), ExecuteError>;
 
     /// Allows stored objects to be served until this time of [`engine::cores::clock::boot_ms`]; `None` for
     /// ever.
-    fn lease_until(&self, boot_ms: Option<u64>);
+    fn set_lease(&self, boot_ms: Option<u64>);
 
     /// Announces that the purge with this sequence number, in the stream of this generation, is about to be
     /// carried out.
-    fn begins(&self, generation: u64, sequence: u64);
+    fn note_begun(&self, generation: u64, sequence: u64);
 
     /// Reports that everything up to this sequence number has been carried out.
-    fn has_applied(&self, generation: u64, sequence: u64);
+    fn note_applied(&self, generation: u64, sequence: u64);
 
     /// Returns whether an own purge, already in force here before it was published, is carried out once more
     /// when it arrives with its sequence number: peers that did not have it yet may have answered us in the
     /// meantime.
-    fn carries_own_again(&self) -> bool;
+    fn repeats_own_purges(&self) -> bool;
 
     /// Reports the live instances, including this one, with the addresses that they announce; called at each
     /// change.
-    fn are_there(&self, live: &[(String, String)]);
+    fn members_changed(&self, live: &[(String, String)]);
 }
 
 /// Reason why a purge was not carried out.

@@ -186,7 +186,7 @@ impl InstanceTable {
 
     /// Records an instance's notice that it has carried out more than its heartbeat says. It says nothing
     /// about the lease.
-    pub(crate) fn hear(&mut self, carried: &AppliedNotice) {
+    pub(crate) fn note_applied(&mut self, carried: &AppliedNotice) {
         if let Some(card) = self.entries.get_mut(&carried.name).and_then(|entry| entry.card.as_mut())
             && (&card.instance, card.generation) == (&carried.instance, carried.generation)
         {
@@ -265,7 +265,7 @@ impl InstanceTable {
 
     /// Returns the names and addresses of the live peers: those with an address that have not left and whose
     /// lease has not expired.
-    pub(crate) fn there(&self, now_ms: u64) -> Vec<(String, String)> {
+    pub(crate) fn live_addresses(&self, now_ms: u64) -> Vec<(String, String)> {
         let is_there = |(name, entry): (&String, &Entry)| {
             let card = entry.card.as_ref().filter(|card| !card.left && !card.address.is_empty())?;
             let out_ms = entry.learned_ms + with_margin(entry.lease_ms);
@@ -283,7 +283,7 @@ impl InstanceTable {
     }
 
     /// Returns the status of each instance.
-    pub(crate) fn seen(&self, own_name: &str, now_ms: u64) -> Vec<InstanceStatus> {
+    pub(crate) fn instance_statuses(&self, own_name: &str, now_ms: u64) -> Vec<InstanceStatus> {
         let seen = |(name, entry): (&String, &Entry)| {
             let card = entry.card.as_ref();
             let text = |of: fn(&Heartbeat) -> &String| card.map(of).cloned().unwrap_or_default();
@@ -325,7 +325,7 @@ mod tests {
 
     /// Returns a table in which our heartbeat was sent at 10,000 with everything up to 7, after a long watch;
     /// b has `of_b`, learned at `learned_ms`.
-    fn seen(of_b: Heartbeat, learned_ms: u64) -> InstanceTable {
+    fn instance_statuses(of_b: Heartbeat, learned_ms: u64) -> InstanceTable {
         let mut view = InstanceTable::default();
         view.see("a", Some(card(7)), LEASE, 10_000);
         view.see_own(&card(7), 10_000);
@@ -341,14 +341,14 @@ mod tests {
     #[test]
     fn who_is_there_has_an_address_and_was_heard_of_lately() {
         let at = |address: &str| Heartbeat { address: address.to_owned(), ..card(7) };
-        let mut view = seen(at("b:1"), 10_000);
+        let mut view = instance_statuses(at("b:1"), 10_000);
         view.see("c", Some(at("c:1")), LEASE, 10_000 - OUT);
         view.see("d", Some(Heartbeat { left: true, ..at("d:1") }), LEASE, 10_000);
         view.see("e", None, LEASE, 10_000);
         let there = |name: &str| (name.to_owned(), format!("{name}:1"));
-        assert_eq!(view.there(10_000), [there("b")]);
-        assert_eq!(view.there(10_000 - 1), [there("b"), there("c")]);
-        assert_eq!(view.there(10_000 + OUT), []);
+        assert_eq!(view.live_addresses(10_000), [there("b")]);
+        assert_eq!(view.live_addresses(10_000 - 1), [there("b"), there("c")]);
+        assert_eq!(view.live_addresses(10_000 + OUT), []);
     }
 
     #[test]
@@ -362,13 +362,17 @@ mod tests {
             (left, 10_000, InstancePurgeState::Left, true),
             (serves_on, 10_000, InstancePurgeState::ServesOn { has_applied: false }, true),
         ] {
-            assert_eq!(of_b(&seen(card.clone(), learned_ms)), (want, is_settled), "{card:?} {learned_ms}");
+            assert_eq!(
+                of_b(&instance_statuses(card.clone(), learned_ms)),
+                (want, is_settled),
+                "{card:?} {learned_ms}"
+            );
         }
     }
 
     #[test]
     fn time_passes_for_others_only_with_a_card_of_ours_that_has_come_back() {
-        let mut view = seen(card(6), 9_500);
+        let mut view = instance_statuses(card(6), 9_500);
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         assert_eq!(view.judge("a", LEASE, at(7)).again_ms, Some(9_500 + OUT));
         // Time alone is not enough: our heartbeat was sent before b's lease expired.
@@ -380,16 +384,16 @@ mod tests {
 
     #[test]
     fn nobody_is_done_before_we_are() {
-        let view = seen(card(7), 10_000);
+        let view = instance_statuses(card(7), 10_000);
         assert!(!view.judge("a", LEASE, at(8)).is_settled);
-        let mut view = seen(card(7), 10_000);
+        let mut view = instance_statuses(card(7), 10_000);
         view.watch_begins(10_000);
         assert!(!view.judge("a", LEASE, at(7)).is_settled, "our card has not come back");
     }
 
     #[test]
     fn a_bucket_made_anew_is_not_believed_before_leases_of_the_old_one_are_out() {
-        let mut view = seen(card(7), 10_000);
+        let mut view = instance_statuses(card(7), 10_000);
         view.watch_begins(20_000);
         view.see_own(&card(7), 20_000 + OUT - 1);
         assert_eq!(view.judge("a", LEASE, at(7)).again_ms, Some(20_000 + OUT));
@@ -400,7 +404,7 @@ mod tests {
 
     #[test]
     fn sequences_of_another_stream_are_none() {
-        let mut view = seen(card(9), 10_000);
+        let mut view = instance_statuses(card(9), 10_000);
         let younger = |applied| Heartbeat { generation: 1, ..card(applied) };
         view.see("a", Some(younger(7)), LEASE, 10_000);
         view.see_own(&younger(7), 10_000);
@@ -413,7 +417,7 @@ mod tests {
     /// created it anew.
     #[test]
     fn what_a_stream_takes_that_began_anew_is_not_what_the_cards_before_are_about() {
-        let mut view = seen(card(9), 10_000);
+        let mut view = instance_statuses(card(9), 10_000);
         let place = StreamPosition { sequence: 2, generation: 1 };
         let said = view.judge("a", LEASE, place);
         assert!(!said.is_settled, "{said:?}");
@@ -437,22 +441,22 @@ mod tests {
             generation,
             applied,
         };
-        let mut view = seen(card(6), 10_000);
-        view.hear(&carried("another", 0, 7));
-        view.hear(&carried("i", 1, 7));
-        view.hear(&AppliedNotice { name: "nobody".into(), ..carried("i", 0, 7) });
+        let mut view = instance_statuses(card(6), 10_000);
+        view.note_applied(&carried("another", 0, 7));
+        view.note_applied(&carried("i", 1, 7));
+        view.note_applied(&AppliedNotice { name: "nobody".into(), ..carried("i", 0, 7) });
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
-        view.hear(&carried("i", 0, 7));
+        view.note_applied(&carried("i", 0, 7));
         assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));
         // A heartbeat that was written before the notice arrives after it.
         view.see("b", Some(card(6)), LEASE, 10_001);
-        view.hear(&carried("i", 0, 3));
+        view.note_applied(&carried("i", 0, 3));
         assert_eq!(of_b(&view), (InstancePurgeState::Applied, true));
     }
 
     #[test]
     fn what_is_deleted_or_cannot_be_read_is_waited_for() {
-        let mut view = seen(card(7), 10_000);
+        let mut view = instance_statuses(card(7), 10_000);
         view.see("b", None, 60_000, 10_000);
         assert_eq!(of_b(&view), (InstancePurgeState::Waiting, false));
         view.see_own(&card(7), 10_000 + OUT);
@@ -467,12 +471,12 @@ mod tests {
 
     #[test]
     fn too_many_are_never_said_to_be_all() {
-        let mut view = seen(card(7), 10_000);
+        let mut view = instance_statuses(card(7), 10_000);
         for number in 0..=INSTANCES_MAX {
             view.see(&number.to_string(), Some(card(7)), LEASE, 10_000);
         }
         assert!(!view.judge("a", LEASE, at(7)).is_settled);
         view.forget(1_000, 11_000);
-        assert_eq!(view.seen("a", 11_000), []);
+        assert_eq!(view.instance_statuses("a", 11_000), []);
     }
 }

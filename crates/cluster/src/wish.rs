@@ -102,7 +102,7 @@ pub(crate) struct PurgeRequest {
 pub(crate) type AppliedRecords = Rc<RefCell<HashSet<String>>>;
 
 /// Processes one purge request.
-pub(crate) async fn fulfil(
+pub(crate) async fn publish_and_wait(
     common: Arc<Common>,
     server: Arc<dyn PurgeExecutor>,
     carried_out: AppliedRecords,
@@ -117,14 +117,14 @@ pub(crate) async fn fulfil(
     if is_carried_out {
         carried_out.borrow_mut().insert(id.clone());
     }
-    let told = tell(&common, &record, until).await;
+    let told = publish_record(&common, &record, until).await;
     if told.is_err() {
         // If the record is in the stream after all, it is carried out once more.
         carried_out.borrow_mut().remove(&id);
     }
     if let Ok(StreamPosition { generation, sequence }) = told {
-        server.begins(generation, sequence);
-        if is_carried_out && server.carries_own_again() {
+        server.note_begun(generation, sequence);
+        if is_carried_out && server.repeats_own_purges() {
             // Waits until the purge is carried out here again, which also removes answers that peers gave in
             // the meantime.
             let is_there = || (common.generation(), common.applied()) >= (generation, sequence);
@@ -135,7 +135,7 @@ pub(crate) async fn fulfil(
     }
     let outcome = match (told, scope) {
         (Ok(place), Scope::Told) => Ok(Outcome { sequence: place.sequence, instances: Vec::new() }),
-        (Ok(place), Scope::Everywhere) => everywhere(&common, place, until).await,
+        (Ok(place), Scope::Everywhere) => wait_for_all(&common, place, until).await,
         (Err(refused), _) => Err(refused),
     };
     // The requester may be gone; the purge is in force all the same.
@@ -143,7 +143,7 @@ pub(crate) async fn fulfil(
 }
 
 /// Publishes a record to the stream. Returns its position.
-pub(crate) async fn tell(
+pub(crate) async fn publish_record(
     common: &Common,
     record: &Record,
     until: Instant,
@@ -205,7 +205,7 @@ fn words(error: &async_nats::jetstream::context::PublishError) -> String {
 }
 
 /// Waits until a purge is in force everywhere.
-async fn everywhere(
+async fn wait_for_all(
     common: &Common,
     place: StreamPosition,
     until: Instant,

@@ -116,7 +116,7 @@ impl TrimGate {
     }
 
     /// Opens the gate: memory freed from here on needs a new request.
-    fn opens(&self) {
+    fn accept_requests(&self) {
         self.is_asked.store(false, SeqCst);
         self.trims.fetch_add(1, SeqCst);
     }
@@ -126,7 +126,7 @@ fn begin() -> io::Result<()> {
     let wait_and_trim = || {
         #[expect(clippy::disallowed_methods, reason = "a thread of its own, which no loop waits for")]
         thread::sleep(WAIT);
-        DOOR.opens();
+        DOOR.accept_requests();
         trim();
     };
     thread::Builder::new().name("give-back".to_owned()).spawn(wait_and_trim).map(drop)
@@ -167,7 +167,7 @@ mod tests {
         };
         ask(true);
         (0..3).for_each(|_| ask(false));
-        door.opens();
+        door.accept_requests();
         ask(false);
         assert_eq!((begun, door.trims.load(SeqCst)), (3, 1), "a thread that did not begin is tried again");
     }

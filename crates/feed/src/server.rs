@@ -402,7 +402,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     }
     drop((listener, web_listener));
     shared.ready.fetch_sub(1, Ordering::AcqRel);
-    see_off(&local).await;
+    run_lame_duck(&local).await;
     // A loop runs until the last client of all loops is gone, because that client's messages may be on their
     // way here.
     while common.balance.total() > 0 {
@@ -417,7 +417,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
 }
 
 /// Lame duck mode: tells clients to go elsewhere, and closes the remaining ones one after the other.
-async fn see_off(local: &Rc<Local>) {
+async fn run_lame_duck(local: &Rc<Local>) {
     let (grace, duration) = {
         let core = &mut *local.core.borrow_mut();
         core.is_lame = true;

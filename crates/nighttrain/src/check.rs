@@ -39,7 +39,7 @@ pub(crate) fn check(path: &Path) -> Result<String, Failure> {
     let lines = std::iter::once(format!("{} is right.", path.display()))
         .chain(remarks.iter().map(ToString::to_string))
         .collect();
-    in_sum(lines, in_force, ServerSet::ALL)
+    append_memory_sum(lines, in_force, ServerSet::ALL)
 }
 
 /// Checks a configuration file of nats-server (`*.conf`) and returns a report.
@@ -48,11 +48,11 @@ pub(crate) fn check(path: &Path) -> Result<String, Failure> {
 /// Returns every fault in the file, and in the files that it names.
 pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
     let (lines, in_force) = nats_file::check(path).map_err(Failure::Configuration)?;
-    in_sum(lines, in_force, ServerSet::FEED)
+    append_memory_sum(lines, in_force, ServerSet::FEED)
 }
 
 /// Checks everything that a start of these servers reads. Adds the warnings and the memory sum to the lines.
-fn in_sum(
+fn append_memory_sum(
     mut lines: Vec<String>,
     ActiveSettings { settings, .. }: ActiveSettings,
     servers: ServerSet,
@@ -87,7 +87,7 @@ fn faults_of(settings: &Settings, servers: ServerSet, warnings: &mut Vec<String>
             None
         }
     };
-    for said in certificates.iter().flat_map(|certificates| certificates.said()) {
+    for said in certificates.iter().flat_map(|certificates| certificates.statuses()) {
         warnings.extend(said.until_s.and_then(|until_s| expired(&said.names.join(", "), until_s)));
     }
     let shared = certificates.as_ref().map(|certificates| &certificates.tls.certificates);

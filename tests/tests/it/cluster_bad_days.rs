@@ -95,23 +95,23 @@ impl PurgeExecutor for Noting {
         Ok(())
     }
 
-    fn doubt_all(&self) -> Result<(), ExecuteError> {
+    fn mark_all_unverified(&self) -> Result<(), ExecuteError> {
         Ok(())
     }
 
-    fn lease_until(&self, boot_ms: Option<u64>) {
+    fn set_lease(&self, boot_ms: Option<u64>) {
         self.lease_until_ms.store(boot_ms.expect("it has a lease"), SeqCst);
     }
 
-    fn begins(&self, _: u64, _: u64) {}
+    fn note_begun(&self, _: u64, _: u64) {}
 
-    fn has_applied(&self, _: u64, _: u64) {}
+    fn note_applied(&self, _: u64, _: u64) {}
 
-    fn carries_own_again(&self) -> bool {
+    fn repeats_own_purges(&self) -> bool {
         false
     }
 
-    fn are_there(&self, _: &[(String, String)]) {}
+    fn members_changed(&self, _: &[(String, String)]) {}
 }
 
 /// Clocks that differ do no harm: one instance's clock is stepped a minute ahead and then two minutes back.
@@ -125,7 +125,7 @@ fn a38_clocks_that_are_apart_do_no_harm() {
     let servers = cluster.urls().split(',').map(str::to_owned).collect();
     let config = Config { lease: LEASE, ..Config::new(servers, "apart".parse().expect("a name")) };
     let apart = Cluster::start(config, Arc::clone(&server) as Arc<dyn PurgeExecutor>).expect("started");
-    eventually("it has joined", || apart.look().is_joined);
+    eventually("it has joined", || apart.status().is_joined);
     for step_s in [60, -120, 60] {
         clock::step_unix_time(step_s);
         store(&a, "/p");
@@ -137,7 +137,7 @@ fn a38_clocks_that_are_apart_do_no_harm() {
         store(&a, "/p");
         let version_now = origin.raise();
         let purge = Purge { what: PurgeSelection::Url(url("/p")), is_soft: false };
-        let told = apart.tell(purge, true, Scope::Everywhere, apart.everywhere_within());
+        let told = apart.request_purge(purge, true, Scope::Everywhere, apart.settle_time());
         let outcome = told.blocking_recv().expect("an answer").expect("told");
         let applied = |of: &InstanceOutcome| of.standing == InstancePurgeState::Applied;
         assert!(outcome.instances.len() == 2 && outcome.instances.iter().all(applied), "{outcome:?}");

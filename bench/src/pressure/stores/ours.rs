@@ -123,7 +123,7 @@ impl Ours {
             Lookup::Hit(object) => return checked(id, &object).map(|()| Location::InMemory),
             Lookup::Miss | Lookup::Contended => {}
         }
-        let cold = self.shard.borrow_mut().cold(hash, NOW_S);
+        let cold = self.shard.borrow_mut().find_on_file(hash, NOW_S);
         let Some(cold) = cold else { return Ok(Location::Nowhere) };
         let held = self.shard.borrow().held(cold);
         let payload = match held {

@@ -5,7 +5,7 @@ use crate::{
     files::{Files, FilesError, RenewalState},
     http::now_s,
     name::file_name,
-    order::{OpenChallenge, looked_at},
+    order::{OpenChallenge, check_issued},
     schedule::RenewalSchedule,
 };
 use engine::tls::certificates::Certificate;
@@ -62,7 +62,7 @@ impl Entry {
             let pem = String::from_utf8_lossy(&pem).into_owned();
             match Certificate::from_pem(pem.as_bytes()).map_err(|why| why.to_string()).and_then(|read| {
                 let within = read.until_s - 1;
-                looked_at(pem, &self.names, within.min(now_s())).map_err(|failure| failure.message)
+                check_issued(pem, &self.names, within.min(now_s())).map_err(|failure| failure.message)
             }) {
                 Ok(issued) => self.certificate = Some(issued.certificate),
                 Err(why) => {
@@ -71,7 +71,7 @@ impl Entry {
                 }
             }
         }
-        self.stand();
+        self.refresh_schedule();
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Entry {
     }
 
     /// Updates the schedule from the certificate and the saved state.
-    pub(super) fn stand(&mut self) {
+    pub(super) fn refresh_schedule(&mut self) {
         let of_old = (self.standing.validity, self.standing.lot);
         self.standing.validity =
             self.certificate.as_ref().map(|certificate| (certificate.from_s, certificate.until_s));

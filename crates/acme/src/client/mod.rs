@@ -112,7 +112,7 @@ impl Client {
             shared: Arc::clone(&shared),
         };
         keeper.show();
-        keeper.say();
+        keeper.publish_statuses();
         let begun = std::thread::Builder::new().name("acme".to_owned()).spawn(move || keeper.keep(&woken));
         begun.map_err(StartError::Thread)?;
         Ok(Self { shared, wake })
@@ -239,7 +239,7 @@ impl RenewalTask {
             }
         }
         self.show();
-        self.say();
+        self.publish_statuses();
     }
 
     /// Clears the schedule's waits at an operator's request.
@@ -248,7 +248,7 @@ impl RenewalTask {
             entry.standing.ask_at_s = 0;
             if !entry.kept.is_limited {
                 entry.kept.not_before_s = 0;
-                entry.stand();
+                entry.refresh_schedule();
             }
         }
     }
@@ -256,7 +256,7 @@ impl RenewalTask {
     /// Performs the actions due for each certificate. Returns the time at which the next is due.
     async fn round(&mut self) -> i64 {
         let mut next_s = i64::MAX;
-        self.hear();
+        self.note_shared_changes();
         for at in 0..self.entries.len() {
             self.entries[at].forget_impossible();
             if !self.may_do(at) {
@@ -300,7 +300,7 @@ impl RenewalTask {
             Ok(issued) => self.take(at, &issued),
             Err(failure) => self.fail(at, failure),
         }
-        self.say();
+        self.publish_statuses();
     }
 
     /// Continues the pending order, or makes a new one.
@@ -408,7 +408,7 @@ impl RenewalTask {
             RenewalState { challenge: entry.kept.challenge.clone(), is_hastened, ..RenewalState::default() };
         self.keep_order(at);
         let entry = &mut self.entries[at];
-        entry.stand();
+        entry.refresh_schedule();
         self.shared.issued.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
             "certificate for {} obtained, valid until {}; renewal {}",
@@ -469,7 +469,7 @@ impl RenewalTask {
         );
         self.keep_order(at);
         let entry = &mut self.entries[at];
-        entry.stand();
+        entry.refresh_schedule();
         if failure.kind == Kind::Unreachable && failure.retry_at_s.is_none() && self.account.is_none() {
             // An unreachable CA fails for every certificate, so the others wait as well.
             let then = entry.kept.not_before_s;
@@ -520,7 +520,7 @@ impl RenewalTask {
                 entry.standing.ask_at_s = now_s + ASK_AGAIN_S;
             }
         }
-        self.say();
+        self.publish_statuses();
     }
 
     /// Installs all certificates that have been obtained.
@@ -529,7 +529,7 @@ impl RenewalTask {
         self.certificates.replace_obtained(&obtained);
     }
 
-    fn say(&self) {
+    fn publish_statuses(&self) {
         let waits = match &self.waits {
             Some(ShareError::Failed(why)) => Some(why),
             Some(ShareError::Busy) | None => None,

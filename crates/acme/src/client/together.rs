@@ -16,7 +16,7 @@ pub(super) const ASK_OTHERS_AGAIN: Duration = Duration::from_secs(2);
 
 impl RenewalTask {
     /// Begins a round: marks the files that other instances have changed.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn note_shared_changes(&mut self) {
         self.waits = None;
         let Some(sharing) = &self.sharing else { return };
         let changed = sharing.changed();
@@ -41,12 +41,12 @@ impl RenewalTask {
         }
         let mut agree = || {
             if self.entries[at].is_to_meet {
-                self.meet(at)?;
+                self.merge_certificate(at)?;
             }
             if is_due(self) {
                 self.take_turn()?;
                 // The previous holder of the lease may have ordered this very certificate.
-                self.meet(at)?;
+                self.merge_certificate(at)?;
             }
             Ok(())
         };
@@ -69,8 +69,8 @@ impl RenewalTask {
 
     /// Merges the account's files with those of the cluster.
     fn meet_account(&mut self) -> Result<(), ShareError> {
-        let key = self.files.meet(ACCOUNT_KEY, is_theirs).map_err(failed)?;
-        let mut account = self.files.meet(ACCOUNT, is_theirs).map_err(failed)?;
+        let key = self.files.merge_shared(ACCOUNT_KEY, is_theirs).map_err(failed)?;
+        let mut account = self.files.merge_shared(ACCOUNT, is_theirs).map_err(failed)?;
         if key == Merge::Taken && account == Merge::OursIsToBeShared {
             // Our account belongs to another key, so it is dropped.
             self.files.keep_account_here(&KeptAccount::default()).map_err(failed)?;
@@ -85,14 +85,14 @@ impl RenewalTask {
     }
 
     /// Merges the files of a certificate, and of the account if that is still to be done.
-    fn meet(&mut self, at: usize) -> Result<(), ShareError> {
+    fn merge_certificate(&mut self, at: usize) -> Result<(), ShareError> {
         if !self.has_met_account {
             self.meet_account()?;
         }
         let file = &self.entries[at].file;
         let (certificate_file, order_file) = (certificate_file(file), order_file(file));
-        let order = self.files.meet(&order_file, is_theirs).map_err(failed)?;
-        let certificate = self.files.meet(&certificate_file, begins_later).map_err(failed)?;
+        let order = self.files.merge_shared(&order_file, is_theirs).map_err(failed)?;
+        let certificate = self.files.merge_shared(&certificate_file, begins_later).map_err(failed)?;
         let entry = &mut self.entries[at];
         if [order, certificate].contains(&Merge::Taken) {
             entry.read_again(&self.files).map_err(failed)?;
@@ -104,7 +104,7 @@ impl RenewalTask {
                 entry.text()
             );
             self.show();
-            self.say();
+            self.publish_statuses();
         }
         self.give(&[(order, &order_file), (certificate, &certificate_file)])?;
         self.entries[at].is_to_meet = false;
@@ -135,7 +135,7 @@ impl RenewalTask {
             }
             Some(ShareError::Busy) | None => self.rounds_failed = 0,
         }
-        self.say();
+        self.publish_statuses();
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
         return;
     }
     core.count(Counter::SharedPagesDiffer);
-    if core.sites.is_told_of_shared_pages(request.site).swap(true, Ordering::Relaxed) {
+    if core.sites.cookie_leak_flag(request.site).swap(true, Ordering::Relaxed) {
         return;
     }
     let primary = request.primary();

@@ -204,7 +204,7 @@ impl Blocks {
                     Some(FetchOutcome::Body { cursor, .. }) => AtHand::Arriving(cursor),
                     // The slice was on the file, or another client's fetch of it has ended meanwhile.
                     Some(FetchOutcome::Again) => continue,
-                    Some(FetchOutcome::Alone) => alone(&request).await?,
+                    Some(FetchOutcome::Alone) => fetch_for_one(&request).await?,
                     Some(FetchOutcome::OtherVersion) => return Err(SliceError::OtherVersion),
                     Some(FetchOutcome::Failed(error)) => return Err(SliceError::Failed(error)),
                     Some(FetchOutcome::NoBlock | FetchOutcome::Validated { .. } | FetchOutcome::StandIn)
@@ -267,15 +267,15 @@ impl Blocks {
     fn ask_ahead(&self, core: &Core, number: u32) {
         let is_there = self.find(&core.reader.turn(), number, clock::unix_s()).is_some();
         if !is_there {
-            fetch::ahead(core, Arc::new(self.asked(core, number)));
+            fetch::prefetch(core, Arc::new(self.asked(core, number)));
         }
     }
 }
 
 /// Requests a slice from the origin for one client alone, because there is no room to share it.
-async fn alone(request: &Arc<Request>) -> Result<AtHand, SliceError> {
+async fn fetch_for_one(request: &Arc<Request>) -> Result<AtHand, SliceError> {
     let Some(block) = &request.block else { return Err(SliceError::Refused) };
-    let arrived = fetch::alone(request).await.map_err(SliceError::Failed)?;
+    let arrived = fetch::fetch_for_one(request).await.map_err(SliceError::Failed)?;
     if block.fit(&arrived.head.head(), arrived.framing) != Fit::Block {
         return Err(SliceError::Refused);
     }

@@ -34,7 +34,7 @@ use crate::{
             connection_counts::{ConnectionCounts, ConnectionSlot},
             rates::TooMany,
             request_tasks::CONNECTIONS,
-            turns::after_the_others,
+            turns::yield_to_ready,
         },
         listener::Listener,
         proxy_protocol,
@@ -71,7 +71,7 @@ const ACCEPTED_AT_ONCE: usize = 8;
 pub(crate) async fn accept(listener: &Listener) {
     for number in 1_usize.. {
         if number.is_multiple_of(ACCEPTED_AT_ONCE) {
-            after_the_others().await;
+            yield_to_ready().await;
         }
         match listener.accept().await {
             Ok((stream, arrival)) => with_core(|core| {

@@ -191,9 +191,9 @@ impl PeerConnection {
     /// Answers one request. Returns whether another can follow.
     async fn answer(&mut self, head: &[u8]) -> bool {
         let leave = self.peers.serve();
-        let asked = self.peers.asked(head);
+        let asked = self.peers.verify_request(head);
         if let Ok((Ask { sequence, .. }, _)) = &asked {
-            come_to(*sequence).await;
+            wait_for_purge(*sequence).await;
         }
         let (looked, known) =
             with_core(|core| look(core, &self.peers, self.address, (head, asked), leave.is_some()));
@@ -288,7 +288,7 @@ impl PeerConnection {
             out.clear();
             let sending =
                 deliver::begin(core, answer, known.asked, out, (&mut draft, self.client.sent_bytes));
-            draft.leaves();
+            draft.note_body_begun();
             let mut lines = self.peers.tell(how, known.sequence, &known.mac).into_bytes();
             if let Some(field) = core.config.tags.first().filter(|_| !tags.is_empty()) {
                 for part in [field.as_bytes(), b": ", tags, b"\r\n"] {
@@ -344,7 +344,7 @@ fn tags_of(turn: &EpochGuard<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Op
 
 /// Waits briefly for a purge that the requesting peer has already applied; purges reach every accelerator
 /// within milliseconds.
-async fn come_to(sequence: u64) {
+async fn wait_for_purge(sequence: u64) {
     let is_there = || with_core(|core| core.among.membership.applied() >= sequence);
     let until = Instant::now() + BEHIND_MAX;
     while !is_there() && Instant::now() < until {

@@ -300,7 +300,7 @@ fn count_probe(is_good: bool) {
 
 impl Core {
     /// Makes a configuration the active one on this thread's core. No task of the core runs at that moment.
-    pub(crate) fn rule(in_force: Arc<ActiveConfig>) {
+    pub(crate) fn activate(in_force: Arc<ActiveConfig>) {
         CORE.with_borrow_mut(|cell| {
             if let Some(core) = cell {
                 *core = Self::of(Rc::clone(&core.own), in_force);

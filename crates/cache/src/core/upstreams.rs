@@ -19,7 +19,7 @@ impl SiteUpstreams {
     /// Selects the origin for a request.
     pub(crate) fn of(request: &Request) -> Self {
         let group = Arc::clone(request.in_force.sites.group(request.site));
-        let wish = group.wish(request.primary(), &request.head());
+        let wish = group.routing_hints(request.primary(), &request.head());
         let block_of = request.block.as_ref().map_or(0, |block| block.of.meta.member);
         Self { group, wish: Wish { block_of, ..wish } }
     }
@@ -37,13 +37,13 @@ impl Upstreams for SiteUpstreams {
         with_core(|core| core.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms()))
     }
 
-    fn asks_again(&self) {
+    fn note_retry(&self) {
         with_core(|core| core.count(Counter::OriginRetries));
     }
 
-    fn fared(&self, member: MemberId, is_well: bool) {
+    fn note_outcome(&self, member: MemberId, is_well: bool) {
         let Some(member) = self.group.member(member) else { return };
-        if member.fared(is_well, clock::monotonic_ms()) {
+        if member.note_outcome(is_well, clock::monotonic_ms()) {
             with_core(|core| core.count(Counter::OriginEjections));
         }
     }

@@ -318,15 +318,15 @@ pub(crate) async fn finish(
     let until_close = matches!(rest, Rest::Growing { ending: Ending::Close, .. });
     let sent = match rest {
         Rest::None => client.send_all(&prefix).await.map_err(Cut::Client),
-        Rest::Trailers(lines) => both(client, &prefix, &lines).await,
+        Rest::Trailers(lines) => send_prefix_and_trailers(client, &prefix, &lines).await,
         Rest::Pinned { mut object, from, to, ending } => {
             send::pinned(client, &prefix, &mut object, from, to, ending).await
         }
         // Boxed: waiting for a disk is rare and would make every answer larger.
         Rest::Parts { mut parts, ending } => Box::pin(send::parts(client, &prefix, &mut parts, ending)).await,
         // Boxed for the same reason.
-        Rest::Blocks(mut blocks) => Box::pin(send::blocks(client, prefix, &mut blocks)).await,
-        Rest::MultipartRanges(mut several) => Box::pin(send::several(client, prefix, &mut several)).await,
+        Rest::Blocks(mut blocks) => Box::pin(send::send_slices(client, prefix, &mut blocks)).await,
+        Rest::MultipartRanges(mut several) => Box::pin(send::send_ranges(client, prefix, &mut several)).await,
         Rest::Growing { mut cursor, from, to, ending } => {
             send::growing(client, prefix, &mut cursor, ending, from, to).await
         }
@@ -349,7 +349,7 @@ pub(crate) async fn finish(
     sent.is_ok()
 }
 
-async fn both(client: &mut impl Sink, prefix: &[u8], trailers: &[u8]) -> Result<(), Cut> {
+async fn send_prefix_and_trailers(client: &mut impl Sink, prefix: &[u8], trailers: &[u8]) -> Result<(), Cut> {
     client.send_all(prefix).await?;
     client.send_trailers(trailers).await?;
     Ok(())

@@ -112,7 +112,7 @@ fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
 
 /// Sends a head and a stored body without waiting, as far as the socket accepts them. Returns the number of
 /// bytes sent of `head`, and the position reached in the body.
-pub(crate) fn now(
+pub(crate) fn send_without_waiting(
     core: &Core,
     client: &mut impl TrySend,
     head: &[u8],
@@ -287,7 +287,11 @@ async fn rest_of_part(client: &mut impl Sink, left: &mut UnsentPart<'_>, body: &
 }
 
 /// Sends `prefix`, then a sliced body.
-pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut Blocks) -> Result<(), Cut> {
+pub(crate) async fn send_slices(
+    client: &mut impl Sink,
+    prefix: Vec<u8>,
+    blocks: &mut Blocks,
+) -> Result<(), Cut> {
     let mut prefix = prefix;
     while let Some((at_hand, wanted)) = blocks.take() {
         let prefix = std::mem::take(&mut prefix);
@@ -301,7 +305,7 @@ pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut
             }
             AtHand::Copied(bytes) => {
                 let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
-                both(client, &prefix, &bytes[within(start)..within(end)]).await?;
+                send_head_and_bytes(client, &prefix, &bytes[within(start)..within(end)]).await?;
             }
         }
         let goes_on = tokio::select! {
@@ -317,7 +321,7 @@ pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut
 }
 
 /// Sends `prefix`, then several ranges with the part heads between them.
-pub(crate) async fn several(
+pub(crate) async fn send_ranges(
     client: &mut impl Sink,
     mut prefix: Vec<u8>,
     body: &mut MultipartRanges,
@@ -336,7 +340,7 @@ pub(crate) async fn several(
             }
             Source::Blocks(in_blocks) => {
                 in_blocks.seek(range).await.map_err(|_| Cut::Origin)?;
-                blocks(client, prefix, in_blocks).await?;
+                send_slices(client, prefix, in_blocks).await?;
             }
         }
     }
@@ -344,7 +348,11 @@ pub(crate) async fn several(
 }
 
 /// Sends the rest of a head, and the bytes behind it.
-async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Result<(), SinkError> {
+async fn send_head_and_bytes(
+    client: &mut impl Sink,
+    mut head: &[u8],
+    mut body: &[u8],
+) -> Result<(), SinkError> {
     while !head.is_empty() || !body.is_empty() {
         if let SendOutcome::Bytes(sent) =
             client.send_some(&[Part::Plain(head), Part::Plain(body)], None).await?

@@ -339,7 +339,7 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
     };
     drop(shard);
     let Some(content) = content else { return coders.leave(twin, DecodeReply::LookAgain) };
-    if let Some(cold) = core.shard_mut().cold(twin, core.store_now_s()) {
+    if let Some(cold) = core.shard_mut().find_on_file(twin, core.store_now_s()) {
         tokio::spawn(async move {
             cold::restore(twin, &twin_key, cold).await;
             with_core(|core| leave(core, twin, DecodeReply::LookAgain));

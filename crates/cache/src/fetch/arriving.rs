@@ -86,7 +86,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
     if matches!(sink, Sink::Passing(_)) && !arrived.is_complete() {
         // The answer goes at the pace of its reader and is not stored, so it must not delay exchanges for the
         // store.
-        arrived.outlast();
+        arrived.count_as_lasting();
     }
     answer(reply, leader);
     pump(arrived, sink, first, growing, Some((request, entry))).await;
@@ -308,7 +308,7 @@ pub(crate) fn pass(mut arrived: Box<AnswerHead>, length: Option<u64>) -> Content
         complete(None, &growing, Sink::Passing(window), arrived, || ());
     } else {
         // An error of this read occurs again in the task that reads on.
-        arrived.outlast();
+        arrived.count_as_lasting();
         tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, None));
     }
     Content::Growing(cursor)

@@ -104,7 +104,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
         let page = (request.primary(), &request.head().headers);
         hit_for_miss::count_page(core, request.site, page, matches!(storable, Err(Why::Cookie)));
     }
-    let at_once = || at_once(core, request, &asked, &facts, times);
+    let at_once = || freshness_on_arrival(core, request, &asked, &facts, times);
     match storable {
         Ok((mut freshness, tags)) => {
             if answer.peer.is_some() {
@@ -120,7 +120,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
             judged.response.may_be_late = at_once().is_some();
             if freshness.omits_fields && judged.storing.is_some() {
                 let omit = omitted(core, request.site, &[]);
-                judged.own = Some(kept(core, head, &omit, &freshness, times, length));
+                judged.own = Some(stored_response(core, head, &omit, &freshness, times, length));
             }
             judged
         }
@@ -162,14 +162,19 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u
                         key::append_variant(&mut key, 0, spec, &fields);
                         Variant { spec: spec.to_vec(), generation: 0, key }
                     });
-                let own = staying(core, request, answer, forwarded(core, head, times, length, standing));
+                let own = with_sticky_cookie(
+                    core,
+                    request,
+                    answer,
+                    forwarded_response(core, head, times, length, standing),
+                );
                 let (hash, key) = (request.hash, request.key.clone());
                 let expires_s = store_s(times.response_s);
                 let storing = StorePlan { hash, key, expires_s, is_kept: false, is_shared_by_age: false };
                 return Judgement { response, own: Some(own), storing: Some(storing) };
             }
-            let response = forwarded(core, head, times, length, standing);
-            let response = staying(core, request, answer, response);
+            let response = forwarded_response(core, head, times, length, standing);
+            let response = with_sticky_cookie(core, request, answer, response);
             Judgement { response, own: None, storing: None }
         }
     }
@@ -186,7 +191,7 @@ pub(crate) fn omitted(core: &Core, site: SiteId, said: &[Box<str>]) -> Vec<Box<s
 /// get it as if it had arrived at once, if it would have been fresh then, no credentials are involved, and
 /// the response does not require validation. With `--cookies rfc` the letter of RFC 9111 §4.2.3 applies, by
 /// which the origin's response time counts as age.
-fn at_once(
+fn freshness_on_arrival(
     core: &Core,
     request: &Request,
     asked: &RequestFacts,
@@ -223,7 +228,7 @@ fn has_room_for_query(
     let bytes = (response.head.len() as u64).saturating_add(response.length.unwrap_or(UNKNOWN_BYTES));
     let primary = request.primary();
     let Some(path_bytes) = memchr::memchr(b'?', primary) else {
-        core.queries.others_take(bytes);
+        core.queries.note_other_bytes(bytes);
         return true;
     };
     // A large object takes room as its slices arrive. An object that is already stored has its room.
@@ -268,7 +273,7 @@ fn note_freshness(core: &Core, request: &Request, is_without: bool) {
     if is_without {
         core.count(Counter::WithoutFreshness);
     }
-    if core.sites.unfresh(request.site).count(core.index, is_without).is_some() {
+    if core.sites.missing_freshness(request.site).count(core.index, is_without).is_some() {
         tracing::warn!(
             host = %String::from_utf8_lossy(key::authority(request.primary())),
             "most pages state no freshness lifetime, so they are not served from the store: let the origin send \
@@ -352,7 +357,7 @@ pub(crate) fn as_get(
     let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
     let length = length_of(answer.framing);
     let omit = omitted(core, request.site, &facts.directives.omit);
-    let mut response = kept(core, head, &omit, &freshness, times, length);
+    let mut response = stored_response(core, head, &omit, &freshness, times, length);
     response.meta.bans = bans;
     response.tags = tags.unwrap_or_default();
     response.tag_words = tag_words(core, head);
@@ -377,19 +382,24 @@ fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -
 }
 
 /// Builds the response to a passed request.
-pub(crate) fn passed(core: &Core, request: &Request, answer: &AnswerHead) -> Response {
+pub(crate) fn passed_response(core: &Core, request: &Request, answer: &AnswerHead) -> Response {
     let head = &answer.head.head();
     let length = match request.head().method {
         "HEAD" => length_told(head),
         _ => length_of(answer.framing),
     };
-    let response = forwarded(core, head, times(answer.requested_ms), length, ResponseRole::Passed);
-    staying(core, request, answer, response)
+    let response = forwarded_response(core, head, times(answer.requested_ms), length, ResponseRole::Passed);
+    with_sticky_cookie(core, request, answer, response)
 }
 
 /// Adds the site's stickiness cookie to an answer for one visitor, so that the visitor stays with the same
 /// server.
-fn staying(core: &Core, request: &Request, answer: &AnswerHead, mut response: Response) -> Response {
+fn with_sticky_cookie(
+    core: &Core,
+    request: &Request,
+    answer: &AnswerHead,
+    mut response: Response,
+) -> Response {
     let group = core.sites.group(request.site);
     if let Some(cookie) = group.cookie(&request.head(), answer.member()) {
         append_field(&mut response.head, "Set-Cookie", cookie.as_bytes());
@@ -397,7 +407,7 @@ fn staying(core: &Core, request: &Request, answer: &AnswerHead, mut response: Re
     response
 }
 
-fn forwarded(
+fn forwarded_response(
     core: &Core,
     head: &ResponseHead<'_, '_>,
     times: Times,
@@ -432,7 +442,7 @@ fn with_freshness(
 }
 
 /// Builds a response to be stored, with the head for the store without the fields in `omit`.
-pub(crate) fn kept(
+pub(crate) fn stored_response(
     core: &Core,
     head: &ResponseHead<'_, '_>,
     omit: &[Box<str>],
@@ -505,7 +515,7 @@ fn keep(
     length: Option<u64>,
 ) -> Judgement {
     let omit = omitted(core, request.site, &facts.directives.omit);
-    let response = kept(core, head, &omit, freshness, times, length);
+    let response = stored_response(core, head, &omit, freshness, times, length);
     let expires_s = kept_until_s(core, freshness, times);
     let primary = core.store.hash(request.primary());
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
@@ -526,14 +536,14 @@ fn keep(
                     core.count(Counter::VariantsTooMany);
                     // No hit-for-miss note is left, because the stored variants can still be found.
                     let standing = ResponseRole::NotStorable(Some(Why::TooManyVariants));
-                    let response = forwarded(core, head, times, length, standing);
+                    let response = forwarded_response(core, head, times, length, standing);
                     return Judgement { response, own: None, storing: None };
                 }
                 (hash, Some(Variant { spec: spec.to_vec(), generation, key: key.clone() }))
             }
             Err(refused) => {
                 core.count(Counter::of_refusal(refused));
-                let response = forwarded(core, head, times, length, ResponseRole::NotStorable(None));
+                let response = forwarded_response(core, head, times, length, ResponseRole::NotStorable(None));
                 return Judgement { response, own: None, storing: None };
             }
         }
@@ -541,7 +551,7 @@ fn keep(
     if !has_room_for_query(core, request, &response, (hash, &key), times.response_s) {
         core.count(Counter::QueriesTooMany);
         let standing = ResponseRole::NotStorable(Some(Why::TooManyQueries));
-        let response = forwarded(core, head, times, length, standing);
+        let response = forwarded_response(core, head, times, length, standing);
         return Judgement { response, own: None, storing: None };
     }
     let response = Response { variant, ..response };

@@ -130,7 +130,7 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
     in_flight.asks_peer(number, asking.is_some());
     drop(in_flight);
     let is_looked_for = !want.anew && known.is_none();
-    let cold = is_looked_for.then(|| core.shard_mut().cold(want.request.hash, core.store_now_s()));
+    let cold = is_looked_for.then(|| core.shard_mut().find_on_file(want.request.hash, core.store_now_s()));
     match cold.flatten() {
         Some(cold) => tokio::spawn(load(want, entry, cold, asking)),
         None => tokio::spawn(fetch(want, entry, known, asking)),
@@ -146,11 +146,11 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
         return;
     }
     core.count(Counter::Refreshes);
-    ahead(core, request);
+    prefetch(core, request);
 }
 
 /// Begins a fetch that no request waits for yet.
-pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
+pub(crate) fn prefetch(core: &Core, request: Arc<Request>) {
     let (reply, _) = oneshot::channel();
     let want = FetchRequest { request, anew: false, alone: false, reply };
     let owner = core.store.owner(want.request.hash);
@@ -241,9 +241,11 @@ async fn fetch(
             // stale-if-error (RFC 5861 §4): the stored answer is served and the origin's error page dropped.
             return answer(reply, tell(|| FetchOutcome::StandIn));
         }
-        behind_hits().await;
+        yield_to_hits().await;
         if let Some(block) = &request.block {
-            return match with_core_of(&request, |core| unfit(core, &request, block, &arrived, entry.bans())) {
+            return match with_core_of(&request, |core| {
+                slice_misfit(core, &request, block, &arrived, entry.bans())
+            }) {
                 None => receive(&request, arrived, reply, entry).await,
                 Some(start) => answer(reply, tell(start)),
             };
@@ -303,7 +305,7 @@ async fn ask_before_origin(
 
 /// Returns the outcome if an answer is not the requested slice; `None` if it is. Drops the slice's object if
 /// no slice of it can be fetched any more.
-fn unfit(
+fn slice_misfit(
     core: &Core,
     request: &Request,
     block: &Block,
@@ -355,7 +357,7 @@ fn unfit(
 }
 
 /// Requests a slice from the origin for one client.
-pub(crate) async fn alone(request: &Request) -> Result<Box<AnswerHead>, OriginError> {
+pub(crate) async fn fetch_for_one(request: &Request) -> Result<Box<AnswerHead>, OriginError> {
     let (mut reply, _) = oneshot::channel();
     let arrived = exchange(request, None, &mut reply, None).await.map_err(|error| match error {
         SendError::Origin(error) => error,
@@ -369,7 +371,7 @@ pub(crate) async fn alone(request: &Request) -> Result<Box<AnswerHead>, OriginEr
 }
 
 /// Waits until the ready hits have been answered.
-async fn behind_hits() {
+async fn yield_to_hits() {
     let behind = with_core(|core| Arc::clone(&core.behind));
     if behind.turn().await {
         with_core(|core| core.count(Counter::FetchesBehind));

@@ -62,7 +62,7 @@ pub(crate) enum QueryAdmission {
 
 impl Queries {
     /// Counts the bytes of any other object that the store accepts.
-    pub(crate) fn others_take(&self, bytes: u64) {
+    pub(crate) fn note_other_bytes(&self, bytes: u64) {
         self.all.set(self.all.get().saturating_add(bytes));
     }
 
@@ -87,7 +87,7 @@ impl Queries {
         let is_roomy = all.saturating_add(bytes) <= capacity;
         let is_within = is_roomy || left.saturating_add(bytes) <= capacity / SHARE;
         if is_within || self.refused.has_or_insert(key, now_s) {
-            self.others_take(bytes);
+            self.note_other_bytes(bytes);
             self.usage.set(path, PathUsage { bytes: left.saturating_add(bytes), at: self.all.get() });
             return QueryAdmission::Stored;
         }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn queries_of_a_path_take_half() {
         let queries = Queries::default();
-        queries.others_take(CAPACITY);
+        queries.note_other_bytes(CAPACITY);
         let stored = (0..100_000).filter(|number| adds(&queries, 1, *number)).count() as u64;
         assert!((512..800).contains(&stored), "{stored} of a store of 1,024");
         assert!(adds(&queries, 2, 200_000), "another path");
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_query_that_is_asked_for_again_is_stored() {
         let queries = Queries::default();
-        queries.others_take(CAPACITY);
+        queries.note_other_bytes(CAPACITY);
         for number in 0..5000 {
             adds(&queries, 1, number);
         }
@@ -146,7 +146,7 @@ mod tests {
             adds(&queries, 1, number);
         }
         assert!(!adds(&queries, 1, 6001));
-        queries.others_take(CAPACITY);
+        queries.note_other_bytes(CAPACITY);
         let stored = (7000..17_000).filter(|number| adds(&queries, 1, *number)).count() as u64;
         assert!(stored >= 512, "{stored}");
     }

@@ -106,7 +106,7 @@ impl Response {
     }
 
     /// Returns the token for Cache-Status and the log if a stored response had expired on arrival.
-    pub(crate) fn was_late(&self) -> Option<&'static str> {
+    pub(crate) fn late_reason(&self) -> Option<&'static str> {
         (self.is_stored() && self.meta.was_late()).then(|| Why::Expired.name())
     }
 
@@ -136,7 +136,7 @@ impl Response {
         if !self.is_of_variant(request, manner) {
             return Err(Misfit::Other);
         }
-        let reuse = policy::may_reuse(self.meta.stored(now_s), &facts.directives);
+        let reuse = policy::judge_reuse(self.meta.stored(now_s), &facts.directives);
         if matches!(reuse, Reuse::Fresh { .. }) || self.is_in_time(facts, now_s) {
             Ok(())
         } else {

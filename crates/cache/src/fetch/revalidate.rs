@@ -81,7 +81,7 @@ impl OwnerReply {
         if !anew && (meta.fresh_until_s() > now_s || meta.flags.has(Flags::VARY_SPEC)) {
             return Self::Usable;
         }
-        let reuse = policy::may_reuse(meta.stored(now_s), &RequestDirectives::default());
+        let reuse = policy::judge_reuse(meta.stored(now_s), &RequestDirectives::default());
         let may_stand_in = !matches!(reuse, Reuse::No(_)) && core.among.membership.may_serve();
         if !meta.is_response() || !(may_stand_in || meta.has_validator()) {
             return Self::Nothing;
@@ -235,7 +235,7 @@ fn store(
     let words = judge::tag_words(core, head);
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
     let omit = judge::omitted(core, request.site, &facts.directives.omit);
-    let kept = judge::kept(core, head, &omit, &freshness, times, known.meta.body_bytes);
+    let kept = judge::stored_response(core, head, &omit, &freshness, times, known.meta.body_bytes);
     let meta = if known.meta.flags.has(Flags::IN_BLOCKS) { kept.meta.in_blocks() } else { kept.meta };
     let meta = StoredMeta {
         origin_ms: known.meta.origin_ms,

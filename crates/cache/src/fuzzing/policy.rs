@@ -24,7 +24,7 @@ use crate::{
         conditional::{RANGES_MAX, several_ranges},
         decodable,
         directives::{RequestDirectives, ResponseDirectives, Seconds},
-        evaluate, invalidate, may_reuse, may_share, recv, storable,
+        evaluate, invalidate, judge_reuse, may_share, recv, storable,
         vary::{VARY_NAMES_MAX, Vary, VaryFault, secondary_key},
     },
 };
@@ -415,7 +415,7 @@ fn check_reuse(
     let age_s = u64::from(freshness.initial_age_s) + u64::from(later_s);
     let left_s = u64::from(freshness.lifetime_s).checked_sub(age_s).filter(|left_s| *left_s > 0);
     let allowed = !says.no_cache && says.max_age_s.is_none_or(|max| max > 0 && age_s <= max.into());
-    match may_reuse(stored, says) {
+    match judge_reuse(stored, says) {
         Reuse::Fresh { ttl_s } => {
             assert!(allowed && left_s == Some(ttl_s.into()));
             assert!(says.min_fresh_s.is_none_or(|min| min <= ttl_s));

@@ -3,7 +3,7 @@
 use super::with_request;
 use crate::{
     head::response_head::{BLANK, StoredMeta},
-    policy::purge::{PurgeTarget, TAGS_ASKED_MAX, What, asked},
+    policy::purge::{PurgeTarget, TAGS_ASKED_MAX, What, parse_purge},
     purging::bans::{Ban, Bans, Subject, Verdict},
     tags::TAG_FIELDS,
 };
@@ -14,7 +14,7 @@ const HOST: &str = "a.example";
 pub fn purge_request(bytes: &[u8]) {
     let fields = TAG_FIELDS.map(Into::into);
     with_request(bytes, |head, _| {
-        let Ok(PurgeTarget { what, is_soft }) = asked(head, HOST.as_bytes(), &fields) else { return };
+        let Ok(PurgeTarget { what, is_soft }) = parse_purge(head, HOST.as_bytes(), &fields) else { return };
         assert!(!is_soft || head.headers.iter().any(|(name, _)| name.to_ascii_lowercase().contains("soft")));
         match what {
             What::Address => assert_eq!(head.method, "PURGE"),

@@ -23,7 +23,7 @@ use crate::{
     config::SiteRules,
     policy::{
         accept::append_meaning,
-        conditional::{is_part_marked, unmarked},
+        conditional::{is_part_marked, strip_coding_suffix},
         ruled,
         vary::{SelectingFields, Values},
     },
@@ -286,7 +286,7 @@ fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     for part in [name.as_bytes(), b": ", value] {
         out.extend_from_slice(part);
     }
-    for tag in entity_tags(value).filter_map(|tag| unmarked(&tag)) {
+    for tag in entity_tags(value).filter_map(|tag| strip_coding_suffix(&tag)) {
         for part in [&b", "[..], if tag.weak { b"W/" } else { b"" }, b"\"", tag.opaque, b"\""] {
             out.extend_from_slice(part);
         }

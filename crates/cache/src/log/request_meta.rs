@@ -23,7 +23,7 @@ pub(crate) fn begin(
     session: Option<&Session>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    Draft::client(&came(core, moment, (head, head_bytes), is_http2, session), head, visitor)
+    Draft::client(&read_request_meta(core, moment, (head, head_bytes), is_http2, session), head, visitor)
 }
 
 /// Begins the log record of an HTTP/1 request, with the bytes of its head. `last` holds the tags of the
@@ -38,12 +38,12 @@ pub(crate) fn begin_http1(
     last: &mut Option<Box<LastSaid>>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    let came = || came(core, moment, (head, bytes.len()), false, session);
+    let came = || read_request_meta(core, moment, (head, bytes.len()), false, session);
     let last = last.get_or_insert_default();
     Draft::client_again(moment, (head, bytes), visitor, &core.sites, last, came)
 }
 
-fn came<'a>(
+fn read_request_meta<'a>(
     core: &'a Core,
     moment: Moment,
     (head, head_bytes): (&'a RequestHead<'_, '_>, usize),

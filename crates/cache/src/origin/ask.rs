@@ -147,7 +147,7 @@ async fn ask_members<S: RequestSender>(
 fn next(upstreams: &impl Upstreams, tried: &mut TriedMembers, is_again: bool) -> Option<MemberId> {
     let member = upstreams.choose(tried)?;
     if is_again {
-        upstreams.asks_again();
+        upstreams.note_retry();
     }
     Some(member)
 }
@@ -196,7 +196,7 @@ impl<U: Upstreams> Attempt<'_, U> {
                 MemberFailure::before(error)
             })?;
             let reused = exchange.reused;
-            draft.over(reused);
+            draft.note_connection(reused);
             if !reused {
                 connected();
             }
@@ -224,8 +224,8 @@ impl<U: Upstreams> Attempt<'_, U> {
             };
             match answered {
                 Ok(mut arrived) => {
-                    upstreams.fared(*member, true);
-                    arrived.is_logged_by(draft);
+                    upstreams.note_outcome(*member, true);
+                    arrived.attach_log(draft);
                     return Ok(arrived);
                 }
                 Err(error) if reused && is_repeatable && !is_again && !is_told && error.is_cut() => {
@@ -251,7 +251,7 @@ impl<U: Upstreams> Attempt<'_, U> {
                     draft.failed(&error);
                     let is_cut = error.is_cut() || error == OriginError::HeadShort;
                     if is_cut || error.is_silence() {
-                        upstreams.fared(*member, false);
+                        upstreams.note_outcome(*member, false);
                     }
                     let may_go_on = is_repeatable && is_cut && !is_told;
                     return Err(MemberFailure { error: SendError::Origin(error), may_go_on });
@@ -301,20 +301,20 @@ pub(crate) async fn switch<S: RequestSender>(
             }
         };
         connected();
-        draft.over(false);
+        draft.note_connection(false);
         exchange.send(asked.head, limits.origin_first_byte_time_max).await.map_err(SendError::Origin)?;
         let mut answered = answer(exchange, asked.answered, limits, asker, &mut false).await;
         match &mut answered {
-            Ok(UpgradeOutcome::Here(arrived)) => arrived.is_logged_by(draft),
+            Ok(UpgradeOutcome::Here(arrived)) => arrived.attach_log(draft),
             Ok(UpgradeOutcome::Switched(_)) => {
-                draft.heard(101);
-                draft.came(0, true);
+                draft.note_head(101);
+                draft.note_content(0, true);
             }
             Err(SendError::Origin(error)) => draft.failed(error),
             Err(SendError::Ours(_)) => {}
         }
         if let Ok(_) | Err(SendError::Origin(OriginError::Closed | OriginError::Reset)) = &answered {
-            upstreams.fared(member, answered.is_ok());
+            upstreams.note_outcome(member, answered.is_ok());
         }
         return answered;
     }

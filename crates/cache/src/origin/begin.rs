@@ -84,7 +84,7 @@ pub(super) async fn begin(
 /// Counts a failed connect against the server, unless our own system is at its limits.
 fn not_connected(upstreams: &impl Upstreams, id: MemberId, error: &OriginError) {
     if !matches!(error, OriginError::NoSocket(_)) {
-        upstreams.fared(id, false);
+        upstreams.note_outcome(id, false);
     }
 }
 

@@ -75,7 +75,7 @@ impl Patience {
     }
 
     /// Returns an error if the deadline has passed; for reads that do not have to wait.
-    fn is_time_left(&self) -> Result<(), OriginError> {
+    fn check_time_left(&self) -> Result<(), OriginError> {
         match self.whole {
             Some((until, within)) if Instant::now() >= until => Err(OriginError::TooSlow(within)),
             Some(_) | None => Ok(()),
@@ -143,7 +143,7 @@ impl Body {
         into: Span<'_>,
         patience: &Patience,
     ) -> Result<BodyRead, OriginError> {
-        patience.is_time_left()?;
+        patience.check_time_left()?;
         match self {
             Self::Http1(body) => body.read(into, patience).await,
             Self::Http2(body) => body.read(into, patience).await,
@@ -355,15 +355,15 @@ impl AnswerHead {
     /// Logs the bytes that were read.
     fn note(&mut self, read: &BodyRead) {
         match read {
-            BodyRead::Bytes(bytes) => self.log.came(*bytes, self.is_complete()),
-            BodyRead::End => self.log.came(0, true),
+            BodyRead::Bytes(bytes) => self.log.note_content(*bytes, self.is_complete()),
+            BodyRead::End => self.log.note_content(0, true),
         }
     }
 
     /// Attaches the log record of the answer.
-    pub(super) fn is_logged_by(&mut self, mut draft: Draft) {
-        draft.heard(self.head.head().status);
-        draft.came(0, self.is_complete());
+    pub(super) fn attach_log(&mut self, mut draft: Draft) {
+        draft.note_head(self.head.head().status);
+        draft.note_content(0, self.is_complete());
         self.log = draft;
     }
 
@@ -378,7 +378,7 @@ impl AnswerHead {
             Body::Http1(body) => body.take_whole(),
             Body::Http2(body) => body.take_whole(),
         }?;
-        self.log.came(whole.len(), true);
+        self.log.note_content(whole.len(), true);
         Some(whole)
     }
 
@@ -414,7 +414,7 @@ impl AnswerHead {
 
     /// Moves a passed exchange that may last (events, long polls, a client that reads slowly) from the count
     /// of exchanges to the count of lasting ones, if that has room.
-    pub(crate) fn outlast(&mut self) {
+    pub(crate) fn count_as_lasting(&mut self) {
         self.permit.outlast();
     }
 }

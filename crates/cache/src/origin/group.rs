@@ -196,7 +196,7 @@ impl Group {
     }
 
     /// Returns the preferences of a request for a member.
-    pub(crate) fn wish(&self, page: &[u8], head: &RequestHead<'_, '_>) -> Wish {
+    pub(crate) fn routing_hints(&self, page: &[u8], head: &RequestHead<'_, '_>) -> Wish {
         let hash = if self.balance == Balance::Hash { Hash::seeded(page, 0).word() } else { 0 };
         let stays_with = self.sticky.as_deref().and_then(|name| stays_with(head, name));
         Wish { hash, stays_with, block_of: 0 }

@@ -151,7 +151,7 @@ impl Talk {
         };
         let handed = tokio::select! {
             biased;
-            heard = hear(&mut reader, received, limits) => heard.map(|()| SendResult::Answered),
+            heard = read_final_head(&mut reader, received, limits) => heard.map(|()| SendResult::Answered),
             sent = timeout(at_most, writing) => match sent {
                 Ok(sent) => sent.map(|()| SendResult::Over).map_err(|error| OriginError::of_exchange(&error)),
                 Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
@@ -167,7 +167,7 @@ impl Talk {
     /// dropped without loss.
     pub(super) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
         self.is_last = true;
-        hear(&mut self.line, &mut self.received, limits).await
+        read_final_head(&mut self.line, &mut self.received, limits).await
     }
 
     /// Splits off the half that sends the rest of the request, if the answer came before all of the request
@@ -242,7 +242,7 @@ impl Talk {
 
 /// Reads until `received` begins with the head of a final answer, or with an invalid head, which the parser
 /// reports later.
-async fn hear(
+async fn read_final_head(
     reader: &mut (impl AsyncRead + Unpin),
     received: &mut Vec<u8>,
     limits: &Limits,

@@ -192,7 +192,7 @@ impl Member {
 
     /// Notes the outcome of an exchange: an answer, or else a failed connect or an exchange that ended
     /// without an answer. Returns whether the server is ejected now.
-    pub(crate) fn fared(&self, is_well: bool, now_ms: u64) -> bool {
+    pub(crate) fn note_outcome(&self, is_well: bool, now_ms: u64) -> bool {
         if is_well {
             self.health.succeeded(now_ms);
             return false;

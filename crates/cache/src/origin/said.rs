@@ -24,7 +24,7 @@ impl Servers {
     }
 
     /// Replaces the servers after a reload.
-    pub(crate) fn are(&self, sites: Arc<Sites>) {
+    pub(crate) fn replace_sites(&self, sites: Arc<Sites>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sites;
     }
 

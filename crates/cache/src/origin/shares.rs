@@ -77,17 +77,17 @@ impl Usage {
     }
 
     /// Returns the most slots of a client while slots are scarce.
-    fn most(&self) -> usize {
+    fn share_max(&self) -> usize {
         (self.max / SHARE).max(1)
     }
 
     /// Returns the number of slots outside the reserve.
-    fn before_reserve(&self) -> usize {
+    fn free_beyond_reserve(&self) -> usize {
         self.max - self.max / RESERVE
     }
 
     /// Returns the number of slots that counts as few for a client.
-    fn few(&self) -> usize {
+    fn small_share(&self) -> usize {
         (self.max / FEW).max(1)
     }
 
@@ -95,8 +95,8 @@ impl Usage {
     /// several clients.
     fn may_have_more(&self, places: usize, shares: usize, few_shares: usize) -> bool {
         !self.is_scarce()
-            || places < self.most() * shares
-                && (self.all < self.before_reserve() || places < self.few() * few_shares)
+            || places < self.share_max() * shares
+                && (self.all < self.free_beyond_reserve() || places < self.small_share() * few_shares)
     }
 
     fn places_of(&self, key: ClientKey) -> usize {
@@ -107,7 +107,7 @@ impl Usage {
     fn take(&mut self, client: Client) -> bool {
         let is_allowed = client.0.is_none_or(|key| {
             let places = self.places_of(key);
-            let of_group = if places < self.few() { GROUP_SHARES_OF_FEW } else { GROUP_SHARES };
+            let of_group = if places < self.small_share() { GROUP_SHARES_OF_FEW } else { GROUP_SHARES };
             let may_group = |group| self.may_have_more(self.places_of(group), of_group, GROUP_FEW);
             self.may_have_more(places, 1, 1) && key.group().is_none_or(may_group)
         });
@@ -122,10 +122,11 @@ impl Usage {
     fn give_back(&mut self, client: Client) {
         self.all -= 1;
         let group = client.0.and_then(|key| key.group());
-        let has_group_all = group.is_some_and(|group| self.places_of(group) >= self.most() * GROUP_SHARES);
+        let has_group_all =
+            group.is_some_and(|group| self.places_of(group) >= self.share_max() * GROUP_SHARES);
         // A client that waits has its share already, and may have more as soon as half of all slots are free.
         // Or the client, or its /48, has more than few, and may have more as soon as the reserve is free.
-        let bounds = [self.max.div_ceil(2), self.before_reserve()];
+        let bounds = [self.max.div_ceil(2), self.free_beyond_reserve()];
         if bounds.contains(&(self.all + 1)) || has_group_all {
             self.by_client.values().filter(|of| of.waiting > 0).for_each(|of| of.freed.notify_one());
         }

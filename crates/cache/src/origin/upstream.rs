@@ -350,7 +350,7 @@ impl Upstream {
     pub(super) fn place(&mut self, leave: StreamLeave) -> Result<Place, StreamLeave> {
         let mut at = 0;
         while let Some(connection) = self.shared.get_mut(at) {
-            match connection.has_room() {
+            match connection.check_room() {
                 Some(true) => return Ok(connection.place(leave)),
                 Some(false) => at += 1,
                 None => drop(self.shared.remove(at)),
@@ -410,9 +410,9 @@ pub(crate) trait Upstreams: Pools {
     fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId>;
 
     /// Notes that another member is asked because the one before did not answer.
-    fn asks_again(&self);
+    fn note_retry(&self);
 
     /// Notes the outcome of an exchange: an answer, or else a failed connect or an exchange that ended
     /// without an answer.
-    fn fared(&self, member: MemberId, is_well: bool);
+    fn note_outcome(&self, member: MemberId, is_well: bool);
 }

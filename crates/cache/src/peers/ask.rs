@@ -57,7 +57,7 @@ impl PeerQuery {
         }
         let sequence = core.among.membership.begun();
         let peer = peers.asked_for(request.primary())?;
-        let load = peer.is_asked();
+        let load = peer.count_fetch();
         let is_anew = core.changed_here.get(core.store.hash(request.primary())).is_some_and(|is_so| is_so);
         Some(Self { peer, sequence, is_anew, _load: load })
     }
@@ -93,7 +93,7 @@ pub(crate) async fn ask(
     let peers = with_core(|core| core.peers.clone())?;
     // At the first request the peer's epoch is not known yet, so there is a second try.
     for _ in 0..2 {
-        match once(&peers, request, known, asking, reply).await {
+        match ask_once(&peers, request, known, asking, reply).await {
             PeerOutcome::Answer(mut arrived) => {
                 let is_wanted = known.is_some() || request.block.is_some();
                 arrived.is_kept = with_core(|core| is_asked_again(core, request)) || is_wanted;
@@ -119,7 +119,7 @@ fn is_asked_again(core: &Core, request: &Request) -> bool {
     before_ms.is_some_and(|before_ms| now_ms < before_ms + within_ms)
 }
 
-async fn once(
+async fn ask_once(
     peers: &Arc<Peers>,
     request: &Request,
     known: Option<&StaleObject>,
@@ -150,7 +150,7 @@ async fn once(
     let mut leader = Leader { reply: Some(reply), is_of_peer: true, entry: None };
     let answered = origin::ask(&upstreams, &peers.limits, &asked, &mut leader, || ());
     match timeout(within + peers.rules.patience, Box::pin(answered)).await {
-        Ok(Ok(arrived)) => judged(peers, peer, *sequence, &mac, arrived),
+        Ok(Ok(arrived)) => judge_answer(peers, peer, *sequence, &mac, arrived),
         Ok(Err(SendError::Origin(error))) => {
             failed(peer, &error);
             PeerOutcome::Nothing
@@ -168,12 +168,18 @@ pub(super) const fn is_usable(carried_out: u64, begun: u64) -> bool {
 }
 
 /// Judges a peer's answer by its MAC and by the purge that it was read under.
-fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box<AnswerHead>) -> PeerOutcome {
+fn judge_answer(
+    peers: &Peers,
+    peer: &Peer,
+    sequence: u64,
+    mac: &Mac,
+    mut arrived: Box<AnswerHead>,
+) -> PeerOutcome {
     let told = {
         let head = arrived.head.head();
         let mut marks = head.headers(FIELD);
         let mark = marks.next().filter(|_| marks.next().is_none());
-        mark.and_then(|mark| peers.signing.told(mark, mac))
+        mark.and_then(|mark| peers.signing.read_answer_mark(mark, mac))
     };
     let Some(told) = told else {
         with_core(|core| core.count(Counter::PeerFailures));
@@ -239,9 +245,9 @@ impl Upstreams for OfPeer<'_> {
         self.peer.member.as_ref().filter(|_| !is_again).map(|member| member.id)
     }
 
-    fn asks_again(&self) {}
+    fn note_retry(&self) {}
 
-    fn fared(&self, _: MemberId, _: bool) {}
+    fn note_outcome(&self, _: MemberId, _: bool) {}
 }
 
 impl Pools for OfPeer<'_> {

@@ -47,19 +47,19 @@ impl Membership {
     /// Creates a cluster member that has no lease yet.
     pub fn without_lease() -> Self {
         let membership = Self::default();
-        membership.lease_until(0);
+        membership.set_lease(0);
         membership
     }
 
     /// Sets the end of the lease, a point of [`clock::boot_ms`].
-    pub fn lease_until(&self, boot_ms: u64) {
+    pub fn set_lease(&self, boot_ms: u64) {
         self.lease_ends_ms.store(boot_ms, Release);
     }
 
     /// Removes the need for a lease: for a single accelerator, or one that serves even without contact to the
     /// cluster.
-    pub fn serve_on(&self) {
-        self.lease_until(ALONE);
+    pub fn drop_lease(&self) {
+        self.set_lease(ALONE);
     }
 
     /// Returns whether stored answers may be served now without asking their origin. Must be called after the
@@ -83,13 +83,13 @@ impl Membership {
 
     /// Notes that a purge begins. Answers of peers that had not applied it are not stored any more. Called
     /// before any core applies the purge.
-    pub fn begins(&self, generation: u64, sequence: u64) {
+    pub fn note_begun(&self, generation: u64, sequence: u64) {
         self.begun.fetch_max(at(generation, sequence), AcqRel);
     }
 
     /// Notes that all cores have applied the purges up to this sequence of the stream with this generation.
-    pub fn has_applied(&self, generation: u64, sequence: u64) {
-        self.begins(generation, sequence);
+    pub fn note_applied(&self, generation: u64, sequence: u64) {
+        self.note_begun(generation, sequence);
         self.applied.fetch_max(at(generation, sequence), Release);
     }
 
@@ -113,28 +113,28 @@ mod tests {
         let membership = Membership::default();
         assert!(membership.may_serve());
         assert_eq!(membership.lease_left_ms(), None);
-        membership.lease_until(clock::boot_ms() + 60_000);
+        membership.set_lease(clock::boot_ms() + 60_000);
         assert!(membership.may_serve());
         assert!(membership.lease_left_ms().is_some_and(|left_ms| left_ms > 50_000));
-        membership.lease_until(clock::boot_ms());
+        membership.set_lease(clock::boot_ms());
         assert!(!membership.may_serve());
         assert!(!Membership::without_lease().may_serve());
-        membership.serve_on();
+        membership.drop_lease();
         assert!(membership.may_serve());
     }
 
     #[test]
     fn a_sequence_never_goes_back() {
         let membership = Membership::default();
-        membership.has_applied(0, 7);
-        membership.has_applied(0, 5);
+        membership.note_applied(0, 7);
+        membership.note_applied(0, 5);
         assert_eq!((membership.applied(), membership.begun()), (7, 7));
-        membership.begins(0, 9);
+        membership.note_begun(0, 9);
         assert_eq!((membership.applied(), membership.begun()), (7, 9));
         // The sequence of a new stream starts with 1, and counts as later.
-        membership.has_applied(1, 1);
+        membership.note_applied(1, 1);
         assert!(membership.applied() > 9 && membership.begun() == membership.applied());
-        membership.has_applied(0, 1_000_000);
+        membership.note_applied(0, 1_000_000);
         assert!(membership.begun() == membership.applied() && membership.applied() == at(1, 1));
         assert!(at(u64::MAX, u64::MAX) == u64::MAX && at(1, 0) > at(0, u64::MAX));
     }

@@ -147,7 +147,7 @@ impl SigningInput {
 
     /// Reads the signed field of a head that came to `owner`; `None` if no peer has signed it. [`Numbers`]
     /// check that the head is for this process and has not come before.
-    pub(crate) fn asked_by<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
+    pub(crate) fn read_request_mark<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
         let at = memmem::rfind(head, BEGINNING)?;
         // The field must be last, so that nothing unsigned follows it.
         let value = head[at + BEGINNING.len()..].strip_suffix(b"\r\n\r\n")?;
@@ -181,7 +181,7 @@ impl SigningInput {
     }
 
     /// Reads the signed field of the answer to a request with this MAC; `None` if the answer is not a peer's.
-    pub(crate) fn told(&self, value: &[u8], of: &Mac) -> Option<PeerAnswerMark> {
+    pub(crate) fn read_answer_mark(&self, value: &[u8], of: &Mac) -> Option<PeerAnswerMark> {
         let (said, theirs) = split(str::from_utf8(value).ok()?)?;
         if !bool::from(self.mac(&[of, said.as_bytes()]).ct_eq(&theirs)) {
             return None;
@@ -294,7 +294,7 @@ mod tests {
         epoch: u64,
         numbers: &mut Numbers,
     ) -> Result<(Ask<'h>, Mac), MarkError> {
-        let (ask, mac) = signing.asked_by(head, owner).ok_or(MarkError::Forged)?;
+        let (ask, mac) = signing.read_request_mark(head, owner).ok_or(MarkError::Forged)?;
         numbers.take(&ask, &mac, epoch).map(|()| (ask, mac))
     }
 
@@ -344,10 +344,13 @@ mod tests {
             let told = PeerAnswerMark { how, sequence: 9, load: 3, epoch: 0xe };
             let lines = signing.tell(&told, &of);
             let value = lines.split_once("Nighttrain-Peer: ").expect("the field").1.trim_end();
-            assert_eq!(signing.told(value.as_bytes(), &of), Some(told));
-            assert_eq!(signing.told(value.as_bytes(), &other), None);
-            assert_eq!(signing.told(value.replace("sequence=9", "sequence=8").as_bytes(), &of), None);
-            assert_eq!(SigningInput::new(b"other").told(value.as_bytes(), &of), None);
+            assert_eq!(signing.read_answer_mark(value.as_bytes(), &of), Some(told));
+            assert_eq!(signing.read_answer_mark(value.as_bytes(), &other), None);
+            assert_eq!(
+                signing.read_answer_mark(value.replace("sequence=9", "sequence=8").as_bytes(), &of),
+                None
+            );
+            assert_eq!(SigningInput::new(b"other").read_answer_mark(value.as_bytes(), &of), None);
         }
     }
 

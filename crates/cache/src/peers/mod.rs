@@ -130,7 +130,7 @@ impl Peers {
             limits: Arc::new(limits),
             rules: rules.clone(),
         };
-        peers.are(&rules.members, names)?;
+        peers.set_members(&rules.members, names)?;
         Ok(peers)
     }
 
@@ -138,7 +138,7 @@ impl Peers {
     ///
     /// # Errors
     /// [`SetUpError`] if an address is invalid.
-    pub(crate) fn are(&self, live: &[PeerAt], names: &mut Names) -> Result<(), SetUpError> {
+    pub(crate) fn set_members(&self, live: &[PeerAt], names: &mut Names) -> Result<(), SetUpError> {
         let before = self.table();
         let known = |at: &PeerAt| before.peers.iter().find(|peer| peer.is_at(at)).cloned();
         let mut peers = Vec::with_capacity(live.len().min(PEERS_MAX));
@@ -216,9 +216,9 @@ impl Peers {
     ///
     /// # Errors
     /// [`MarkError`] if no peer has sent the request, if it was for another process, or has come before.
-    pub(crate) fn asked<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), MarkError> {
+    pub(crate) fn verify_request<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), MarkError> {
         // The MAC is compared before the lock is taken, so that a stranger's requests delay no core.
-        let (ask, mac) = self.signing.asked_by(head, &self.rules.name).ok_or(MarkError::Forged)?;
+        let (ask, mac) = self.signing.read_request_mark(head, &self.rules.name).ok_or(MarkError::Forged)?;
         let mut numbers = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         if numbers.is_full() {
             // Peers that asked before learn the new epoch from our answer, and ask again.

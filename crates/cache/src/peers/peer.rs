@@ -163,7 +163,7 @@ impl Peer {
     }
 
     /// Counts one more key that the peer is asked for, until the guard is dropped.
-    pub(super) fn is_asked(&self) -> Load {
+    pub(super) fn count_fetch(&self) -> Load {
         self.asks.fetch_add(1, Relaxed);
         Load::of(&self.asked)
     }

@@ -32,7 +32,7 @@ pub trait PurgeBroadcast: Send + Sync {
     ///
     /// # Errors
     /// The reason for which they will not.
-    fn tell(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture;
+    fn broadcast(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture;
 }
 
 /// Future of a broadcast.

@@ -81,7 +81,7 @@ fn a_view_that_changes_moves_no_more_than_it_must_and_forgets_nobody_who_stays()
     let before: Vec<String> = keys().iter().map(|key| owner_of(&one, key)).collect();
     let c = one.table().peers.iter().find(|peer| &*peer.name == "c").cloned().expect("c");
     c.failed("a test");
-    one.are(&[at("d"), at("c"), at("a")], &mut names()).expect("addresses");
+    one.set_members(&[at("d"), at("c"), at("a")], &mut names()).expect("addresses");
     let again = one.table().peers.iter().find(|peer| &*peer.name == "c").cloned().expect("c");
     assert!(Arc::ptr_eq(&c, &again), "it is still left out");
     let told = PeerAnswerMark { how: mark::How::Hit, sequence: 0, load: 0, epoch: 1 };
@@ -90,9 +90,10 @@ fn a_view_that_changes_moves_no_more_than_it_must_and_forgets_nobody_who_stays()
         let is = owner_of(&one, key);
         assert!(is == *was || was == "b" || is == "d", "{was} {is}");
     }
-    one.are(&[], &mut names()).expect("nobody");
+    one.set_members(&[], &mut names()).expect("nobody");
     assert!(keys().iter().all(|key| one.asked_for(key).is_none()));
-    let wrong = one.are(&[PeerAt { name: "x".to_owned(), address: "no port".to_owned() }], &mut names());
+    let wrong =
+        one.set_members(&[PeerAt { name: "x".to_owned(), address: "no port".to_owned() }], &mut names());
     assert!(wrong.is_err_and(|error| error.to_string().contains("no port")));
 }
 
@@ -105,7 +106,7 @@ fn a_load_that_is_told_is_believed_for_a_while() {
     b.answered(&told, true);
     assert_eq!(b.load(now_ms), 500);
     assert!(keys().iter().all(|key| owner_of(&one, key) == "a"), "the other has its part already");
-    let asked = b.is_asked();
+    let asked = b.count_fetch();
     assert_eq!(b.load(now_ms + 60_000), 1, "what we ask it for ourselves");
     drop(asked);
     assert_eq!(b.load(now_ms + 60_000), 0);
@@ -132,21 +133,23 @@ fn each_asks_as_itself_and_only_the_one_that_is_asked_answers() {
     let of_b = a.table().peers[1].clone();
     let head = || b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
     let (first, mac) = a.marked(head(), &of_b, 7, false);
-    let Err(MarkError::Epoch(of)) = b.asked(&first) else { panic!("which process it is is not known yet") };
+    let Err(MarkError::Epoch(of)) = b.verify_request(&first) else {
+        panic!("which process it is is not known yet")
+    };
     assert_eq!(of, mac);
     let lines = b.tell(mark::How::Epoch, 0, &of);
     let value = lines.split_once("Nighttrain-Peer: ").expect("a mark").1.trim_end();
-    let told = a.signing.told(value.as_bytes(), &mac).expect("it is b's");
+    let told = a.signing.read_answer_mark(value.as_bytes(), &mac).expect("it is b's");
     of_b.answered(&told, false);
     let (second, _) = a.marked(head(), &of_b, 7, true);
-    let asked = b.asked(&second).expect("it is a's").0;
+    let asked = b.verify_request(&second).expect("it is a's").0;
     assert_eq!((asked.asker, asked.sequence, asked.is_anew), ("a", 7, true));
-    assert_eq!(b.asked(&second), Err(MarkError::Replayed));
-    assert_eq!(a.asked(&second).err(), Some(MarkError::Forged), "it was for b");
+    assert_eq!(b.verify_request(&second), Err(MarkError::Replayed));
+    assert_eq!(a.verify_request(&second).err(), Some(MarkError::Forged), "it was for b");
     // While another core holds the table of numbers, a stranger's request is still refused, and an answer
     // still signed.
     let held = b.heard.lock().expect("nobody has panicked");
-    assert_eq!(b.asked(&head()).err(), Some(MarkError::Forged), "no lock is waited for");
+    assert_eq!(b.verify_request(&head()).err(), Some(MarkError::Forged), "no lock is waited for");
     assert!(b.tell(mark::How::Hit, 0, &of).contains(mark::FIELD));
     drop(held);
 }
@@ -205,7 +208,7 @@ fn nothing_stale(steps: &[Step], by: impl Fn(&Membership) -> u64) -> bool {
             Step::Begin(which) => {
                 let one = &all[usize::from(which)];
                 if one.membership.begun() < published && one.membership.begun() == one.membership.applied() {
-                    one.membership.begins(0, one.membership.begun() + 1);
+                    one.membership.note_begun(0, one.membership.begun() + 1);
                 }
             }
             Step::Core(which) => {
@@ -220,7 +223,7 @@ fn nothing_stale(steps: &[Step], by: impl Fn(&Membership) -> u64) -> bool {
             }
             Step::Apply(which) => {
                 let one = &all[usize::from(which)];
-                one.membership.has_applied(0, one.on_core);
+                one.membership.note_applied(0, one.on_core);
             }
             Step::Ask(which) => {
                 let one = &mut all[usize::from(which)];

@@ -102,7 +102,7 @@ fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
 
 /// Removes the suffix of one of our codings from a tag ([`Coding::tag_suffix`]); `None` if the tag does not
 /// end in one. A tag with such an end may still be the origin's own: `"user-id"`.
-pub fn unmarked<'t>(tag: &EntityTag<'t>) -> Option<EntityTag<'t>> {
+pub fn strip_coding_suffix<'t>(tag: &EntityTag<'t>) -> Option<EntityTag<'t>> {
     let marks = Coding::ALL.into_iter().map(Coding::tag_suffix).filter(|mark| !mark.is_empty());
     let mut opaque = marks.filter_map(|mark| tag.opaque.strip_suffix(mark.as_bytes()));
     opaque.next().map(|opaque| EntityTag { opaque, ..*tag })
@@ -111,7 +111,7 @@ pub fn unmarked<'t>(tag: &EntityTag<'t>) -> Option<EntityTag<'t>> {
 /// Returns whether `If-Range` names a representation with the suffix of one of our codings.
 pub fn is_part_marked(headers: &Headers<'_, '_>) -> bool {
     let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse);
-    tag.is_some_and(|tag| unmarked(&tag).is_some())
+    tag.is_some_and(|tag| strip_coding_suffix(&tag).is_some())
 }
 
 /// Returns whether `If-None-Match` shows that the client has the decoded form of content that the origin sent

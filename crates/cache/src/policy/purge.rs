@@ -80,7 +80,7 @@ const NARROWING: [(&str, &str); 3] =
 ///
 /// # Errors
 /// [`NotUnderstood`] if the request has none of the forms in the module's table.
-pub fn asked<'a>(
+pub fn parse_purge<'a>(
     head: &RequestHead<'a, '_>,
     host: &[u8],
     tag_fields: &[Box<str>],
@@ -119,7 +119,7 @@ pub fn asked<'a>(
     if let Some(pattern) = unknown {
         return Ok(PurgeTarget { what: What::Tagged(pattern), is_soft: false });
     }
-    if !is_named && let Some(what) = banned(head, host)? {
+    if !is_named && let Some(what) = parse_ban(head, host)? {
         return Ok(PurgeTarget { what, is_soft });
     }
     // If both a hard and a soft purge are requested, the hard one is done.
@@ -133,7 +133,7 @@ pub fn asked<'a>(
 }
 
 /// Returns the ban that a request without tags asks for, if any.
-fn banned(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'static>>, NotUnderstood> {
+fn parse_ban(head: &RequestHead<'_, '_>, host: &[u8]) -> Result<Option<What<'static>>, NotUnderstood> {
     let target = path(head.target);
     if head.method == "BAN" {
         let (mut tests, mut is_said) = (Vec::new(), false);
@@ -300,7 +300,7 @@ mod tests {
     fn read(line: &str, headers: &str) -> Result<(Option<Vec<String>>, bool), NotUnderstood> {
         let fields: Vec<Box<str>> = tags::TAG_FIELDS.map(Into::into).to_vec();
         with_request(line, headers, |head| {
-            let PurgeTarget { what, is_soft } = asked(head, b"a.example", &fields)?;
+            let PurgeTarget { what, is_soft } = parse_purge(head, b"a.example", &fields)?;
             let text = |tag: Cow<'_, [u8]>| String::from_utf8_lossy(&tag).into_owned();
             Ok(match what {
                 What::Address => (Some(Vec::new()), is_soft),

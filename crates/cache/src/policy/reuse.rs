@@ -105,7 +105,7 @@ pub const fn may_share(for_cookies: bool, has_cookie: bool, rule: CookieRule) ->
 }
 
 /// Decides whether a stored response, selected by address and `Vary`, may be used for a request.
-pub fn may_reuse(stored: StoredResponse, request: &RequestDirectives) -> Reuse {
+pub fn judge_reuse(stored: StoredResponse, request: &RequestDirectives) -> Reuse {
     if request.no_cache {
         return Reuse::No(NotReused::RequestNoCache);
     }
@@ -213,7 +213,7 @@ mod tests {
                 Reuse::No(NotReused::RequestMaxAge),
             ),
         ] {
-            assert_eq!(may_reuse(stored, &request), want, "{stored:?} {request:?}");
+            assert_eq!(judge_reuse(stored, &request), want, "{stored:?} {request:?}");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// [`CoreBusy`] if the ring to a core stayed full, that core has ended, or too many purges wait for the disk.
-pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, CoreBusy> {
+pub(crate) async fn apply_on_all_cores(what: What, is_soft: bool) -> Result<bool, CoreBusy> {
     let (invalidation, kept, cores) = with_core(|core| {
         let entered = core.book.enter(what, is_soft, clock::unix_ms());
         let (invalidation, kept) = entered.map_err(|Full| {
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(numbers[0], numbers[1]);
             numbers[0]
         };
-        let (spread, number) = tokio::join!(super::spread(tags(), false), others);
+        let (spread, number) = tokio::join!(super::apply_on_all_cores(tags(), false), others);
         assert_eq!(spread, Ok(true));
         with_core(|core| {
             assert_eq!(core.invalidations.youngest(), number);
@@ -150,7 +150,7 @@ mod tests {
 
         // Fills the last ring, which is no longer read.
         while with_core(|core| core.give(2, message(&Arc::new(invalidation()), false).0)).is_ok() {}
-        assert_eq!(super::spread(tags(), false).await, Err(CoreBusy));
+        assert_eq!(super::apply_on_all_cores(tags(), false).await, Err(CoreBusy));
         with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
     }
 

@@ -147,7 +147,7 @@ async fn receive_messages(mut receiver: Receiver<Message>) {
             match message {
                 // No other task runs on the core at this moment, so nothing refers to the old configuration.
                 Message::ActiveConfig { in_force, done } => {
-                    Core::rule(in_force);
+                    Core::activate(in_force);
                     // The receiver may have given up.
                     let _ = done.send(());
                 }
@@ -162,7 +162,7 @@ fn receive(core: &Core, message: Message) {
         Message::Fetch(want) => fetch::begin(core, *want),
         Message::Put(put) => put::store(core, &put),
         Message::Code(to_code) => encoded_variants::begin(core, *to_code),
-        Message::Heard(heard) => head_validation::judge(core, &heard),
+        Message::Heard(heard) => head_validation::mark_stale_if_changed(core, &heard),
         Message::Accept(stream, arrival) => {
             accept::take_over(core, stream, arrival);
         }

@@ -290,7 +290,7 @@ impl Server {
     /// Returns [`SetUpError`] if an address is invalid. Without a listener for peers the call does nothing.
     pub fn set_peers(&self, live: &[PeerAt]) -> Result<(), SetUpError> {
         let Some(peers) = &self.peers else { return Ok(()) };
-        peers.are(live, &mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
+        peers.set_members(live, &mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the accelerators that share keys, this one included.
@@ -314,7 +314,7 @@ impl Server {
         self.ready.load(Ordering::Acquire) == self.loops
     }
 
-    fn in_force(&self) -> Arc<ActiveConfig> {
+    fn active_config(&self) -> Arc<ActiveConfig> {
         Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -325,7 +325,7 @@ impl Server {
     /// # Errors
     /// Returns [`StartError`] if the configuration is invalid.
     pub fn prepare(&self, config: Config) -> Result<PreparedConfig, StartError> {
-        let before = self.in_force();
+        let before = self.active_config();
         let config = before.config.reloaded(config);
         let table = Arc::new(SiteTable::of(&config)?);
         let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
@@ -340,7 +340,7 @@ impl Server {
     ///
     /// # Errors
     /// [`PurgeError::NoAnswer`] if the server is stopping.
-    pub fn put_in_force(&self, prepared: PreparedConfig) -> Result<(), PurgeError> {
+    pub fn activate(&self, prepared: PreparedConfig) -> Result<(), PurgeError> {
         let PreparedConfig { in_force, kinds } = prepared;
         let mut told = Vec::new();
         for core in 0..self.loops {
@@ -358,7 +358,7 @@ impl Server {
         if let (Some(terms), Some(kinds)) = (&self.terms, kinds) {
             terms.take(kinds);
         }
-        self.servers.are(Arc::clone(&in_force.sites));
+        self.servers.replace_sites(Arc::clone(&in_force.sites));
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
         Ok(())
     }
@@ -366,14 +366,14 @@ impl Server {
     /// Returns the state of each origin server.
     pub fn origins(&self) -> Vec<MemberSaid> {
         let now_ms = clock::monotonic_ms();
-        self.in_force().sites.members.all.iter().map(|member| member.said(now_ms)).collect()
+        self.active_config().sites.members.all.iter().map(|member| member.said(now_ms)).collect()
     }
 
     /// Sets an operator's decision on a server, by its configured name. Returns false if no server has that
     /// name.
     pub fn set_origin(&self, name: &str, by_hand: ByHand) -> bool {
         let mut is_there = false;
-        for member in self.in_force().sites.members.all.iter().filter(|member| member.is(name)) {
+        for member in self.active_config().sites.members.all.iter().filter(|member| member.is(name)) {
             member.set(by_hand);
             is_there = true;
         }
@@ -386,7 +386,7 @@ impl Server {
     /// [`PurgeError`] if the URL cannot be parsed, or the server is stopping.
     pub fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         let mut key = Vec::new();
-        if !key::of_url(url, &self.in_force().sites.table, &mut key) {
+        if !key::of_url(url, &self.active_config().sites.table, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
         }
         let (ports, place) = (&self.book.ports, key::place(&key).word());
@@ -408,7 +408,7 @@ impl Server {
     /// [`PurgeError`]: see [`purge`](Self::purge).
     pub fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         let mut key = Vec::new();
-        if !key::of_url(url, &self.in_force().sites.table, &mut key) {
+        if !key::of_url(url, &self.active_config().sites.table, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
         }
         self.drop_forms(vec![key])
@@ -449,7 +449,7 @@ impl Server {
             }
             Invalidate::Url(url) => {
                 let mut key = Vec::new();
-                if !key::of_url(url, &self.in_force().sites.table, &mut key) {
+                if !key::of_url(url, &self.active_config().sites.table, &mut key) {
                     return Err(PurgeError::NotAUrl(url.clone()));
                 }
                 What::Address(key::place(&key).word())
@@ -458,7 +458,7 @@ impl Server {
             Invalidate::Tagged => What::Tagged,
             Invalidate::Doubted => What::Doubted,
             Invalidate::Ban(text) => {
-                let ban = Ban::parse(text.as_bytes(), &self.in_force().config.tags);
+                let ban = Ban::parse(text.as_bytes(), &self.active_config().config.tags);
                 What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
             }
         };
@@ -485,7 +485,7 @@ impl Server {
     pub fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
         listing::ask_from_outside(
             self.loops,
-            &self.in_force().config.tags,
+            &self.active_config().config.tags,
             &self.outside,
             expression,
             rows_max,
@@ -499,7 +499,7 @@ impl Server {
     /// [`ExplainError`] if the accelerator would refuse the request, or the core did not answer.
     pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
         let limits = &self.head_limits;
-        let table = &self.in_force().sites.table;
+        let table = &self.active_config().sites.table;
         explain::ask_from_outside(&self.store, self.loops, table, limits, request, &self.outside)
     }
 

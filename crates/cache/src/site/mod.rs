@@ -163,12 +163,12 @@ impl Sites {
 
     /// Returns the flag that the log has warned of pages that differ between a site's visitors
     /// ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
-    pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
+    pub(crate) fn cookie_leak_flag(&self, site: SiteId) -> &AtomicBool {
         &self.of_sites[site.index()].told.of_shared_pages
     }
 
     /// Returns the statistics on whether a site's answers state their freshness.
-    pub(crate) fn unfresh(&self, site: SiteId) -> &Majority {
+    pub(crate) fn missing_freshness(&self, site: SiteId) -> &Majority {
         &self.of_sites[site.index()].told.unfresh
     }
 

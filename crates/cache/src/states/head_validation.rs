@@ -33,7 +33,7 @@ use crate::{
 const AGE_S_MIN: u64 = 10;
 
 /// Compares the stored response with the answer to a passed request, if that answer allows a comparison.
-pub(crate) fn hear(request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
+pub(crate) fn check_against_head(request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
     if request.head().method == "HEAD" && answer.status == 200 {
         with_core_of(request, |core| compare(core, request, answer));
     }
@@ -57,7 +57,7 @@ fn compare(core: &Core, request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
     };
     let owner = core.store.owner(core.store.hash(request.primary()));
     if owner == core.index {
-        judge(core, &heard);
+        mark_stale_if_changed(core, &heard);
     } else if core.give(owner, Message::Heard(Box::new(heard))).is_err() {
         core.count(Counter::CoreRingFull);
     }
@@ -68,7 +68,7 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 /// Makes the response stored for a request stale, if it differs from the origin's. Runs on the owner's core.
-pub(crate) fn judge(core: &Core, heard: &HeadAnswer) {
+pub(crate) fn mark_stale_if_changed(core: &Core, heard: &HeadAnswer) {
     let HeadAnswer { request, .. } = heard;
     let core = &*core.of_request(request);
     let mut key = request.primary().to_vec();

@@ -67,7 +67,7 @@ pub(crate) async fn miss(
             if misfit.is_none() {
                 let status = CacheStatus {
                     stored: response.is_stored(),
-                    detail: response.not_stored().or_else(|| response.was_late()),
+                    detail: response.not_stored().or_else(|| response.late_reason()),
                     collapsed,
                     ..CacheStatus::fwd(fwd)
                 };
@@ -118,7 +118,7 @@ fn is_far_behind(request: &Request, response: &Response) -> bool {
 }
 
 /// Serves a stale object if it is allowed when the origin fails, because the origin is not to be asked.
-pub(crate) fn stand_in(request: &Arc<Request>, fwd: Fwd) -> Step {
+pub(crate) fn show_stale(request: &Arc<Request>, fwd: Fwd) -> Step {
     look_again(request, false, fwd, Look::of(Trust::StandIn, None))
 }
 

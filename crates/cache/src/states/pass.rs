@@ -100,7 +100,7 @@ pub(crate) async fn pass(
         with_core(|core| core.count(Counter::of_origin_error(&error)));
         return Some(Step::Then(State::OriginFailed(error)));
     }
-    Some(arrived_for(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
+    Some(answer_passed(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
 }
 
 /// Returns whether the tag in `If-Range` is the stored object's own, and so the origin's, although it ends in
@@ -146,7 +146,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);
     match Box::pin(switching).await {
         Ok(origin::UpgradeOutcome::Here(arrived)) => {
-            Some(arrived_for(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
+            Some(answer_passed(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
         }
         Ok(origin::UpgradeOutcome::Switched(switched)) => {
             Some(websocket_handshake::open(*switched, nonce.as_deref()))
@@ -165,7 +165,7 @@ fn failed(request: &Request, error: OriginError) -> Step {
 }
 
 /// Handles the answer to a passed request.
-async fn arrived_for(
+async fn answer_passed(
     request: &Arc<Request>,
     arrived: Box<AnswerHead>,
     status: CacheStatus,
@@ -173,8 +173,8 @@ async fn arrived_for(
 ) -> Step {
     with_core_of(request, |core| core.sites.group(request.site).answered());
     invalidate_after(request, &arrived.head.head()).await;
-    head_validation::hear(request, &arrived.head.head());
-    let response = Arc::new(with_core_of(request, |core| judge::passed(core, request, &arrived)));
+    head_validation::check_against_head(request, &arrived.head.head());
+    let response = Arc::new(with_core_of(request, |core| judge::passed_response(core, request, &arrived)));
     let as_get = with_core_of(request, |core| judge::as_get(core, request, &arrived, bans));
     let content = arriving::pass(arrived, response.length);
     if let (Some((response, expires_s)), Content::Whole(body)) = (as_get, &content) {

@@ -15,11 +15,11 @@ use crate::{
     fetch::hit_for_miss,
     head::sent_fields::TOKEN_FIELD,
     peers::purge_broadcast::Invalidate,
-    policy::purge::{PurgeTarget, What as Purge, asked},
+    policy::purge::{PurgeTarget, What as Purge, parse_purge},
     purging::{
         bans::Ban,
         invalidations::What,
-        spread::{UNLINK_WAIT_MAX, spread},
+        spread::{UNLINK_WAIT_MAX, apply_on_all_cores},
     },
     request::{Request, key},
     states::synth::{synth, text},
@@ -39,21 +39,21 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
         with_core(|core| core.count(Counter::PurgesForbidden));
         return synth(Some(request), Fault::PurgeForbidden);
     }
-    match with_core_of(request, |core| what_is_asked(core, request)) {
+    match with_core_of(request, |core| parse_order(core, request)) {
         Ok(PurgeOrder { what: None, told }) => {
             with_core(|core| core.count(Counter::Purges));
             let primary = request.primary().to_vec();
-            carried_out(async move { (purge_page(primary).await, told_abroad(told, false).await) }).await
+            run_detached(async move { (purge_page(primary).await, broadcast(told, false).await) }).await
         }
         Ok(PurgeOrder { what: Some((what, is_soft)), told }) => {
             with_core(|core| core.count(Counter::Purges));
-            carried_out(async move {
-                let here = match spread(what, is_soft).await {
+            run_detached(async move {
+                let here = match apply_on_all_cores(what, is_soft).await {
                     Ok(true) => text("200 OK", "Purged.\n"),
                     Ok(false) => text(UNAVAILABLE, NOT_KEPT),
                     Err(CoreBusy) => text(UNAVAILABLE, NOT_EVERYWHERE),
                 };
-                (here, told_abroad(told, is_soft).await)
+                (here, broadcast(told, is_soft).await)
             })
             .await
         }
@@ -66,7 +66,7 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
 
 /// Carries out a purge in a task of its own, because some senders write their request and close, such as
 /// older versions of Magento. A failed broadcast to the other accelerators takes precedence in the answer.
-async fn carried_out(
+async fn run_detached(
     purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + Send + 'static,
 ) -> Answer<'static> {
     match tokio::spawn(purge).await {
@@ -84,10 +84,10 @@ async fn carried_out(
 ///
 /// # Errors
 /// The reason for which they will not.
-async fn told_abroad(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
+async fn broadcast(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
     let abroad = with_core(|core| core.among.abroad.clone());
     let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
-    abroad.tell(what, is_soft).await
+    abroad.broadcast(what, is_soft).await
 }
 
 /// A purge, as a request asks for it.
@@ -133,11 +133,12 @@ fn warn_of_token(core: &Core, request: &Request) {
 ///
 /// # Errors
 /// The text of the answer to the sender.
-fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
+fn parse_order(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     let head = request.head();
-    let PurgeTarget { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
-        .map_err(|why| format!("Nothing was purged: invalid request: {why}.\n"))?;
-    let told = core.among.abroad.is_some().then(|| as_told(&what, request.primary()));
+    let PurgeTarget { what, is_soft } =
+        parse_purge(&head, key::authority(request.primary()), &core.config.tags)
+            .map_err(|why| format!("Nothing was purged: invalid request: {why}.\n"))?;
+    let told = core.among.abroad.is_some().then(|| broadcast_form(&what, request.primary()));
     let what = match what {
         Purge::Address if !is_soft => None,
         Purge::Address => Some((What::Address(key::place(request.primary()).word()), is_soft)),
@@ -165,7 +166,7 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
 }
 
 /// Converts a purge to the form of a broadcast, because other accelerators have other hashes.
-fn as_told(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
+fn broadcast_form(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match what {
         Purge::Address => Invalidate::Url(key::as_url(primary)),
@@ -199,7 +200,7 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
         }
     }
     if are_more {
-        match spread(What::Address(place.word()), false).await {
+        match apply_on_all_cores(What::Address(place.word()), false).await {
             Ok(kept) => is_kept &= kept,
             Err(CoreBusy) => return text(UNAVAILABLE, NOT_EVERYWHERE),
         }

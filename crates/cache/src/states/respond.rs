@@ -37,7 +37,7 @@ use crate::{
     head::response_head::{CacheStatus, Fwd, Outcome},
     request::Request,
     states::{
-        miss::{RANGE_ALONE, decode, miss, stand_in},
+        miss::{RANGE_ALONE, decode, miss, show_stale},
         pass,
         pipe::Pipe,
         purge::purge,
@@ -143,7 +143,7 @@ pub(crate) async fn respond(
             }
             State::Pass(detail) => pass::pass(&request, fwd, detail, client).await?,
             State::Pipe => pass::switch(&request, client).await?,
-            State::HeldBack(fault) => match stand_in(&request, fwd) {
+            State::HeldBack(fault) => match show_stale(&request, fwd) {
                 Step::Then(next) | Step::Under(_, next) if costs_work(&next) => {
                     Step::Then(State::Synth(fault))
                 }

@@ -33,7 +33,7 @@ impl ClusterTask {
         let record =
             Record { id, by: common.config.name.to_string(), to: String::new(), says: RecordContent::Here };
         let until = Instant::now() + self.patience();
-        let told = wish::tell(common, &record, until).await;
+        let told = wish::publish_record(common, &record, until).await;
         told.map(|place| place.sequence).map_err(|refused| Fault::Cannot(refused.to_string()))
     }
 
@@ -69,7 +69,7 @@ impl ClusterTask {
         let server = Arc::clone(&self.server);
         loop {
             let of_helper = Arc::clone(&server);
-            match spawn_blocking(move || of_helper.doubt_all()).await {
+            match spawn_blocking(move || of_helper.mark_all_unverified()).await {
                 Ok(Ok(())) => break,
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "cannot mark stored objects for revalidation; trying again");
@@ -81,15 +81,15 @@ impl ClusterTask {
         }
         (self.is_another, self.has_gap) = (false, false);
         let position = Position { generation, made_ns: stream.made_ns, applied: here };
-        self.is_at(position);
+        self.set_position(position);
         self.keep_position(position);
         Ok(())
     }
 
-    pub(super) fn is_at(&mut self, position: Position) {
+    pub(super) fn set_position(&mut self, position: Position) {
         self.position = Some(position);
-        self.common.is_at(position);
-        self.server.has_applied(position.generation, position.applied);
+        self.common.set_position(position);
+        self.server.note_applied(position.generation, position.applied);
     }
 
     pub(super) fn keep_position(&self, position: Position) {
@@ -113,7 +113,7 @@ impl ClusterTask {
         let is_done = self.carried_out.borrow_mut().remove(&record.id);
         let purge = match record.says {
             RecordContent::Here => None,
-            RecordContent::Purge(_) if is_done && !self.server.carries_own_again() => None,
+            RecordContent::Purge(_) if is_done && !self.server.repeats_own_purges() => None,
             RecordContent::Purge(purge) => Some(purge),
             RecordContent::Unknown { is_soft, why } => {
                 tracing::warn!(by = record.by, why, "unknown purge record: all objects are purged");
@@ -122,7 +122,7 @@ impl ClusterTask {
             }
         };
         let (server, file, common) = (Arc::clone(&self.server), self.file.clone(), Arc::clone(&self.common));
-        server.begins(position.generation, sequence);
+        server.note_begun(position.generation, sequence);
         Box::pin(async move {
             let mut purge = purge;
             let is_purge = purge.is_some();

@@ -157,7 +157,7 @@ impl Member {
 
     /// Counts a large turn that was taken without waiting.
     #[inline]
-    pub fn had_unasked(&self) {
+    pub fn note_unqueued_turn(&self) {
         let tick = clock::monotonic_ms();
         let account = &self.fair.unasked[self.place];
         let before = account.load(Relaxed);
@@ -330,8 +330,8 @@ mod tests {
         let is_seen = (0..1000).any(|_| {
             let tick = clock::monotonic_ms();
             let before = one.has_had_its_part();
-            one.had_unasked();
-            two.had_unasked();
+            one.note_unqueued_turn();
+            two.note_unqueued_turn();
             let after = [one.has_had_its_part(), two.has_had_its_part(), other.has_had_its_part()];
             let is_one_tick = clock::monotonic_ms() == tick;
             let is_right = !before && after == [true, true, false];

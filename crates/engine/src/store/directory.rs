@@ -111,7 +111,7 @@ impl IndexOwner {
                 let words = index.bucket(page, bucket);
                 let Some(number) = number_of(words, 0) else { continue };
                 let at = SlotAddress { page, bucket: bucket as u8, slot: number as u8 };
-                self.forgive_visits(index, at, 0);
+                self.set_visits(index, at, 0);
                 index.write_bucket(page, bucket, Some((number, slot)), 0);
                 for passed in 0..probe {
                     index.write_bucket(page, (home(prefix) + passed) % BUCKETS, None, 1);
@@ -152,7 +152,7 @@ impl IndexOwner {
     }
 
     /// Reduces the visits of a slot to `kept`.
-    pub fn forgive_visits(&mut self, index: &Index, at: SlotAddress, mut kept: u64) {
+    pub fn set_visits(&mut self, index: &Index, at: SlotAddress, mut kept: u64) {
         for core in 0..self.cores {
             let (word, shift) = index.visited_word(core, at);
             let visits = word.load(Relaxed) >> shift & VISITS_MAX;

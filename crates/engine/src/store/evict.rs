@@ -284,7 +284,7 @@ impl Shard {
         let shared = &local.store.shards[local.core];
         let moved = slot.with_place(new.location, new.units);
         index.update(&shared.index, at, moved);
-        index.forgive_visits(&shared.index, at, kept);
+        index.set_visits(&shared.index, at, kept);
         space.unlink(&local.store, &shared.tally, old);
         Some(new.bytes())
     }
@@ -316,7 +316,7 @@ impl Shard {
         head.write_table(number, new, end);
         let moved = slot.with_place(new_head.location, new_head.units);
         index.update(&shared.index, at, moved);
-        index.forgive_visits(&shared.index, at, kept);
+        index.set_visits(&shared.index, at, kept);
         space.unlink(&local.store, &shared.tally, old);
         space.unlink(&local.store, &shared.tally, old_head);
         Some(new.bytes() + new_head.bytes())

@@ -56,7 +56,7 @@ impl Shard {
                 expires_anew = old.expires_s() != slot.expires_s();
                 let sifting = if expires_anew { expiry.sifting() } else { old.sifting() };
                 index.update(shared, at, slot.with_sifting(sifting));
-                index.forgive_visits(shared, at, 0);
+                index.set_visits(shared, at, 0);
                 link_records(space, store, tally, &object);
                 unlink_records(space, store, tally, &Object { local, slot: old });
                 tally.replacements.add(1);

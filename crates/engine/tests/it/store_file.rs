@@ -75,7 +75,7 @@ fn find(shard: &mut Shard, log: &Log, number: u32, now_s: u32) -> Option<(Vec<u8
     let key = key(number);
     let hash = shard.store().hash(&key);
     if shard.lookup_owned(hash, &key).is_none() {
-        let cold = shard.cold(hash, now_s)?;
+        let cold = shard.find_on_file(hash, now_s)?;
         let bytes = match shard.held(cold) {
             Some(bytes) => bytes,
             None => log.reader().read(cold.location, cold.payload_bytes as usize).unwrap().payload().to_vec(),
@@ -208,7 +208,7 @@ fn what_was_dropped_replaced_or_refreshed_stays_so() {
                     insert(shard, number, NOW_S + 500);
                     assert!(shard.unlink(shard.store().hash(&key(number)), &key(number)));
                     assert!(!shard.unlink(shard.store().hash(&key(number)), &key(number)));
-                    assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none());
+                    assert!(shard.find_on_file(shard.store().hash(&key(number)), NOW_S).is_none());
                 }
                 2 => insert(shard, number, NOW_S + 900 + life),
                 _ if life > 0 => {}
@@ -320,13 +320,13 @@ fn a_file_that_is_full_gives_up_its_oldest_and_a_damaged_object_is_a_miss() {
         .find(|number| {
             let key = key(*number);
             let hash = shard.store().hash(&key);
-            shard.lookup_owned(hash, &key).is_none() && shard.cold(hash, NOW_S).is_some()
+            shard.lookup_owned(hash, &key).is_none() && shard.find_on_file(hash, NOW_S).is_some()
         })
         .unwrap();
     let hash = shard.store().hash(&key(number));
-    let cold = shard.cold(hash, NOW_S).unwrap();
+    let cold = shard.find_on_file(hash, NOW_S).unwrap();
     shard.damaged(hash, cold.location);
-    assert!(shard.cold(hash, NOW_S).is_none());
+    assert!(shard.find_on_file(hash, NOW_S).is_none());
     assert_eq!(opened.store.usage().file_damaged, 1);
     shard.invariants();
 }
@@ -340,7 +340,7 @@ fn helpers_read_whole_records_and_see_damage() {
     insert(shard, 1, NOW_S + 5);
     let object = shard.lookup_owned(shard.store().hash(&key(1)), &key(1)).unwrap();
     let run = object.on_file().unwrap();
-    let cold = shard.cold(shard.store().hash(&key(1)), NOW_S).unwrap();
+    let cold = shard.find_on_file(shard.store().hash(&key(1)), NOW_S).unwrap();
     wait(shard);
     assert_eq!((run.location, run.body_bytes), (cold.location, body(1).len() as u64));
     let file = std::fs::read(&path).unwrap();
@@ -402,7 +402,7 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
     // Objects 0 to 99 are stored with another expiry, 80 to 149 are dropped. Some are evicted again by later
     // ones.
     for number in 0..100 {
-        assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none());
+        assert!(shard.find_on_file(shard.store().hash(&key(number)), NOW_S).is_none());
         insert(shard, number, NOW_S + 700);
     }
     for number in 80..150 {
@@ -420,9 +420,9 @@ fn what_happens_while_the_file_is_read_is_not_undone_by_it() {
     }
     // Before the changes are processed, no outdated object is found.
     for number in 0..150 {
-        assert!(shard.cold(shard.store().hash(&key(number)), NOW_S).is_none(), "{number}");
+        assert!(shard.find_on_file(shard.store().hash(&key(number)), NOW_S).is_none(), "{number}");
     }
-    assert!(shard.cold(shard.store().hash(&key(150)), NOW_S).is_some());
+    assert!(shard.find_on_file(shard.store().hash(&key(150)), NOW_S).is_some());
     while shard.is_warming() {
         shard.copy_to_file();
         std::thread::yield_now();
@@ -561,7 +561,7 @@ fn who_was_crowded_out_is_gone_for_good() {
     assert!(usage.file_objects <= OBJECTS_MAX && usage.file_objects > OBJECTS_MAX * 9 / 10, "{usage:?}");
     let mut known = |number| {
         let hash = opened.store.hash(&key(number));
-        opened.shards[0].cold(hash, NOW_S).is_some()
+        opened.shards[0].find_on_file(hash, NOW_S).is_some()
     };
     let there: Vec<bool> = (0..OBJECTS).map(&mut known).collect();
     let count = |part: &[bool]| part.iter().filter(|known| **known).count();
@@ -574,6 +574,6 @@ fn who_was_crowded_out_is_gone_for_good() {
     assert_eq!(opened.store.usage().file_objects, usage.file_objects);
     for (number, was_there) in there.into_iter().enumerate() {
         let hash = opened.store.hash(&key(number as u32));
-        assert_eq!(opened.shards[0].cold(hash, NOW_S).is_some(), was_there, "object {number}");
+        assert_eq!(opened.shards[0].find_on_file(hash, NOW_S).is_some(), was_there, "object {number}");
     }
 }

@@ -99,7 +99,7 @@ impl Life {
     fn cold(&mut self, now_s: u32) -> Option<(u8, u64)> {
         let hash = self.shard.store().hash(KEY);
         assert!(self.shard.lookup_owned(hash, KEY).is_none(), "it is in memory");
-        let at = self.shard.cold(hash, now_s)?;
+        let at = self.shard.find_on_file(hash, now_s)?;
         let read = |at: engine::store::tier::FileRecord| {
             self.log.reader().read(at.location, at.payload_bytes as usize).unwrap().payload().to_vec()
         };

@@ -66,7 +66,7 @@ impl Run {
 
     fn forgive(&mut self, hash: Hash, kept: u64) {
         if let SlotLookup::Slot(_, at) = self.index.lookup(hash) {
-            self.owner.forgive_visits(&self.index, at, kept);
+            self.owner.set_visits(&self.index, at, kept);
             let visits = &mut self.twin.get_mut(&hash.word()).unwrap().1;
             *visits = kept.min(*visits);
         }

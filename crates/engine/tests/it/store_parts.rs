@@ -190,7 +190,7 @@ impl Run {
         let hash = self.hash(&key);
         let (shard, log) = self.parts();
         if shard.lookup_owned(hash, &key).is_none() {
-            let cold = shard.cold(hash, NOW_S)?;
+            let cold = shard.find_on_file(hash, NOW_S)?;
             let Ok(record) = log.reader().read(cold.location, cold.payload_bytes as usize) else {
                 // After a loss of power a table may exist without its records.
                 shard.damaged(hash, cold.location);
@@ -203,7 +203,7 @@ impl Run {
                     Ok(record) => Some((at, record)),
                     Err(_) => {
                         shard.damaged(hash, at.location);
-                        assert!(shard.cold(hash, NOW_S).is_none());
+                        assert!(shard.find_on_file(hash, NOW_S).is_none());
                         return None;
                     }
                 },
@@ -337,7 +337,7 @@ impl Run {
     /// Returns whether the directory has an object with all its parts.
     fn is_on_file(&mut self, number: usize) -> bool {
         let hash = self.hash(&key(number));
-        self.parts().0.cold(hash, NOW_S).is_some()
+        self.parts().0.find_on_file(hash, NOW_S).is_some()
     }
 }
 

@@ -109,7 +109,7 @@ impl Imports {
 
     /// Returns whether an account exports or imports a service.
     #[inline]
-    pub(crate) fn deals(&self, account: u16) -> bool {
+    pub(crate) fn has_imports(&self, account: u16) -> bool {
         let deals = self.exchange.as_ref().map_or(&[][..], |exchange| exchange.deals());
         deals.get(usize::from(account)).copied().unwrap_or(false)
     }
@@ -321,8 +321,13 @@ impl Subjects {
     /// Subscribes to this core's reply subjects, so that other cores forward the answers to its clients'
     /// requests.
     fn listen_for_answers(&mut self, pattern: &[u8], links: &mut Links) {
-        let gone: Vec<u16> =
-            self.abroad.answers.keys().copied().filter(|account| !self.abroad.deals(*account)).collect();
+        let gone: Vec<u16> = self
+            .abroad
+            .answers
+            .keys()
+            .copied()
+            .filter(|account| !self.abroad.has_imports(*account))
+            .collect();
         for account in gone {
             if let Some(sub) = self.abroad.answers.remove(&account) {
                 self.depart(sub, account, links);
@@ -330,7 +335,7 @@ impl Subjects {
         }
         let deals = self.abroad.exchange.as_ref().map_or(0, |exchange| exchange.deals().len());
         for account in (0..=u16::MAX).take(deals) {
-            if self.abroad.deals(account) && !self.abroad.answers.contains_key(&account) {
+            if self.abroad.has_imports(account) && !self.abroad.answers.contains_key(&account) {
                 let root = self.root_of(account);
                 let subscription = Subscription::new(FOREIGN, b""[..].into(), false);
                 let sub = self.enter((account, root), pattern, None, subscription, links);

@@ -70,7 +70,7 @@ impl Core {
         for sub in subs {
             let pattern = self.subjects.trie.pattern_of(self.subjects.subscription(sub).node);
             let allowed = match &self.outputs.connections[id].permissions {
-                Some(permissions) => permissions.may_subscribe(&pattern, self.subjects.queue_of(sub)),
+                Some(permissions) => permissions.subscribe_verdict(&pattern, self.subjects.queue_of(sub)),
                 None => SubscribeVerdict::Whole,
             };
             match allowed {

@@ -143,14 +143,14 @@ impl Core {
             *crossing
         } else {
             let reached = self.hand_out_here(of, run, begun.take())?;
-            let ways = self.ways(of, run.subject);
+            let ways = self.next_services(of, run.subject);
             if ways.is_empty() {
                 return Ok(reached);
             }
             let level = Level { ways, reached, is_new: false, ..Level::new(of, Message::Published) };
             ServiceImportChain { levels: vec![level] }
         };
-        if let Some(reached) = self.go_across(run, &mut crossing) {
+        if let Some(reached) = self.continue_chain(run, &mut crossing) {
             if let Some(begun) = begun {
                 self.let_go(*begun);
             }
@@ -164,7 +164,7 @@ impl Core {
 
     /// Continues until everything is done, and returns whether a subscriber was reached; `None` if the turn's
     /// budget is used up before.
-    fn go_across(&mut self, run: &Run<'_>, crossing: &mut ServiceImportChain) -> Option<bool> {
+    fn continue_chain(&mut self, run: &Run<'_>, crossing: &mut ServiceImportChain) -> Option<bool> {
         loop {
             let depth = crossing.levels.len() - 1;
             if crossing.levels[depth].is_new {
@@ -180,7 +180,7 @@ impl Core {
                         let is_asked = of.account == AccountId::SYSTEM.0
                             && !here.reply.is_empty()
                             && self.ask_system(&here);
-                        let ways = self.ways(&of, here.subject);
+                        let ways = self.next_services(&of, here.subject);
                         let level = &mut crossing.levels[depth];
                         level.reached |= reached || is_asked;
                         level.ways = ways;
@@ -218,7 +218,7 @@ impl Core {
 
     /// Returns where a message goes besides its own account: to services that the account imports, and to the
     /// request that it answers.
-    fn ways(&mut self, of: &Origin, subject: &[u8]) -> SmallVec<[Way; 2]> {
+    fn next_services(&mut self, of: &Origin, subject: &[u8]) -> SmallVec<[Way; 2]> {
         let mut ways = SmallVec::new();
         if !of.deals {
             return ways;
@@ -362,7 +362,7 @@ impl Core {
     }
 
     /// Ends all levels of a message whose producer has left.
-    pub(crate) fn let_go_of_crossing(&mut self, crossing: ServiceImportChain) {
+    pub(crate) fn abandon_chain(&mut self, crossing: ServiceImportChain) {
         for mut level in crossing.levels {
             if let Some(begun) = level.begun.take() {
                 self.let_go(*begun);

@@ -14,7 +14,7 @@ pub(crate) struct LogRateLimit {
 impl LogRateLimit {
     /// Returns the number of lines suppressed since the last one, if a line may be written now; `None`
     /// otherwise.
-    pub(crate) fn may_write(&mut self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn admit_line(&mut self, now_ms: u64) -> Option<u64> {
         let second = now_ms / 1000;
         if self.second != second {
             *self = Self { second, written: 0, ..*self };
@@ -35,10 +35,10 @@ mod tests {
     #[test]
     fn a_second_has_so_many_lines_and_the_next_says_what_is_missing() {
         let mut sparing = LogRateLimit::default();
-        let lines: Vec<_> = (0..15).map(|at| sparing.may_write(5_000 + at)).collect();
+        let lines: Vec<_> = (0..15).map(|at| sparing.admit_line(5_000 + at)).collect();
         assert_eq!(lines.iter().filter(|line| **line == Some(0)).count(), 10);
         assert_eq!(lines[10..], [None; 5]);
-        assert_eq!(sparing.may_write(6_000), Some(5));
-        assert_eq!(sparing.may_write(6_001), Some(0));
+        assert_eq!(sparing.admit_line(6_000), Some(5));
+        assert_eq!(sparing.admit_line(6_001), Some(0));
     }
 }

@@ -85,7 +85,7 @@ const CROWDED_SHARE: usize = 16;
 impl Marks {
     /// Lowers the watermarks while all backlogs together are large, so that producers wait earlier.
     #[inline]
-    pub(crate) fn crowd(&mut self, is_crowded: bool) {
+    pub(crate) fn set_crowded(&mut self, is_crowded: bool) {
         if is_crowded != self.is_crowded {
             let sixteenth = if is_crowded { self.max_pending / CROWDED_SHARE } else { self.max_pending } / 16;
             (self.noted, self.high, self.low) = (sixteenth, sixteenth * 12, sixteenth * 11);
@@ -161,7 +161,7 @@ impl ConsumerBacklog {
     }
 
     /// Credits the consumer with the bytes that it has read.
-    fn reckon(&mut self, written: u64, at_most: usize) {
+    fn credit_written(&mut self, written: u64, at_most: usize) {
         let taken = usize::try_from(written - self.written).unwrap_or(usize::MAX);
         self.credit = self.credit.saturating_add(taken).min(at_most);
         self.written = written;
@@ -251,7 +251,7 @@ impl Outputs {
             return;
         }
         let Some(part) = backlog.contributions.part_of(producer) else { return };
-        backlog.reckon(written, due);
+        backlog.credit_written(written, due);
         let mut may_hold = backlog.may_hold(hold_price, now_ms);
         if !may_hold && std::mem::take(&mut backlog.may_ask_address) {
             // Loopback counts as one address here; otherwise each new connection from there would be another
@@ -290,7 +290,7 @@ impl Outputs {
             if backlog.holds.is_empty() {
                 continue;
             }
-            backlog.reckon(written, due);
+            backlog.credit_written(written, due);
             let is_open = backlog.may_hold(hold_price, now_ms);
             released.extend(
                 backlog
@@ -409,7 +409,7 @@ impl Outputs {
             return;
         }
         let name = connection.told.as_ref().map_or("", |told| &told.name);
-        if let Some(others) = self.told_of_slow.may_write(clock::monotonic_ms()) {
+        if let Some(others) = self.told_of_slow.admit_line(clock::monotonic_ms()) {
             tracing::warn!(
                 cid = connection.cid, address = %connection.address, name, pending_bytes = connection.outbox.bytes(),
                 subject, reason = why.reason(), others, "slow consumer disconnected (others: not logged before)",

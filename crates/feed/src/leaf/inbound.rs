@@ -172,7 +172,7 @@ impl Core {
         // Producers at the hub cannot be paused for a slow consumer here.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
-        let deals = self.subjects.abroad.deals(account);
+        let deals = self.subjects.abroad.has_imports(account);
         let of = Origin {
             from: id,
             is_from_hub: true,

@@ -279,7 +279,7 @@ impl Core {
             self.links.flush();
         }
         let is_crowded = self.share.is_crowded(self.outputs.held_bytes());
-        self.outputs.marks.crowd(is_crowded);
+        self.outputs.marks.set_crowded(is_crowded);
     }
 
     /// Returns whether there is memory for one more connection. A handshake in progress counts with the most
@@ -365,12 +365,12 @@ impl Core {
         };
         let is_changed = |account| streams(before.as_deref(), account) != streams(now.as_deref(), account);
         for (_, connection) in outputs.connections.iter_mut() {
-            connection.deals = subjects.abroad.deals(connection.account);
+            connection.deals = subjects.abroad.has_imports(connection.account);
             if is_changed(connection.account) {
                 subjects.follow_again(connection, links);
             }
         }
-        self.hubs_reach_again(is_changed);
+        self.refresh_hub_imports(is_changed);
         // A reload is the operator's, so no client pays for these steps.
         _ = self.subjects.trie.take_steps();
     }

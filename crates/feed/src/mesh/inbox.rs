@@ -244,7 +244,7 @@ impl WaitingBatch {
                             if core.work.lacks(steps_of(&word)) {
                                 return false;
                             }
-                            hear(core, *from, &word);
+                            apply_record(core, *from, &word);
                             core.work.pay(core.subjects.trie.take_steps());
                             *heard = Some(bytes.len() - records.bytes_left());
                         }
@@ -273,7 +273,7 @@ impl WaitingBatch {
                 return false;
             }
             core.work.step();
-            hear(core, *from, &record);
+            apply_record(core, *from, &record);
             core.work.pay(core.subjects.trie.take_steps());
             *heard = Some(bytes.len() - records.bytes_left());
         }
@@ -299,7 +299,7 @@ fn steps_of(record: &Record<'_>) -> u64 {
     }
 }
 
-fn hear(core: &mut Core, from: usize, record: &Record<'_>) {
+fn apply_record(core: &mut Core, from: usize, record: &Record<'_>) {
     match *record {
         Record::Interest { account, pattern, has } => {
             core.subjects.apply_interest(from, account, pattern, has, &mut core.links);

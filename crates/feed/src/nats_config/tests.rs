@@ -133,7 +133,7 @@ no_auth_user: a
     let default = authorization.default_permissions.as_ref().unwrap();
     let jobs = Entry { subject: "jobs".into(), queue: Some("dev.*".into()) };
     assert_eq!(default.subscribe.allow, Some(vec![Entry::of("_INBOX.>"), jobs]));
-    assert_eq!(default.may_subscribe(b"jobs", Some(b"dev.1")), SubscribeVerdict::Whole);
+    assert_eq!(default.subscribe_verdict(b"jobs", Some(b"dev.1")), SubscribeVerdict::Whole);
     let signer = authorization.users[1].permissions.as_ref().unwrap();
     assert!(signer.may_publish(b"b.y") && !signer.may_publish(b"b.x"));
     assert_eq!(signer.responses.unwrap().messages_max, Some(5));

@@ -51,7 +51,7 @@ pub(crate) enum Turn {
 impl Subjects {
     /// Returns the recipient of a group's next message among the members on all cores that were not tried.
     /// `own` is this core's bit.
-    pub(crate) fn whose_turn(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
+    pub(crate) fn choose_member(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
         if let Some(overlap) = group.overlap {
             return self.whose_turn_at_several(group.first, overlap, own, tried);
         }
@@ -259,7 +259,7 @@ impl Core {
         loop {
             // If some of this core's members have refused, it is still this core's turn.
             let turn = match refused.members {
-                0 => self.subjects.whose_turn(group, own, refused.cores),
+                0 => self.subjects.choose_member(group, own, refused.cores),
                 _ => Turn::Own,
             };
             match turn {

@@ -151,7 +151,7 @@ impl Subjects {
     /// Notes that a subscription with a maximum of messages has got some, possibly its last. After its last
     /// it gets none, so the function is not called for it again.
     #[cold]
-    pub(crate) fn had_some(&mut self, sub: SubId) {
+    pub(crate) fn note_delivered(&mut self, sub: SubId) {
         let delivered = self.subscriptions[sub].delivered;
         if let Some(ending) = self.ends_after.get_mut(&sub).filter(|ending| delivered >= ending.max) {
             ending.finished_at = Some(place_of_next(self.finished.len()));

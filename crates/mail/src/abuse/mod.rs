@@ -128,7 +128,7 @@ impl PeerLimits {
 
     /// Changes the memory charged for one mail of an address from `before` to `after` bytes. Returns the
     /// address's total, rounded to KiB.
-    pub(crate) fn hold(&self, address: IpAddr, before: usize, after: usize) -> usize {
+    pub(crate) fn update_receiving(&self, address: IpAddr, before: usize, after: usize) -> usize {
         let kib = |bytes: usize| u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
         let more = kib(after).wrapping_sub(kib(before));
         let held = self.receiving[self.hash_of(address) as usize % PLACES].fetch_add(more, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Abuse {
             return refused;
         }
         let peers = &self.peers;
-        let pace = peers.connections.another(|| peers.hash_of(address), now_ms);
+        let pace = peers.connections.charge(|| peers.hash_of(address), now_ms);
         judge(pace, CONNECTIONS, Counter::RateConnections)
     }
 
@@ -197,7 +197,7 @@ impl Abuse {
             return Judgement::Refuse(SENDER_BANNED, Counter::BannedSenders);
         }
         let peers = &self.peers;
-        judge(peers.mails.another(|| peers.hash_of(address), now_ms), MAILS, Counter::RateMails)
+        judge(peers.mails.charge(|| peers.hash_of(address), now_ms), MAILS, Counter::RateMails)
     }
 
     /// Judges a recipient by the rate of its inbox.
@@ -205,7 +205,7 @@ impl Abuse {
         let peers = &self.peers;
         let hash =
             || peers.hash(inbox.local.as_bytes()) ^ peers.hash(inbox.domain.as_bytes()).rotate_left(32);
-        judge(peers.inboxes.another(hash, now_ms), INBOX, Counter::RateInboxes)
+        judge(peers.inboxes.charge(hash, now_ms), INBOX, Counter::RateInboxes)
     }
 
     /// Judges a complete mail by its subject and its text.
@@ -214,7 +214,7 @@ impl Abuse {
             return Judgement::Refuse(WORD_BANNED, Counter::BannedWords);
         }
         let peers = &self.peers;
-        let pace = peers.subjects.another(|| peers.hash(&subject.to_ascii_lowercase()), now_ms);
+        let pace = peers.subjects.charge(|| peers.hash(&subject.to_ascii_lowercase()), now_ms);
         if pace == RateVerdict::Over {
             return Judgement::Refuse(SUBJECT, Counter::RateSubjects);
         }
@@ -224,7 +224,7 @@ impl Abuse {
         let Some(bands) = campaign::fingerprint(mail, peers.seed) else { return Judgement::Fine };
         let over = bands
             .iter()
-            .filter(|band| peers.campaigns.another(|| **band, now_ms) == RateVerdict::Over)
+            .filter(|band| peers.campaigns.charge(|| **band, now_ms) == RateVerdict::Over)
             .count();
         if over >= campaign::BANDS_ALIKE {
             return Judgement::Refuse(CAMPAIGN, Counter::Campaigns);

@@ -60,7 +60,7 @@ impl RateTable {
 
     /// Counts one more arrival for `hash`. An arrival over the rate is not paid for, so that a sender that
     /// waits is accepted again.
-    pub(super) fn another(&self, hash: impl FnOnce() -> u64, now_ms: u64) -> RateVerdict {
+    pub(super) fn charge(&self, hash: impl FnOnce() -> u64, now_ms: u64) -> RateVerdict {
         if self.paid_us.is_empty() {
             return RateVerdict::Fine;
         }
@@ -89,19 +89,19 @@ mod tests {
     #[test]
     fn half_a_minutes_worth_may_come_at_once_and_then_the_rate() {
         let table = RateTable::new(60);
-        let paces: Vec<RateVerdict> = (0..40).map(|_| table.another(|| 7, 1_000_000)).collect();
+        let paces: Vec<RateVerdict> = (0..40).map(|_| table.charge(|| 7, 1_000_000)).collect();
         assert_eq!(paces.iter().filter(|pace| **pace == RateVerdict::Fine).count(), 15);
         assert_eq!(paces.iter().filter(|pace| **pace == RateVerdict::Near).count(), 15);
-        assert_eq!(table.another(|| 8, 1_000_000), RateVerdict::Fine, "another's rate is its own");
-        assert_eq!(table.another(|| 7, 1_000_900), RateVerdict::Over);
-        assert_eq!(table.another(|| 7, 1_001_000), RateVerdict::Near);
-        assert_eq!(table.another(|| 7, 1_001_000), RateVerdict::Over);
-        assert_eq!(table.another(|| 7, 2_000_000), RateVerdict::Fine);
+        assert_eq!(table.charge(|| 8, 1_000_000), RateVerdict::Fine, "another's rate is its own");
+        assert_eq!(table.charge(|| 7, 1_000_900), RateVerdict::Over);
+        assert_eq!(table.charge(|| 7, 1_001_000), RateVerdict::Near);
+        assert_eq!(table.charge(|| 7, 1_001_000), RateVerdict::Over);
+        assert_eq!(table.charge(|| 7, 2_000_000), RateVerdict::Fine);
     }
 
     #[test]
     fn no_limit_holds_no_table() {
         let table = RateTable::new(0);
-        assert!((0..10_000).all(|_| table.another(|| unreachable!(), 0) == RateVerdict::Fine));
+        assert!((0..10_000).all(|_| table.charge(|| unreachable!(), 0) == RateVerdict::Fine));
     }
 }

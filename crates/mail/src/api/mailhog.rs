@@ -67,7 +67,7 @@ pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
         "/api/v1/messages",
         delete_all::<M>,
     );
-    put_in(before).again(put_in(below))
+    put_in(before).merge_unlisted(put_in(below))
 }
 
 fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
@@ -261,7 +261,7 @@ async fn websocket<M: Mailboxes>(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Fault> {
-    socket::tell(app, client, scope, &headers, upgrade, event).await
+    socket::stream_events(app, client, scope, &headers, upgrade, event).await
 }
 
 /// Returns the next arrival as JSON; `None` when the server stops.

@@ -128,7 +128,7 @@ impl<M: Mailboxes> Routes<M> {
     }
 
     /// Adds operations once more at another base, without documentation.
-    pub(super) fn again(mut self, other: Self) -> Self {
+    pub(super) fn merge_unlisted(mut self, other: Self) -> Self {
         self.router = self.router.merge(other.router);
         self.all.extend(other.all);
         self

@@ -32,7 +32,7 @@ const SEND_MAX: Duration = Duration::from_secs(30);
 /// # Errors
 /// Returns a [`Fault`] if the request is no WebSocket upgrade, comes from a page of another site, or finds no
 /// listener slot.
-pub(super) async fn tell<M: Mailboxes, S, F>(
+pub(super) async fn stream_events<M: Mailboxes, S, F>(
     app: Arc<App<M>>,
     client: Client,
     scope: Scope,

@@ -102,7 +102,7 @@ pub(super) async fn wait<M: Mailboxes>(
     let (query, deletion) = (wanted.query()?, wanted.deletion()?);
     let timeout = wanted.timeout.as_deref().map_or(Ok(WAIT), |text| duration::parse(text, WAIT_MAX))?;
     let arrivals = ScopeEvents::new(app, client, scope.clone(), None).await?;
-    let mail = match tokio::time::timeout(timeout, first(app, client, &scope, &query, arrivals)).await {
+    let mail = match tokio::time::timeout(timeout, first_match(app, client, &scope, &query, arrivals)).await {
         Ok(mail) => mail?,
         Err(_) => {
             return Err(Fault::TimedOut(format!(
@@ -123,7 +123,7 @@ pub(super) async fn wait<M: Mailboxes>(
     Ok(found)
 }
 
-async fn first<M: Mailboxes>(
+async fn first_match<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
     scope: &Scope,

@@ -7,7 +7,7 @@ use crate::{
     abuse::Lists,
     api::duration,
     mailbox::mailboxes::{Inbox, Scope},
-    smtp::sendmail::{Call, stuffed},
+    smtp::sendmail::{Call, dot_stuff},
     store::{list_head, shared_bodies},
 };
 
@@ -78,7 +78,7 @@ pub fn mail_head(bytes: &[u8]) {
         assert_eq!(head.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);
         assert_eq!(list_head::fields(head), fields, "they are in the head");
     }
-    let stuffed = stuffed(bytes);
+    let stuffed = dot_stuff(bytes);
     let ends = stuffed.windows(5).filter(|five| five == b"\r\n.\r\n").count();
     assert!(stuffed.ends_with(b".\r\n") && ends <= 1, "{}", stuffed.escape_ascii());
     for flags in ["-i", "-ti"] {

@@ -227,12 +227,12 @@ pub enum Unavailable {
 /// Memory budget of a reader, asked before the bytes of a mail are read, possibly in several steps.
 pub trait ReadBudget: Send + 'static {
     /// Reserves more bytes; returns false if there is no room.
-    fn make(&mut self, bytes: u64) -> bool;
+    fn reserve(&mut self, bytes: u64) -> bool;
 }
 
 /// A budget without a limit.
 impl ReadBudget for () {
-    fn make(&mut self, _: u64) -> bool {
+    fn reserve(&mut self, _: u64) -> bool {
         true
     }
 }
@@ -308,7 +308,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     /// Lists the mails over all inboxes in no order: about `most` of them, each with its arrival, and the
     /// position to continue from, beginning with 0. Mails that arrive or go meanwhile may or may not be
     /// included.
-    fn stored(
+    fn list_stored(
         &self,
         from: u64,
         most: usize,
@@ -321,7 +321,7 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         }
     }
     /// Returns which of these mails exist over all inboxes.
-    fn are_there(&self, ids: &[MailId]) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send {
+    fn check_existence(&self, ids: &[MailId]) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send {
         async move {
             let found = self.find(&Scope::All, ids).await?;
             Ok(ids.iter().map(|id| found.iter().any(|summary| summary.id == *id)).collect())
@@ -336,11 +336,15 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
     /// Makes mails expire at a given time, unless they do earlier. On return a crash does not undo it. Mails
     /// that are gone are skipped.
-    fn hurry(&self, ids: &[MailId], expires_ms: u64) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    fn expire_early(
+        &self,
+        ids: &[MailId],
+        expires_ms: u64,
+    ) -> impl Future<Output = Result<(), Unavailable>> + Send;
     /// Replaces the notes of mails. On return a crash does not undo it. Mails that are gone are skipped.
-    fn note(&self, notes: Vec<(MailId, Note)>) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    fn write_note(&self, notes: Vec<(MailId, Note)>) -> impl Future<Output = Result<(), Unavailable>> + Send;
     /// Takes the notes that the start recovered; only the first call returns them.
-    fn noted(&self) -> Vec<RecoveredNote>;
+    fn take_recovered_notes(&self) -> Vec<RecoveredNote>;
     /// Accepts a mail that `peer` submitted by the API, with the same bans and rates as SMTP.
     fn deliver(
         &self,

@@ -92,7 +92,7 @@ impl Mailstore {
     }
 
     /// Sends a message to a core; returns false if its ring is full.
-    pub(crate) fn give(&self, core: usize, message: Message) -> bool {
+    pub(crate) fn send_to_core(&self, core: usize, message: Message) -> bool {
         let outside = self.inner.outside.lock().unwrap_or_else(PoisonError::into_inner);
         let given = outside.0.send(core, message).is_ok();
         outside.0.flush();
@@ -117,7 +117,7 @@ impl Mailstore {
             return Err(Unavailable::Stopping);
         }
         let (sender, answer) = oneshot::channel();
-        if !self.give(core, Message::Ask(question(sender))) {
+        if !self.send_to_core(core, Message::Ask(question(sender))) {
             return Err(Unavailable::Disk("too many requests are queued".to_owned()));
         }
         tokio::select! {
@@ -153,7 +153,7 @@ impl Mailstore {
         let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
         let reader = self.reader()?;
         let read = read_meta(&reader, location, place.record_bytes as usize, out);
-        match (self.said(read)?, record::decode(out)) {
+        match (self.found_or_gone(read)?, record::decode(out)) {
             (Some(()), DecodeOutcome::Whole(stored)) => {
                 Ok(summary_at(&stored, place, place.record_bytes.into()))
             }
@@ -190,7 +190,7 @@ impl Mailstore {
             let of_core: Vec<Arc<Summary>> = of_core.cloned().collect();
             if !of_core.is_empty() {
                 // If the ring is full, the summaries are read again next time.
-                self.give(core, Message::Remember(of_core));
+                self.send_to_core(core, Message::Remember(of_core));
             }
         }
         Ok(summaries)
@@ -209,7 +209,7 @@ impl Mailstore {
             let most = PARSED_BYTES_MAX + 1;
             let wanted = most.min(usize::try_from(summary.size_bytes).unwrap_or(usize::MAX));
             let rest = wanted.saturating_sub(raw.len());
-            if !room.make(rest as u64) {
+            if !room.reserve(rest as u64) {
                 return Err(Unavailable::NoRoom);
             }
             raw.reserve_exact(rest);
@@ -234,10 +234,11 @@ impl Mailstore {
         room: &mut impl ReadBudget,
     ) -> Result<Option<(Source, Recipients)>, Unavailable> {
         let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
-        if !room.make(place.record_bytes.into()) {
+        if !room.reserve(place.record_bytes.into()) {
             return Err(Unavailable::NoRoom);
         }
-        let Some(read) = self.said(self.reader()?.read(location, place.record_bytes as usize))? else {
+        let Some(read) = self.found_or_gone(self.reader()?.read(location, place.record_bytes as usize))?
+        else {
             return Ok(None);
         };
         let payload = read.payload();
@@ -250,10 +251,12 @@ impl Mailstore {
         }
         let mut front = payload[stored.meta_bytes..].to_vec();
         if let Some(body) = stored.body {
-            if !room.make(body.bytes.into()) {
+            if !room.reserve(body.bytes.into()) {
                 return Err(Unavailable::NoRoom);
             }
-            let Some(body) = self.said(recovery::read_body(&self.reader()?, &body))? else { return Ok(None) };
+            let Some(body) = self.found_or_gone(recovery::read_body(&self.reader()?, &body))? else {
+                return Ok(None);
+            };
             front.extend_from_slice(&body);
         }
         let within =
@@ -268,7 +271,9 @@ impl Mailstore {
         let Some(location) = Location::from_bits(at.location) else { return Ok(None) };
         let bytes = at.bytes as usize;
         let mut piece = Vec::new();
-        Ok(self.said(self.reader()?.read_range(location, bytes, 0..bytes, &mut piece))?.map(|()| piece))
+        Ok(self
+            .found_or_gone(self.reader()?.read_range(location, bytes, 0..bytes, &mut piece))?
+            .map(|()| piece))
     }
 
     /// Returns the location of a mail that a scope shows.
@@ -292,7 +297,7 @@ impl Mailstore {
             let Some(location) = Location::from_bits(place.location) else { return Ok(Vec::new()) };
             let (reader, mut meta) = (me.reader()?, Vec::new());
             let read = read_meta(&reader, location, place.record_bytes as usize, &mut meta);
-            match (me.said(read)?, record::decode(&meta)) {
+            match (me.found_or_gone(read)?, record::decode(&meta)) {
                 (Some(()), DecodeOutcome::Whole(stored)) => Ok(stored.names().collect()),
                 // Damaged record: the mail can still be deleted under the known ID.
                 _ => Ok(vec![id]),
@@ -303,7 +308,7 @@ impl Mailstore {
 
     /// Maps read errors. A mail that is gone is no error: it was deleted after it was looked up. A damaged
     /// mail is counted, and treated as gone.
-    fn said<T>(&self, read: Result<T, ReadError>) -> Result<Option<T>, Unavailable> {
+    fn found_or_gone<T>(&self, read: Result<T, ReadError>) -> Result<Option<T>, Unavailable> {
         match read {
             Ok(value) => Ok(Some(value)),
             Err(ReadError::Gone(_)) => Ok(None),
@@ -423,7 +428,7 @@ impl Mailboxes for Mailstore {
         .await?
     }
 
-    async fn stored(&self, from: u64, most: usize) -> Result<StoredPage<u64>, Unavailable> {
+    async fn list_stored(&self, from: u64, most: usize) -> Result<StoredPage<u64>, Unavailable> {
         // A position is a core and a slot of its index.
         let (core, slot) = ((from >> 32) as usize, from as u32);
         if core >= self.inner.cores {
@@ -437,7 +442,7 @@ impl Mailboxes for Mailstore {
         Ok((mails, Some(next)))
     }
 
-    async fn are_there(&self, ids: &[MailId]) -> Result<Vec<bool>, Unavailable> {
+    async fn check_existence(&self, ids: &[MailId]) -> Result<Vec<bool>, Unavailable> {
         let mut found: Vec<MailId> = Vec::new();
         for core in 0..self.inner.cores {
             let of_core = ids.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
@@ -486,7 +491,7 @@ impl Mailboxes for Mailstore {
         Ok(count)
     }
 
-    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+    async fn expire_early(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
         for core in 0..self.inner.cores {
             let of_core = ids.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
             let ids: Vec<MailId> = of_core.copied().collect();
@@ -497,7 +502,7 @@ impl Mailboxes for Mailstore {
         Ok(())
     }
 
-    async fn note(&self, notes: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
+    async fn write_note(&self, notes: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
         for core in 0..self.inner.cores {
             let of_core = notes.iter().filter(|(id, _)| owner_of_mail(*id, self.inner.cores) == core);
             let notes: Vec<(MailId, Note)> = of_core.cloned().collect();
@@ -508,7 +513,7 @@ impl Mailboxes for Mailstore {
         Ok(())
     }
 
-    fn noted(&self) -> Vec<RecoveredNote> {
+    fn take_recovered_notes(&self) -> Vec<RecoveredNote> {
         std::mem::take(&mut self.inner.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

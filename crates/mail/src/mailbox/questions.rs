@@ -34,19 +34,19 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
     match question {
         Question::Mail { id, answer } => {
             let place = core.index.borrow().place(id, core.now_ms());
-            let found = place.map(|place| found(core, place));
+            let found = place.map(|place| list_entry(core, place));
             let _ = answer.send(found);
         }
         Question::Mails { ids, answer } => {
             let place = |id: &MailId| core.index.borrow().place(*id, core.now_ms());
-            let _ = answer.send(ids.iter().filter_map(place).map(|place| found(core, place)).collect());
+            let _ = answer.send(ids.iter().filter_map(place).map(|place| list_entry(core, place)).collect());
         }
         Question::List { scope, skip, limit, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
                 let places = walk(&core, WalkTarget::Scope(&scope), skip.saturating_add(limit)).await;
                 let wanted = places.into_iter().skip(skip);
-                let _ = answer.send(wanted.map(|place| found(&core, place)).collect());
+                let _ = answer.send(wanted.map(|place| list_entry(&core, place)).collect());
             });
         }
         Question::Count { scope, answer } => {
@@ -80,7 +80,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
         Question::Hurry { ids, expires_ms, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let _ = answer.send(hurry(&core, &ids, expires_ms).await);
+                let _ = answer.send(expire_early(&core, &ids, expires_ms).await);
             });
         }
         Question::Stored { from, most, answer } => {
@@ -89,7 +89,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
         Question::Note { notes, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let _ = answer.send(note(&core, &notes).await);
+                let _ = answer.send(write_note(&core, &notes).await);
             });
         }
         Question::Deliver { peer, from, recipients, raw, answer } => {
@@ -105,7 +105,7 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
     }
 }
 
-fn found(core: &Core, place: Place) -> ListEntry {
+fn list_entry(core: &Core, place: Place) -> ListEntry {
     ListEntry { place, summary: core.recent.borrow().find(place.id) }
 }
 
@@ -155,7 +155,7 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
             let Some(gone) = core.remove(id) else { continue };
             count += 1;
             core.count(Counter::Deleted);
-            match core.end(gone, true) {
+            match core.remove_from_inbox(gone, true) {
                 Some(ticket) => last = last.max(Some(ticket)),
                 None => unwritten += 1,
             }
@@ -163,7 +163,7 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
         tokio::task::yield_now().await;
     }
     if let Some(last) = last {
-        core.kept(last).await.map_err(|error| error.to_string())?;
+        core.wait_durable(last).await.map_err(|error| error.to_string())?;
     }
     if unwritten > 0 {
         return Err(format!(
@@ -174,31 +174,31 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
 }
 
 /// Makes mails expire earlier. On return a crash does not undo it.
-async fn hurry(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+async fn expire_early(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
     let (mut last, mut refused) = (None, Ok(()));
     for &id in ids {
-        match core.hurry(id, expires_ms) {
+        match core.expire_early(id, expires_ms) {
             Ok(ticket) => last = last.max(ticket),
             Err(why) => refused = Err(why),
         }
     }
     if let Some(last) = last {
-        core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
+        core.wait_durable(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
     }
     refused
 }
 
 /// Writes the notes of mails. On return a crash does not undo it.
-async fn note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavailable> {
+async fn write_note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavailable> {
     let mut last = None;
     for batch in notes.chunks(DELETES) {
         for (id, note) in batch {
-            last = last.max(core.note(*id, note)?);
+            last = last.max(core.write_note(*id, note)?);
         }
         tokio::task::yield_now().await;
     }
     if let Some(last) = last {
-        core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
+        core.wait_durable(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ async fn deliver(
         }
         envelope.add(inbox, recipient);
     }
-    if judge(core, peer, &envelope, raw)? {
+    if check_abuse(core, peer, &envelope, raw)? {
         core.count(Counter::Tarpitted);
         tokio::time::sleep(config.rates.tarpit).await;
     }
@@ -257,29 +257,29 @@ async fn deliver(
                     core.make_room();
                     tokio::time::sleep(ROOM_EVERY).await;
                 }
-                Err(not_taken) => return no_room(core, &mut envelope, peer, not_taken.into()),
+                Err(not_taken) => return refuse_api_mail(core, &mut envelope, peer, not_taken.into()),
             }
         }
     }
     for tried in 0..=tries {
-        match envelope.keep(core, peer, core.now_ms()) {
+        match envelope.append_to_log(core, peer, core.now_ms()) {
             Ok(kept) => {
                 let mut turn = TurnOutcome::default();
-                session::await_kept(kept, &mut turn);
+                session::push_pending(kept, &mut turn);
                 return if turn.settle(core).await { Ok(ids) } else { refuse("the disk failed".to_owned()) };
             }
             Err(AppendFault::Room | AppendFault::Behind) if tried < tries => {
                 core.make_room();
                 tokio::time::sleep(ROOM_EVERY).await;
             }
-            Err(not_kept) => return no_room(core, &mut envelope, peer, not_kept),
+            Err(not_kept) => return refuse_api_mail(core, &mut envelope, peer, not_kept),
         }
     }
     unreachable!("the last try ends it")
 }
 
 /// Gives up a mail of the API for which there is no room, and returns the error.
-fn no_room(
+fn refuse_api_mail(
     core: &Core,
     envelope: &mut Envelope,
     peer: IpAddr,
@@ -302,7 +302,7 @@ fn no_room(
 
 /// Checks a mail of the API against bans and rates, which a session checks command by command. Returns
 /// whether the answer is to be delayed.
-fn judge(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
+fn check_abuse(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
     let (abuse, now_ms) = (core.abuse.borrow(), core.now_ms());
     let mut is_slow = false;
     let mut look = |judgement| match judgement {

@@ -165,7 +165,7 @@ impl Twin {
 
     /// Sends an event to listeners, whether it happened or not.
     #[cfg(test)]
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn send_event(&self, event: Event) {
         let _ = self.shared.events.send(event);
     }
 
@@ -174,7 +174,7 @@ impl Twin {
     }
 
     /// Returns the state after retention was applied.
-    fn fresh(&self) -> MutexGuard<'_, State> {
+    fn expired_state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         self.forget(&mut state, clock::unix_ms());
         state
@@ -253,17 +253,17 @@ impl State {
 
 impl Mailboxes for Twin {
     async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
-        let state = self.fresh();
+        let state = self.expired_state();
         let asked = state.shown(scope).rev().map(|mail| &mail.summary).skip(skip).take(limit);
         Ok(asked.cloned().map(Arc::new).collect())
     }
 
     async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
-        Ok(self.fresh().shown(scope).count() as u64)
+        Ok(self.expired_state().shown(scope).count() as u64)
     }
 
     async fn find(&self, scope: &Scope, ids: &[MailId]) -> Result<Vec<Arc<Summary>>, Unavailable> {
-        let state = self.fresh();
+        let state = self.expired_state();
         Ok(ids
             .iter()
             .filter_map(|id| state.find(scope, *id))
@@ -277,23 +277,23 @@ impl Mailboxes for Twin {
         id: MailId,
         mut room: R,
     ) -> Result<Option<(Mail, R)>, Unavailable> {
-        let Some(mut mail) = self.fresh().find(scope, id).cloned() else { return Ok(None) };
+        let Some(mut mail) = self.expired_state().find(scope, id).cloned() else { return Ok(None) };
         let within = |said: &str| {
             let inbox = Inbox::of(said, &self.shared.default_domain);
             inbox.is_ok_and(|inbox| scope.contains(&inbox))
         };
         mail.recipients = mail.recipients.iter().filter(|said| within(said)).cloned().collect();
-        if room.make(mail.summary.size_bytes) { Ok(Some((mail, room))) } else { Err(Unavailable::NoRoom) }
+        if room.reserve(mail.summary.size_bytes) { Ok(Some((mail, room))) } else { Err(Unavailable::NoRoom) }
     }
 
     async fn names_of(&self, letter: MailId) -> Result<Vec<MailId>, Unavailable> {
-        let state = self.fresh();
+        let state = self.expired_state();
         let names = state.mails.iter().filter(|mail| mail.summary.letter == letter);
         Ok(names.map(|mail| mail.summary.id).collect())
     }
 
     async fn delete(&self, scope: &Scope, id: MailId) -> Result<bool, Unavailable> {
-        let mut state = self.fresh();
+        let mut state = self.expired_state();
         let known = state.letters.iter().chain(&state.mails).find(|mail| mail.summary.id == id);
         let letter = known.map(|mail| mail.summary.letter);
         let is_it = |mail: &Mail| match scope {
@@ -304,12 +304,12 @@ impl Mailboxes for Twin {
     }
 
     async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
-        let mut state = self.fresh();
+        let mut state = self.expired_state();
         Ok(self.remove(&mut state, |mail| scope.contains(&mail.summary.inbox)))
     }
 
-    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
-        let mut state = self.fresh();
+    async fn expire_early(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+        let mut state = self.expired_state();
         let state = &mut *state;
         for mail in
             state.letters.iter_mut().chain(&mut state.mails).filter(|mail| ids.contains(&mail.summary.id))
@@ -320,11 +320,11 @@ impl Mailboxes for Twin {
     }
 
     /// Notes are not stored, as the twin itself ends with the process.
-    async fn note(&self, _: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
+    async fn write_note(&self, _: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
         Ok(())
     }
 
-    fn noted(&self) -> Vec<RecoveredNote> {
+    fn take_recovered_notes(&self) -> Vec<RecoveredNote> {
         Vec::new()
     }
 
@@ -343,7 +343,7 @@ impl Mailboxes for Twin {
     }
 
     fn totals(&self) -> Totals {
-        let state = self.fresh();
+        let state = self.expired_state();
         let inboxes: HashSet<&Inbox> = state.mails.iter().map(|mail| &mail.summary.inbox).collect();
         Totals {
             stored: state.mails.len() as u64,

@@ -299,7 +299,7 @@ pub fn codes(subject: &str, text: &str, until: &StepLimit) -> Vec<String> {
         if until.pay(2 * NEAR_CHARACTERS * CODE_WORDS.len()).is_err() {
             break;
         }
-        let near = near(&whole, at, length);
+        let near = surrounding_text(&whole, at, length);
         let spoken_of = CODE_WORDS.iter().any(|sign| near.contains(sign));
         let alone = is_alone(&whole[..at], &whole[at + length..]);
         let before = before(&whole[..at]);
@@ -499,7 +499,7 @@ fn two_groups(whole: &str, at: usize, word: &str) -> Option<String> {
     (three(second) && ends).then(|| format!("{word}{second}"))
 }
 
-fn near(text: &str, at: usize, length: usize) -> String {
+fn surrounding_text(text: &str, at: usize, length: usize) -> String {
     let before: String = {
         let mut characters: Vec<char> = text[..at].chars().rev().take(NEAR_CHARACTERS).collect();
         characters.reverse();

@@ -206,7 +206,7 @@ impl NodeSink {
         }
     }
 
-    fn look(&self, n: usize) {
+    fn charge_lookups(&self, n: usize) {
         self.add(&self.looks, n, LOOKS_MAX, HtmlLimit::Looks);
     }
 
@@ -317,7 +317,7 @@ impl TreeSink for NodeSink {
     }
 
     fn elem_name(&self, target: &Id) -> Name {
-        self.look(1);
+        self.charge_lookups(1);
         match &self.nodes.borrow()[target.at()].content {
             Content::Element { name, .. } => Name(name.clone()),
             Content::Nothing | Content::Text(_) => Name(QualName::new(None, ns!(), local_name!(""))),
@@ -368,7 +368,7 @@ impl TreeSink for NodeSink {
     }
 
     fn same_node(&self, one: &Id, other: &Id) -> bool {
-        self.look(1);
+        self.charge_lookups(1);
         one == other
     }
 
@@ -380,7 +380,7 @@ impl TreeSink for NodeSink {
         let mut nodes = self.nodes.borrow_mut();
         let Content::Element { attributes: own, .. } = &mut nodes[target.at()].content else { return };
         // Each new attribute is compared with all existing ones.
-        self.look(own.len() * attributes.len());
+        self.charge_lookups(own.len() * attributes.len());
         self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, HtmlLimit::Attributes);
         for attribute in attributes {
             if !own.iter().any(|known| known.name == attribute.name) {
@@ -399,7 +399,7 @@ impl TreeSink for NodeSink {
             if child == NONE {
                 return;
             }
-            self.look(1);
+            self.charge_lookups(1);
             self.unlink(child);
             self.link(*new_parent, child, NONE);
         }

@@ -187,10 +187,10 @@ pub async fn search<M: Mailboxes, D: SearchBackend>(
         None => None,
     };
     match (desk.candidates(scope, query, behind).await?, behind) {
-        (Some(candidates), _) => looking.look_into(mailboxes, candidates).await,
+        (Some(candidates), _) => looking.scan_candidates(mailboxes, candidates).await,
         (None, None) => looking.walk(mailboxes, 0, None).await,
         // The index answered earlier pages, but cannot tell any more.
-        (None, Some(behind)) => looking.walk_behind(mailboxes, behind).await,
+        (None, Some(behind)) => looking.walk_from_position(mailboxes, behind).await,
     }
 }
 
@@ -240,7 +240,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
                     }
                 }
             }
-            if let Some(at) = self.look(&batch[start..]).await? {
+            if let Some(at) = self.scan_batch(&batch[start..]).await? {
                 let (at, last) = (start + at, &batch[start + at]);
                 self.found.next = Some(Cursor { place: CursorPosition::InList(skip + at), after: last.id });
                 return Ok(self.found);
@@ -255,7 +255,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
     }
 
     /// Walks over the list after a mail whose index is unknown, if it is not too far down.
-    async fn walk_behind<M: Mailboxes>(
+    async fn walk_from_position<M: Mailboxes>(
         mut self,
         mailboxes: &M,
         behind: (u64, MailId),
@@ -278,7 +278,7 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
     }
 
     /// Searches the candidates of an index.
-    async fn look_into<M: Mailboxes>(
+    async fn scan_candidates<M: Mailboxes>(
         mut self,
         mailboxes: &M,
         Candidates { mails, is_more }: Candidates,
@@ -297,13 +297,13 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
             batch.sort_unstable_by_key(|summary| {
                 std::cmp::Reverse((summary.arrived_ms, summary.letter, summary.id))
             });
-            if let Some(at) = self.look(&batch).await? {
+            if let Some(at) = self.scan_batch(&batch).await? {
                 let last = &batch[at];
                 let next = Cursor { place: CursorPosition::Arrived(last.arrived_ms), after: last.letter };
                 // The next page continues after this mail, so its entries in other inboxes are examined now.
                 let same = batch[at + 1..].iter().take_while(|of| of.letter == last.letter).count();
                 for other in at + 1..=at + same {
-                    self.look(&batch[other..=other]).await?;
+                    self.scan_batch(&batch[other..=other]).await?;
                 }
                 self.found.next = Some(next);
                 return Ok(self.found);
@@ -320,11 +320,16 @@ impl<D: SearchBackend, K: FlagLookup + Sync> SearchRun<'_, D, K> {
 
     /// Examines these summaries. Returns the index at which it had found enough or reached a bound, if it
     /// did.
-    async fn look(&mut self, batch: &[Arc<Summary>]) -> Result<Option<usize>, D::Fault> {
+    async fn scan_batch(&mut self, batch: &[Arc<Summary>]) -> Result<Option<usize>, D::Fault> {
         let mut start = 0;
         while start < batch.len() {
-            let stretch =
-                stretch(&batch[start..], self.query, self.marks, (&self.found, &self.opened), self.bunch_max);
+            let stretch = scan_summaries(
+                &batch[start..],
+                self.query,
+                self.marks,
+                (&self.found, &self.opened),
+                self.bunch_max,
+            );
             self.bunch_max = (self.bunch_max * 2).min(BUNCH_MAX);
             let open = stretch.iter().zip(&batch[start..]).filter(|(verdict, _)| **verdict == Verdict::Open);
             let open: Vec<MailId> = open.map(|(_, summary)| summary.id).collect();
@@ -385,7 +390,7 @@ fn bytes_opened(summary: &Summary) -> u64 {
 }
 
 /// Judges summaries until there are as many mails to open as are opened together.
-fn stretch(
+fn scan_summaries(
     batch: &[Arc<Summary>],
     query: &Query,
     marks: &impl FlagLookup,

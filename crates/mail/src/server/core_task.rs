@@ -38,7 +38,7 @@ pub(super) async fn run_core(
     core.gauges();
     let beside = [
         tokio::task::spawn_local(receive_messages(Rc::clone(&core), receiver)),
-        tokio::task::spawn_local(keep_house(Rc::clone(&core))),
+        tokio::task::spawn_local(run_housekeeping(Rc::clone(&core))),
         tokio::task::spawn_local(tell_listeners(Rc::clone(&core))),
         tokio::task::spawn_local(make_room(Rc::clone(&core))),
     ];
@@ -107,7 +107,7 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
         for message in batch.drain(..) {
             match message {
                 Message::Arrived(arrivals) => core.enter(arrivals),
-                Message::LetGo(let_go) => core.hear_let_go(let_go),
+                Message::LetGo(let_go) => core.apply_release(let_go),
                 Message::Ask(question) => questions::answer(&core, question),
                 Message::Remember(summaries) => {
                     summaries.into_iter().for_each(|summary| core.recent.borrow_mut().insert(summary));
@@ -132,10 +132,10 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
 
 /// Housekeeping of a core: deadlines, expiry, gauges, and the backlog of other cores' full rings. Pauses
 /// while there is nothing to do.
-async fn keep_house(core: Rc<Core>) {
+async fn run_housekeeping(core: Rc<Core>) {
     loop {
         core.watches.borrow_mut().sweep(clock::monotonic_ms());
-        core.give_backlog();
+        core.send_backlog();
         loop {
             let forgotten = core.expire(FORGOTTEN_A_ROUND);
             if forgotten < FORGOTTEN_A_ROUND {
@@ -196,7 +196,7 @@ async fn reclaim(core: Rc<Core>, segment: u32) {
         let gone = core.index.borrow_mut().drain_segment(segment, FORGOTTEN_A_ROUND);
         let last = gone.len() < FORGOTTEN_A_ROUND;
         core.counters.add(Counter::DroppedForBytes, gone.len() as u64);
-        gone.into_iter().for_each(|gone| _ = core.end(gone, false));
+        gone.into_iter().for_each(|gone| _ = core.remove_from_inbox(gone, false));
         if last {
             break;
         }
@@ -243,7 +243,7 @@ impl Core {
             // After a crash the age expires the mail again, so nothing needs to be written. An early expiry
             // must be written as a deletion, because its record is freed with the mail.
             let for_good = gone.hurried_by.is_some();
-            self.end(gone, for_good);
+            self.remove_from_inbox(gone, for_good);
         }
         most
     }

@@ -243,7 +243,7 @@ impl Server {
         let mailstore =
             Mailstore::new(&shared, loops, outside_sender, Arc::clone(&counters), recovered.noted);
         let stop_telling = Arc::new(Notify::new());
-        let teller = tell(outside_receiver, Arc::clone(&shared), Arc::clone(&stop_telling))
+        let teller = spawn_event_thread(outside_receiver, Arc::clone(&shared), Arc::clone(&stop_telling))
             .map_err(StartError::Prepare)?;
         let cores_config = CoresConfig { cores: processors, name: "mail", ..CoresConfig::default() };
         let on_core = (Arc::downgrade(&shared), Arc::clone(&ready));
@@ -313,7 +313,7 @@ impl Server {
     /// Replaces the ban lists, effective from the next command on. Returns whether every core was told.
     pub fn set_lists(&self, lists: Lists) -> bool {
         let lists = Arc::new(lists);
-        (0..self.loops).all(|core| self.mailstore.give(core, Message::Lists(Arc::clone(&lists))))
+        (0..self.loops).all(|core| self.mailstore.send_to_core(core, Message::Lists(Arc::clone(&lists))))
     }
 
     /// Returns a future that completes once a loop has ended, which only happens when it fails.
@@ -376,7 +376,7 @@ fn bind(config: &Config, loops: usize) -> Result<(Addresses, Listeners), StartEr
 }
 
 /// Starts the thread that passes events from the cores' rings to the listeners.
-fn tell(
+fn spawn_event_thread(
     mut receiver: Receiver<Message>,
     shared: Arc<SharedState>,
     stop: Arc<Notify>,

@@ -181,7 +181,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     let mut turn = TurnOutcome { slow, ..TurnOutcome::default() };
     session.greet(core.config(), &mut turn.out);
     let member = core.fair.join(peer);
-    connection.converse(&mut session, &member, turn).await;
+    connection.run_session(&mut session, &member, turn).await;
     if session.forget(&core) && session.dialog.is_receiving() {
         core.count(Counter::GoneInMail);
     }
@@ -215,12 +215,12 @@ fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut ConnectionGuard) 
 
 impl Connection {
     /// Runs the whole session, beginning with the greeting.
-    async fn converse(&mut self, session: &mut Session, member: &Member, first: TurnOutcome) {
+    async fn run_session(&mut self, session: &mut Session, member: &Member, first: TurnOutcome) {
         let core = Rc::clone(&self.core);
         let (mut turn, mut stop) = (first, TurnEnd::Read);
         loop {
             if stop == TurnEnd::Room {
-                stop = self.find_room(session, &mut turn).await;
+                stop = self.retry_append(session, &mut turn).await;
             }
             // The replies tell the peer which mails were not kept.
             let _ = turn.settle(&core).await;
@@ -240,7 +240,7 @@ impl Connection {
                 // After QUIT the peer reads no further than the last reply: an immediate close saves both
                 // sides a wait.
                 TurnEnd::Quit if self.pending.is_empty() => return,
-                TurnEnd::Quit | TurnEnd::Close => return self.linger().await,
+                TurnEnd::Quit | TurnEnd::Close => return self.drain_input().await,
                 TurnEnd::StartTls => {
                     // Commands pipelined in clear text behind STARTTLS are discarded (RFC 3207, 6).
                     self.pending.clear();
@@ -275,7 +275,7 @@ impl Connection {
     async fn next_turn(&mut self, session: &mut Session, member: &Member) -> WaitOutcome {
         let idle = self.pending.is_empty() && session.dialog.is_idle();
         let phase = if idle { Phase::Idle } else { Phase::Head };
-        self.wait(phase, session);
+        self.set_deadline(phase, session);
         if self.is_mail_slow() {
             return WaitOutcome::Expired;
         }
@@ -350,7 +350,7 @@ impl Connection {
             }
             let mut turn = TurnOutcome::begin(core);
             session.is_late = self.is_late();
-            let (used, stop) = session.turn(core, &scratch[..filled], core.now_ms(), &mut turn);
+            let (used, stop) = session.handle_input(core, &scratch[..filled], core.now_ms(), &mut turn);
             let rest = &scratch[used..filled];
             if rest.is_empty() {
                 // A waiting session holds no memory.
@@ -366,7 +366,7 @@ impl Connection {
             turn.end(core);
             // More of a mail restarts the silence timer. A command that comes a byte at a time does not.
             if session.dialog.is_receiving() {
-                self.wait(Phase::Body, session);
+                self.set_deadline(Phase::Body, session);
                 if self.is_mail_slow() {
                     return Poll::Ready(WaitOutcome::Expired);
                 }
@@ -389,12 +389,12 @@ impl Connection {
     }
 
     /// Sets the deadline of the next wait: for the next command, for more of a mail, or for the whole mail.
-    fn wait(&mut self, phase: Phase, session: &Session) {
+    fn set_deadline(&mut self, phase: Phase, session: &Session) {
         let limits = &self.core.config().limits;
         let now_ms = clock::monotonic_ms();
         let begun = |coming: MailId| self.coming.filter(|(id, _)| *id == coming);
         self.coming = session
-            .coming()
+            .incoming_mail()
             .map(|id| begun(id).unwrap_or((id, now_ms.saturating_add(millis(limits.mail_time_max)))));
         let silence = match session.dialog.is_receiving() {
             true => limits.data_time_max,
@@ -406,7 +406,7 @@ impl Connection {
     }
 
     /// Retries to keep a mail until there is room or the time is up.
-    async fn find_room(&mut self, session: &mut Session, turn: &mut TurnOutcome) -> TurnEnd {
+    async fn retry_append(&mut self, session: &mut Session, turn: &mut TurnOutcome) -> TurnEnd {
         let core = Rc::clone(&self.core);
         let mut room_time = core.config().limits.room_time_max;
         if !session.is_whole() {
@@ -418,7 +418,7 @@ impl Connection {
         loop {
             core.make_room();
             tokio::time::sleep(ROOM_EVERY).await;
-            match session.go_on(&core, core.now_ms(), turn) {
+            match session.resume_mail(&core, core.now_ms(), turn) {
                 None => return TurnEnd::Read,
                 Some(TurnEnd::Room) if clock::monotonic_ms() < until_ms => {}
                 Some(TurnEnd::Room) => return session.give_up_mail(&core, turn),
@@ -459,13 +459,13 @@ impl Connection {
         let mut out = Vec::new();
         reply.write(&mut out);
         if self.send(&out).await {
-            self.linger().await;
+            self.drain_input().await;
         }
     }
 
     /// Closes only after the peer could read the last reply: closing with unread bytes would reset the
     /// connection.
-    async fn linger(&mut self) {
+    async fn drain_input(&mut self) {
         let drain = async {
             if poll_fn(|cx| self.stream.poll_shutdown(cx)).await.is_err() {
                 return;

@@ -15,7 +15,7 @@ use crate::{
         index::NewEntry,
         list_head::{self, Fields},
         record::{self, Meta, Part, Recipient},
-        recovery::parts_died,
+        recovery::free_parts,
         shared_bodies::{self, SharedBody},
     },
 };
@@ -177,7 +177,7 @@ impl Envelope {
     /// Appends the mail to the log: the rest of a large mail as parts, then one record, whichever cores own
     /// its inboxes. If the mail is kept, the envelope's texts are moved out of it; if it is refused, they
     /// stay here for another try.
-    pub(crate) fn keep(
+    pub(crate) fn append_to_log(
         &mut self,
         core: &Core,
         peer: IpAddr,
@@ -207,7 +207,7 @@ impl Envelope {
         if head.capacity() > META_SPARE_MAX {
             *head = Vec::with_capacity(META_SPARE_MAX);
         }
-        let parts = tail.becomes_mail(core, peer);
+        let parts = tail.take_parts(core, peer);
         let record = Record { appended, record_bytes, raw_bytes, parts: &parts, fields, now_ms };
         let arrivals = arrivals(core, from, recipients, &record);
         let record = (appended.location, record_bytes);
@@ -324,11 +324,11 @@ fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord
 }
 
 /// Deletes the record of a mail that gets no 250, so that the mail does not appear after a restart.
-pub(crate) fn take_back(core: &Core, kept: &AppendedMail) {
+pub(crate) fn revoke_record(core: &Core, kept: &AppendedMail) {
     let (location, payload_bytes) = kept.record;
     // If the delete is refused, too, the mail may appear after a restart though its sender was told to try
     // again.
     let _ = core.writer.borrow_mut().delete(location);
     core.shared.reader.died(location, payload_bytes);
-    parts_died(&core.shared.reader, kept.parts.as_deref().unwrap_or_default());
+    free_parts(&core.shared.reader, kept.parts.as_deref().unwrap_or_default());
 }

@@ -41,7 +41,7 @@ impl ReceiveBudget {
 
 impl Core {
     /// Checks that there is memory for another mail; otherwise returns the counter of the refusal.
-    pub(crate) fn may_receive(&self) -> Result<(), Counter> {
+    pub(crate) fn check_budget(&self) -> Result<(), Counter> {
         let most = self.config().limits.receiving_bytes_max;
         let ReceiveBudget { share, bytes } = &mut *self.receiving.borrow_mut();
         // If the total for all servers' clients is small, the core's own part is enough to begin.
@@ -61,7 +61,7 @@ impl Core {
         let counted = |bytes: usize| bytes.saturating_sub(UNCOUNTED_BYTES);
         let is_fair = counted(before) == counted(after) || {
             let most = self.config().limits.receiving_bytes_max / ADDRESS_SHARE;
-            self.shared.peers.hold(peer, counted(before), counted(after)) <= most
+            self.shared.peers.update_receiving(peer, counted(before), counted(after)) <= most
         };
         self.note_memory();
         match () {

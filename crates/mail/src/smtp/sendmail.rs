@@ -101,12 +101,13 @@ impl Call {
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let Some(flag) = argument.strip_prefix('-').filter(|flag| !flag.is_empty()) else {
-                call.recipients
-                    .extend(argument.split(',').map(str::trim).filter(|r| !r.is_empty()).map(bare));
+                call.recipients.extend(
+                    argument.split(',').map(str::trim).filter(|r| !r.is_empty()).map(address_in_brackets),
+                );
                 continue;
             };
             if flag == "-" {
-                call.recipients.extend(arguments.by_ref().map(|argument| bare(argument)));
+                call.recipients.extend(arguments.by_ref().map(|argument| address_in_brackets(argument)));
                 break;
             }
             let mut value = |rest: &str| {
@@ -117,7 +118,7 @@ impl Call {
                 }
             };
             match flag.as_bytes()[0] {
-                b'f' | b'r' => call.from = Some(bare(&value(&flag[1..])?)),
+                b'f' | b'r' => call.from = Some(address_in_brackets(&value(&flag[1..])?)),
                 b'F' => call.full_name = Some(value(&flag[1..])?),
                 b'b' if flag == "bm" => {}
                 b'b' => return Err(SendmailFault::Unsupported(argument.clone())),
@@ -253,7 +254,7 @@ pub fn submit(server: &str, from: &str, recipients: &[String], raw: &[u8]) -> Re
         session.ask(&format!("RCPT TO:<{}>", one_line(recipient)), b'2')?;
     }
     session.ask("DATA", b'3')?;
-    session.send(&stuffed(raw))?;
+    session.send(&dot_stuff(raw))?;
     session.expect("the mail", b'2')?;
     // The server has accepted the mail; its reply to QUIT does not matter.
     let _ = session.ask("QUIT", b'2');
@@ -308,7 +309,7 @@ fn one_line(address: &str) -> String {
 }
 
 /// Dot-stuffs the mail (RFC 5321, 4.5.2) and appends the end of data.
-pub(crate) fn stuffed(raw: &[u8]) -> Vec<u8> {
+pub(crate) fn dot_stuff(raw: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(raw.len() + raw.len() / 64 + 5);
     for line in lines(raw) {
         if line.first() == Some(&b'.') {
@@ -362,7 +363,7 @@ fn recipients_of(field: &[u8]) -> Vec<String> {
 }
 
 /// Returns the address in `Name <address>`.
-fn bare(address: &str) -> String {
+fn address_in_brackets(address: &str) -> String {
     let inner = address.rsplit_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(inner, _)| inner);
     inner.unwrap_or(address).trim().to_owned()
 }
@@ -425,7 +426,7 @@ mod tests {
         let text = "From: a@b\n\none\n.\ntwo\n";
         assert_eq!(prepared(&["c@d"], text).2, "From: a@b\r\n\r\none\r\n");
         assert_eq!(prepared(&["-i", "c@d"], text).2, "From: a@b\r\n\r\none\r\n.\r\ntwo\r\n");
-        assert_eq!(stuffed(b"one\n.\n..x\n"), b"one\r\n..\r\n...x\r\n.\r\n");
+        assert_eq!(dot_stuff(b"one\n.\n..x\n"), b"one\r\n..\r\n...x\r\n.\r\n");
     }
 
     #[test]

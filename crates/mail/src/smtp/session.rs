@@ -10,7 +10,7 @@ use wire::smtp::{
 
 use super::{
     ListenerKind,
-    envelope::{AppendFault, AppendedMail, Envelope, Trace, take_back},
+    envelope::{AppendFault, AppendedMail, Envelope, Trace, revoke_record},
     tail::PartFault,
 };
 use crate::{
@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Processes `bytes`; returns how many were consumed, and why the turn ended.
-    pub(crate) fn turn(
+    pub(crate) fn handle_input(
         &mut self,
         core: &Core,
         bytes: &[u8],
@@ -162,11 +162,11 @@ impl Session {
             self.commands += usize::from(ask != DialogStep::NeedMore);
             if used > 0
                 && self.dialog.is_receiving()
-                && let Err(counter) = self.account(core)
+                && let Err(counter) = self.charge_envelope(core)
             {
                 // All further input belongs to the mail for as long as the peer likes: only closing ends it.
                 core.count(counter);
-                self.refuse(core, receiving_full(counter), turn);
+                self.refuse(core, budget_reply(counter), turn);
                 return (at, TurnEnd::Close);
             }
             if over {
@@ -260,7 +260,7 @@ impl Session {
         let draft = self.draft(core, 0, from.address);
         if from.size_bytes > core.config().limits.mail_bytes_max {
             core.count(Counter::TooLarge);
-            draft.refused(core, reply::TOO_LARGE);
+            draft.log_refused(core, reply::TOO_LARGE);
             return self.refuse(core, reply::TOO_LARGE, turn);
         }
         match core.abuse.borrow().sender(from.address, self.peer, now_ms) {
@@ -268,7 +268,7 @@ impl Session {
             Judgement::Slow => turn.slow = true,
             Judgement::Refuse(reply, counter) => {
                 core.count(counter);
-                draft.refused(core, reply);
+                draft.log_refused(core, reply);
                 return self.refuse(core, reply, turn);
             }
         }
@@ -309,10 +309,10 @@ impl Session {
         envelope.draft.recipient(to);
         envelope.add(inbox, to);
         self.dialog.recipient_accepted();
-        if let Err(counter) = self.account(core) {
+        if let Err(counter) = self.charge_envelope(core) {
             // The recipients take memory for as long as the peer likes, just like the bytes of a mail.
             core.count(counter);
-            self.refuse(core, receiving_full(counter), turn);
+            self.refuse(core, budget_reply(counter), turn);
             return Some(TurnEnd::Close);
         }
         reply::RECIPIENT_OK.write(&mut turn.out);
@@ -326,7 +326,7 @@ impl Session {
         now_ms: u64,
         turn: &mut TurnOutcome,
     ) -> Option<TurnEnd> {
-        if let Err(counter) = core.may_receive() {
+        if let Err(counter) = core.check_budget() {
             core.count(counter);
             self.refuse(core, RECEIVING_FULL, turn);
             // A peer sends BDAT chunks without waiting for a reply.
@@ -342,7 +342,12 @@ impl Session {
     }
 
     /// Retries what waited for room: a complete mail, or a part of a mail being received.
-    pub(crate) fn go_on(&mut self, core: &Core, now_ms: u64, turn: &mut TurnOutcome) -> Option<TurnEnd> {
+    pub(crate) fn resume_mail(
+        &mut self,
+        core: &Core,
+        now_ms: u64,
+        turn: &mut TurnOutcome,
+    ) -> Option<TurnEnd> {
         match self.is_whole() {
             true => self.end_mail(core, now_ms, turn),
             false => self.write_part(core, turn),
@@ -362,7 +367,7 @@ impl Session {
             Err(PartFault::Full(counter)) => {
                 // All further input belongs to the mail for as long as the peer likes: only closing ends it.
                 core.count(counter);
-                self.refuse(core, receiving_full(counter), turn);
+                self.refuse(core, budget_reply(counter), turn);
                 Some(TurnEnd::Close)
             }
         }
@@ -388,7 +393,7 @@ impl Session {
             }
         }
         let bytes = usize::try_from(envelope.bytes()).unwrap_or(usize::MAX);
-        let kept = match envelope.keep(core, self.peer, now_ms) {
+        let kept = match envelope.append_to_log(core, self.peer, now_ms) {
             Ok(kept) => kept,
             Err(AppendFault::TooLarge) => {
                 core.count(Counter::TooLarge);
@@ -397,7 +402,7 @@ impl Session {
             }
             Err(AppendFault::Full(counter)) => {
                 core.count(counter);
-                let reply = receiving_full(counter);
+                let reply = budget_reply(counter);
                 (1..lines).for_each(|_| reply.write(&mut turn.out));
                 return self.refuse(core, reply, turn);
             }
@@ -413,7 +418,7 @@ impl Session {
         let _ = write!(&mut name[..], "{id}");
         (0..lines).for_each(|_| KEPT.write_about(&mut turn.out, &name));
         let mut draft = std::mem::take(&mut envelope.draft);
-        draft.whole(bytes, &name);
+        draft.log_data_end(bytes, &name);
         turn.waiting.push(PendingReply { kept, at, len: turn.out.len() - at, lines, draft });
         self.forget(core);
         self.dialog.mail_done();
@@ -443,7 +448,7 @@ impl Session {
     }
 
     /// Returns the ID of the mail being received, from DATA or the first BDAT to its end.
-    pub(crate) fn coming(&self) -> Option<MailId> {
+    pub(crate) fn incoming_mail(&self) -> Option<MailId> {
         let envelope = self.envelope.as_ref().filter(|envelope| !envelope.raw.is_empty())?;
         envelope.recipients.first().map(|recipient| recipient.id)
     }
@@ -454,8 +459,8 @@ impl Session {
         let was_one = envelope.is_some();
         if let Some(mut envelope) = envelope {
             envelope.tail.give_up(core, self.peer);
-            envelope.draft.given_up(core);
-            core.give_back(envelope.raw);
+            envelope.draft.log_aborted(core);
+            core.recycle_buffer(envelope.raw);
         }
         let booked = std::mem::take(&mut self.receiving);
         if booked > 0 {
@@ -469,7 +474,7 @@ impl Session {
     ///
     /// # Errors
     /// Returns the counter of the limit that was hit.
-    fn account(&mut self, core: &Core) -> Result<(), Counter> {
+    fn charge_envelope(&mut self, core: &Core) -> Result<(), Counter> {
         let Some(envelope) = &self.envelope else { return Ok(()) };
         let bytes = envelope.memory_bytes();
         if bytes == self.receiving {
@@ -483,7 +488,7 @@ impl Session {
     fn refuse(&mut self, core: &Core, reply: Reply, turn: &mut TurnOutcome) -> Option<TurnEnd> {
         core.count(Counter::Refused);
         if let Some(envelope) = &mut self.envelope {
-            std::mem::take(&mut envelope.draft).refused(core, reply);
+            std::mem::take(&mut envelope.draft).log_refused(core, reply);
         }
         self.forget(core);
         self.dialog.mail_done();
@@ -501,7 +506,7 @@ impl Session {
         if let Some(envelope) = &self.envelope {
             let mut draft = self.draft(core, envelope.draft.id(), &envelope.from);
             draft.recipient(to);
-            draft.refused(core, reply);
+            draft.log_refused(core, reply);
         }
     }
 
@@ -524,7 +529,7 @@ impl Session {
 }
 
 /// Returns the reply for exhausted memory of mails being received.
-fn receiving_full(counter: Counter) -> Reply {
+fn budget_reply(counter: Counter) -> Reply {
     match counter {
         Counter::AddressReceivingFull | Counter::AddressPartsFull => ADDRESS_RECEIVING_FULL,
         _ => RECEIVING_FULL,
@@ -532,7 +537,7 @@ fn receiving_full(counter: Counter) -> Reply {
 }
 
 /// Adds a mail that was not received by SMTP to the mails of a turn, without a reply.
-pub(crate) fn await_kept(kept: AppendedMail, turn: &mut TurnOutcome) {
+pub(crate) fn push_pending(kept: AppendedMail, turn: &mut TurnOutcome) {
     turn.waiting.push(PendingReply { kept, at: 0, len: 0, lines: 0, draft: Draft::default() });
 }
 
@@ -547,29 +552,29 @@ impl TurnOutcome {
 
     /// Gives the buffers back after the replies were sent.
     pub(crate) fn end(self, core: &Core) {
-        core.give_back(self.out);
-        core.give_back_waiting(self.waiting);
+        core.recycle_buffer(self.out);
+        core.recycle_waiting(self.waiting);
     }
 
     /// Waits until every mail of the turn is kept, then publishes the mails. A mail that could not be kept is
     /// taken back, and its reply becomes 451. Returns whether all were kept.
     pub(crate) async fn settle(&mut self, core: &Core) -> bool {
         let Some(ticket) = self.waiting.iter().map(|waiting| waiting.kept.ticket).max() else { return true };
-        let kept = core.kept(ticket).await;
+        let kept = core.wait_durable(ticket).await;
         if let Err(error) = kept {
             tracing::error!(%error, "cannot store a mail");
         }
         for PendingReply { kept: mail, at, len, lines, draft } in self.waiting.drain(..).rev() {
             if kept.is_err() {
-                draft.refused(core, STORE_FAILED);
-                take_back(core, &mail);
+                draft.log_refused(core, STORE_FAILED);
+                revoke_record(core, &mail);
                 core.count(Counter::StoreFailed);
                 core.count(Counter::Refused);
                 let mut instead = Vec::new();
                 (0..lines).for_each(|_| STORE_FAILED.write(&mut instead));
                 self.out.splice(at..at + len, instead);
             } else {
-                draft.kept(core);
+                draft.log_accepted(core);
                 core.count(Counter::Received);
                 core.counters.add(Counter::ReceivedBytes, mail.raw_bytes);
                 core.counters.add(Counter::Deliveries, mail.arrivals.len() as u64);

@@ -110,7 +110,7 @@ impl Tail {
 
     /// Returns the parts, if any, for the mail whose record has been appended; they no longer count as
     /// incomplete.
-    pub(crate) fn becomes_mail(&mut self, core: &Core, peer: IpAddr) -> Option<Arc<[Part]>> {
+    pub(crate) fn take_parts(&mut self, core: &Core, peer: IpAddr) -> Option<Arc<[Part]>> {
         if self.parts.is_empty() {
             return None;
         }
@@ -121,7 +121,7 @@ impl Tail {
     /// Frees the parts of a mail that is given up.
     pub(crate) fn give_up(&mut self, core: &Core, peer: IpAddr) {
         if !self.parts.is_empty() {
-            recovery::parts_died(&core.shared.reader, &self.parts);
+            recovery::free_parts(&core.shared.reader, &self.parts);
             core.parts_over(peer, self.parts_bytes);
         }
         *self = Self::default();

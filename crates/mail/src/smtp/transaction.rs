@@ -72,7 +72,7 @@ impl Draft {
     }
 
     /// Notes that the mail is complete, with its size and ID.
-    pub(crate) fn whole(&mut self, bytes: usize, name: &[u8]) {
+    pub(crate) fn log_data_end(&mut self, bytes: usize, name: &[u8]) {
         if let Some(inner) = &mut self.0 {
             inner.whole_ns = clock::monotonic_ns();
             record::number(Tag::BytesIn, bytes as u64, &mut inner.bytes);
@@ -81,17 +81,17 @@ impl Draft {
     }
 
     /// Ends the record of a mail that is kept.
-    pub(crate) fn kept(self, core: &Core) {
+    pub(crate) fn log_accepted(self, core: &Core) {
         self.end(core, Some(250), None);
     }
 
     /// Ends the record of a refused mail or recipient.
-    pub(crate) fn refused(self, core: &Core, reply: Reply) {
+    pub(crate) fn log_refused(self, core: &Core, reply: Reply) {
         self.end(core, Some(reply.code), Some(reply.text));
     }
 
     /// Ends the record of a mail whose sender gave it up or disconnected.
-    pub(crate) fn given_up(self, core: &Core) {
+    pub(crate) fn log_aborted(self, core: &Core) {
         self.end(core, None, None);
     }
 

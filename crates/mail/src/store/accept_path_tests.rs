@@ -96,8 +96,8 @@ fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
     let mut session = Session::new(&core, std::net::Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
     let mut turn = TurnOutcome::default();
     let said = b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<ann@b.test>\r\nDATA\r\n";
-    session.turn(&core, said, core.now_ms(), &mut turn);
-    let (_, stop) = session.turn(&core, b"Subject: one\r\n\r\n.\r\n", core.now_ms(), &mut turn);
+    session.handle_input(&core, said, core.now_ms(), &mut turn);
+    let (_, stop) = session.handle_input(&core, b"Subject: one\r\n\r\n.\r\n", core.now_ms(), &mut turn);
     assert_eq!(stop, TurnEnd::Room);
     for _ in 0..5 {
         assert_eq!(session.end_mail(&core, core.now_ms(), &mut turn), Some(TurnEnd::Room));
@@ -107,7 +107,7 @@ fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
     let another = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<ann@b.test>\r\nDATA\r\nSubject: one\r\n\r\n.\r\n";
     let before = turn.out.len();
     for bytes in another.split_inclusive(|byte| *byte == b'\n') {
-        session.turn(&core, bytes, core.now_ms(), &mut turn);
+        session.handle_input(&core, bytes, core.now_ms(), &mut turn);
     }
     let said = String::from_utf8_lossy(&turn.out[before..]).into_owned();
     assert!(said.contains("450 4.7.1 Too many mails with this subject"), "{said}");
@@ -134,7 +134,7 @@ fn listeners_are_told_that_events_were_lost() {
         batch.drain(..).map(number).collect()
     };
     let mut batch = Vec::new();
-    (0..EVENTS_AT_ONCE as u64).for_each(|number| core.tell(event(number)));
+    (0..EVENTS_AT_ONCE as u64).for_each(|number| core.send_event(event(number)));
     core.wake_listeners();
     told.try_recv_batch(&mut batch);
     let first = numbers(&mut batch);
@@ -147,7 +147,7 @@ fn listeners_are_told_that_events_were_lost() {
     told.try_recv_batch(&mut batch);
     assert_eq!(numbers(&mut batch), [None]);
     // The loss is reported once, before later events.
-    core.tell(event(1000));
+    core.send_event(event(1000));
     core.wake_listeners();
     told.try_recv_batch(&mut batch);
     assert_eq!(numbers(&mut batch), [Some(1000)]);
@@ -173,7 +173,7 @@ fn mails() -> Vec<[String; 4]> {
 async fn receive(core: &Core, session: &mut Session, parts: &[String]) {
     for part in parts {
         let mut turn = TurnOutcome::begin(core);
-        let (used, stop) = session.turn(core, part.as_bytes(), core.now_ms(), &mut turn);
+        let (used, stop) = session.handle_input(core, part.as_bytes(), core.now_ms(), &mut turn);
         assert_eq!((used, stop), (part.len(), TurnEnd::Read), "{part}");
         assert!(turn.settle(core).await, "it is kept");
         assert!(turn.out.starts_with(b"250") || turn.out.starts_with(b"354"));

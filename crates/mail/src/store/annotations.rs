@@ -101,7 +101,7 @@ impl Notes {
     }
 
     /// Records the new location of a mail's note.
-    pub(crate) fn written(&mut self, id: MailId, location: u64, payload_bytes: u32) {
+    pub(crate) fn set_location(&mut self, id: MailId, location: u64, payload_bytes: u32) {
         let times = self.at.get(&id.0).map_or(0, |at| at.times).saturating_add(1);
         self.at.insert(id.0, NoteLocation { location, payload_bytes, times });
     }
@@ -143,7 +143,7 @@ mod tests {
         let mut notes = Notes::default();
         for time in 0..TIMES_MAX {
             assert!(notes.may_write(MailId(1)), "{time}");
-            notes.written(MailId(1), time.into(), 0);
+            notes.set_location(MailId(1), time.into(), 0);
         }
         assert!(!notes.may_write(MailId(1)) && notes.may_write(MailId(2)));
         assert_eq!(notes.forget(MailId(1)).map(|at| at.location), Some(u64::from(TIMES_MAX) - 1));

@@ -109,7 +109,7 @@ mod tests {
         let mut said = String::new();
         for line in lines {
             let mut turn = TurnOutcome::begin(core);
-            let (_, stop) = session.turn(core, line.as_bytes(), core.now_ms(), &mut turn);
+            let (_, stop) = session.handle_input(core, line.as_bytes(), core.now_ms(), &mut turn);
             if stop == TurnEnd::Room {
                 return None;
             }
@@ -128,7 +128,7 @@ mod tests {
                 core_beside(2, Config { store_bytes: 256 << 20, ..Config::default() });
             let (here, there) = (inbox_of(0), inbox_of(1));
             let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
-            session.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
+            session.handle_input(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             let mut kept = 0;
             while deliver(&core, &mut session, &there).await.is_some() {
                 kept += 1;
@@ -137,27 +137,27 @@ mod tests {
             assert_eq!(core.backlog.borrow().len(), BEHIND_MAX);
             assert_eq!(core.counters.value(Counter::CoreBehind), 1);
             for _ in 0..5 {
-                let tried = session.go_on(&core, core.now_ms(), &mut TurnOutcome::default());
+                let tried = session.resume_mail(&core, core.now_ms(), &mut TurnOutcome::default());
                 assert_eq!(tried, Some(TurnEnd::Room));
             }
             assert_eq!(core.counters.value(Counter::CoreBehind), 1, "a mail that waits is counted once");
             // Mails for other cores do not wait.
             let mut other = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
-            other.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
+            other.handle_input(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             let said = deliver(&core, &mut other, &here).await.expect("it need not wait");
             assert!(said.starts_with("250"), "{said}");
             // Once the core continues, it gets all messages in order, and the waiting mail is kept.
             let mut seen = Vec::new();
             while !core.backlog.borrow().is_empty() {
                 others[0].try_recv_batch(&mut seen);
-                core.give_backlog();
+                core.send_backlog();
             }
             let mut turn = TurnOutcome::begin(&core);
-            assert_eq!(session.go_on(&core, core.now_ms(), &mut turn), None);
+            assert_eq!(session.resume_mail(&core, core.now_ms(), &mut turn), None);
             assert!(turn.settle(&core).await && turn.out.starts_with(b"250"));
             // The ring may still be full of earlier messages.
             others[0].try_recv_batch(&mut seen);
-            core.give_backlog();
+            core.send_backlog();
             others[0].try_recv_batch(&mut seen);
             let arrived = seen.iter().map(|message| match message {
                 Message::Arrived(arrivals) => arrivals[0].entry.id,
@@ -179,7 +179,7 @@ mod tests {
             });
             assert!(core.is_far_behind(1) && !core.is_far_behind(0));
             let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), ListenerKind::Smtp);
-            session.turn(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
+            session.handle_input(&core, b"EHLO x\r\n", core.now_ms(), &mut TurnOutcome::default());
             assert_eq!(deliver(&core, &mut session, &inbox_of(1)).await, None);
             let mut turn = TurnOutcome::default();
             assert_eq!(session.give_up_mail(&core, &mut turn), TurnEnd::Read);

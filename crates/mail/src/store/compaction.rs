@@ -47,7 +47,7 @@ struct LiveRecords {
 /// # Errors
 /// Returns the system's error if waiting for the disk is impossible. No mail is lost then, and the lists have
 /// the locations of the copies.
-pub(crate) fn gather(
+pub(crate) fn move_live_records(
     reader: &Reader,
     writer: &mut Writer,
     durability: Durability,
@@ -69,7 +69,7 @@ pub(crate) fn gather(
         let record = &mut records[at];
         let from_bytes = record.payload_bytes as usize;
         // An unreadable record stays where it is, and is shown as damaged when a reader opens it.
-        let Some(payload) = whole(reader, record) else { continue };
+        let Some(payload) = read_whole_payload(reader, record) else { continue };
         let Ok(payload_bytes) = u32::try_from(payload.len()) else { continue };
         let Some(location) = copy(MAIL, 0, 0, record.location, from_bytes, &payload) else { break };
         record.moved_to(location, payload_bytes);
@@ -97,7 +97,7 @@ pub(crate) fn gather(
     }
     // Later mails are younger: sealing the segment keeps the rule that the oldest mails are dropped first.
     writer.seal();
-    if is_kept(&writer.progress(), last, durability)? {
+    if wait_durable(&writer.progress(), last, durability)? {
         for (location, payload_bytes) in &moved {
             reader.died(*location, *payload_bytes);
         }
@@ -106,7 +106,7 @@ pub(crate) fn gather(
 }
 
 /// Returns the payload of a record, including a body that is shared with another record.
-fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
+fn read_whole_payload(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
     let read = reader.read(record.location, record.payload_bytes as usize).ok()?;
     let payload = read.payload();
     let DecodeOutcome::Whole(stored) = record::decode(payload) else { return None };
@@ -161,7 +161,7 @@ fn choose(
 }
 
 /// Waits until a copy is as durable as a 250 promises; `false` if the disk fails.
-fn is_kept(progress: &Progress, ticket: Ticket, durability: Durability) -> io::Result<bool> {
+fn wait_durable(progress: &Progress, ticket: Ticket, durability: Durability) -> io::Result<bool> {
     // A thread of its own, as the caller may run within an async runtime, which must not be blocked.
     thread::scope(|scope| {
         let waiting = scope.spawn(|| -> io::Result<Result<(), DurabilityError>> {

@@ -31,7 +31,7 @@ pub(crate) struct DeliveryRefs {
 
 impl DeliveryRefs {
     /// Adds a mail's inboxes to its count.
-    pub(crate) fn link(&mut self, letter: MailId, inboxes: usize) {
+    pub(crate) fn add_inboxes(&mut self, letter: MailId, inboxes: usize) {
         self.links.entry(letter.0).or_default().inboxes += i64::try_from(inboxes).unwrap_or(i64::MAX);
     }
 
@@ -41,7 +41,7 @@ impl DeliveryRefs {
     }
 
     /// Takes one inbox off the count. Returns whether it was the last.
-    pub(crate) fn let_go(&mut self, letter: MailId) -> bool {
+    pub(crate) fn release(&mut self, letter: MailId) -> bool {
         let links = self.links.entry(letter.0).or_default();
         links.inboxes -= 1;
         links.inboxes == 0
@@ -66,13 +66,13 @@ mod tests {
     #[test]
     fn the_last_to_let_go_is_known() {
         let mut letters = DeliveryRefs::default();
-        letters.link(MailId(7), 3);
-        assert!(!letters.let_go(MailId(7)));
+        letters.add_inboxes(MailId(7), 3);
+        assert!(!letters.release(MailId(7)));
         letters.let_go_by(MailId(7), 100);
         assert!(!letters.is_last(MailId(7)));
-        assert!(!letters.let_go(MailId(7)));
+        assert!(!letters.release(MailId(7)));
         assert!(letters.is_last(MailId(7)));
-        assert!(letters.let_go(MailId(7)));
+        assert!(letters.release(MailId(7)));
         assert_eq!(letters.forget(MailId(7)), [100]);
         assert!(letters.links.is_empty());
     }
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn who_lets_go_before_the_mail_is_heard_of_is_counted() {
         let mut letters = DeliveryRefs::default();
-        assert!(!letters.let_go(MailId(7)));
-        assert!(!letters.let_go(MailId(7)));
-        letters.link(MailId(7), 3);
+        assert!(!letters.release(MailId(7)));
+        assert!(!letters.release(MailId(7)));
+        letters.add_inboxes(MailId(7), 3);
         assert!(letters.is_last(MailId(7)));
-        assert!(letters.let_go(MailId(7)));
+        assert!(letters.release(MailId(7)));
     }
 }

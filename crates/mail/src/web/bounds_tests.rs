@@ -54,7 +54,7 @@ fn no_event_brings_another_inboxs_mail() {
         let listed = list.unwrap().unwrap();
         let told = listed.iter().find(|summary| summary.id.to_string() == secret).unwrap();
         let inbox = Inbox::of("ann", "night.test").unwrap();
-        site.twin.tell(Event::Arrived(Arc::new(Summary { inbox, ..(**told).clone() })));
+        site.twin.send_event(Event::Arrived(Arc::new(Summary { inbox, ..(**told).clone() })));
     };
     let inbox = "/api/v2/domains/public/inboxes/ann";
     for asked in ["wait?timeout=30s", "wait?timeout=30s&subject=secret", "wait?timeout=30s&text=secret"] {

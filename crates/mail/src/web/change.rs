@@ -57,7 +57,7 @@ impl ChangeForm {
     }
 
     /// Returns the path to redirect to: one of the list's own pages, or the list.
-    fn way_back(&self, base: &str) -> String {
+    fn redirect_path(&self, base: &str) -> String {
         let within =
             self.back.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['?', '/']));
         let plain = self.back.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
@@ -89,21 +89,21 @@ pub(super) async fn change<M: Mailboxes>(
             } else {
                 listed.retain(|summary| !app.leaving.has(&scope, summary.id));
                 count = listed.len();
-                batch = app.leave(client, &scope, &listed).await?;
+                batch = app.delete_with_undo(client, &scope, &listed).await?;
             }
         }
         "delete" => {
-            let mails = meant(&app, &scope, &wish.ids).await?;
+            let mails = visible_mails(&app, &scope, &wish.ids).await?;
             count = mails.len();
-            batch = app.leave(client, &scope, &mails).await?;
+            batch = app.delete_with_undo(client, &scope, &mails).await?;
         }
         "read" | "unread" => {
-            let mails = meant(&app, &scope, &wish.ids).await?;
+            let mails = visible_mails(&app, &scope, &wish.ids).await?;
             count = mails.len();
             app.set_read(client, &mails, wish.what == "read").await?;
         }
         "tag" | "untag" => {
-            let mails = meant(&app, &scope, &wish.ids).await?;
+            let mails = visible_mails(&app, &scope, &wish.ids).await?;
             count = mails.len();
             let name = wish.tag.trim();
             if name.is_empty() {
@@ -129,7 +129,7 @@ pub(super) async fn change<M: Mailboxes>(
         let told = serde_json::json!({ "count": count, "batch": batch, "tags": tags });
         return Ok(Json(told).into_response());
     }
-    let back = wish.way_back(&base);
+    let back = wish.redirect_path(&base);
     let back = match batch {
         // The page of a deleted mail would be empty.
         Some(batch) if back.starts_with(&format!("{base}?")) => format!("{back}&deleted={batch}"),
@@ -140,7 +140,7 @@ pub(super) async fn change<M: Mailboxes>(
 }
 
 /// Returns the named mails that the client may see; mails that do not exist are skipped.
-async fn meant<M: Mailboxes>(
+async fn visible_mails<M: Mailboxes>(
     app: &App<M>,
     scope: &Scope,
     ids: &[String],
@@ -158,7 +158,7 @@ mod tests {
     fn a_form_says_what_and_where_to_go_then() {
         let wish = ChangeForm::read(b"do=delete&id=a&id=b&x=y&back=%2Finbox%2Fann%40x%3Fskip%3D100").unwrap();
         assert_eq!(
-            (&*wish.what, wish.ids.len(), &*wish.way_back("/inbox/ann@x")),
+            (&*wish.what, wish.ids.len(), &*wish.redirect_path("/inbox/ann@x")),
             ("delete", 2, "/inbox/ann@x?skip=100")
         );
         for elsewhere in [
@@ -170,7 +170,7 @@ mod tests {
             "",
         ] {
             let wish = ChangeForm { back: elsewhere.to_owned(), ..ChangeForm::default() };
-            let way = wish.way_back("/inbox/ann@x");
+            let way = wish.redirect_path("/inbox/ann@x");
             assert!(way == "/inbox/ann@x" || way == "/inbox/ann@x/%0a", "{way}");
         }
         assert!(ChangeForm::read(&b"id=x&".repeat(IDS_MAX + 1)).is_err());

@@ -102,16 +102,16 @@ impl Mailboxes for LossyMailboxes {
         self.twin.delete_all(scope).await
     }
 
-    async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
-        self.twin.hurry(ids, expires_ms).await
+    async fn expire_early(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+        self.twin.expire_early(ids, expires_ms).await
     }
 
-    async fn note(&self, notes: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
-        self.twin.note(notes).await
+    async fn write_note(&self, notes: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
+        self.twin.write_note(notes).await
     }
 
-    fn noted(&self) -> Vec<RecoveredNote> {
-        self.twin.noted()
+    fn take_recovered_notes(&self) -> Vec<RecoveredNote> {
+        self.twin.take_recovered_notes()
     }
 
     async fn deliver(

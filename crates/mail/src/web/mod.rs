@@ -246,7 +246,10 @@ fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
     router
         .fallback(pages::no_such_page)
         .method_not_allowed_fallback(pages::no_such_method)
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), crate::web::serve::answer::around::<M>))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            crate::web::serve::answer::request_middleware::<M>,
+        ))
         .with_state(app)
 }
 

@@ -59,7 +59,7 @@ struct PendingDelete {
 
 impl PendingDelete {
     /// Returns whether a list of this scope hides the mail.
-    fn leaves(&self, scope: &Scope) -> bool {
+    fn is_hidden_from(&self, scope: &Scope) -> bool {
         scope.contains(&self.inbox) && (self.everywhere || *scope != Scope::All)
     }
 }
@@ -90,12 +90,12 @@ impl UndoTable {
 
     /// Returns whether a list of this scope hides the mail.
     pub(super) fn has(&self, scope: &Scope, id: MailId) -> bool {
-        self.state().mails.get(&id).is_some_and(|leaver| leaver.leaves(scope))
+        self.state().mails.get(&id).is_some_and(|leaver| leaver.is_hidden_from(scope))
     }
 
     /// Returns how many mails a list of this scope hides.
     pub(super) fn count(&self, scope: &Scope) -> u64 {
-        self.state().mails.values().filter(|leaver| leaver.leaves(scope)).count() as u64
+        self.state().mails.values().filter(|leaver| leaver.is_hidden_from(scope)).count() as u64
     }
 
     /// Returns how many mails of a batch of this list can still be restored.
@@ -146,7 +146,7 @@ impl UndoTable {
 impl<M: Mailboxes> App<M> {
     /// Deletes mails of a list, with a delay if there is room. Returns the batch's ID if the deletion can be
     /// undone.
-    pub(super) async fn leave(
+    pub(super) async fn delete_with_undo(
         self: &Arc<Self>,
         client: Client,
         scope: &Scope,
@@ -166,13 +166,13 @@ impl<M: Mailboxes> App<M> {
         let app = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(LEAVING_TIME).await;
-            app.end(name).await;
+            app.delete_batch(name).await;
         });
         Ok(Some(name))
     }
 
     /// Deletes a batch permanently, unless it was restored.
-    async fn end(&self, name: u64) {
+    async fn delete_batch(&self, name: u64) {
         let batch = self.leaving.state().batches.get(&name).map(|of| (of.scope.clone(), of.mails.clone()));
         let Some((scope, mails)) = batch else { return };
         // The mails stay hidden until they are deleted.
@@ -188,7 +188,7 @@ impl<M: Mailboxes> App<M> {
     pub(super) async fn end_all(&self) {
         let names: Vec<u64> = self.leaving.state().batches.keys().copied().collect();
         for name in names {
-            self.end(name).await;
+            self.delete_batch(name).await;
         }
     }
 }

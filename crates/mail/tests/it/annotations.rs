@@ -17,7 +17,7 @@ fn note(read: bool, tags: &[&str]) -> Note {
 }
 
 fn noted(store: &Mailstore) -> BTreeMap<MailId, RecoveredNote> {
-    store.noted().into_iter().map(|noted| (noted.id, noted)).collect()
+    store.take_recovered_notes().into_iter().map(|noted| (noted.id, noted)).collect()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn read_marks_and_tags_survive_a_kill_and_go_with_their_mail() {
     };
     let server = begin(&disk, 2);
     let store = server.mailstore();
-    assert_eq!(store.noted(), []);
+    assert_eq!(store.take_recovered_notes(), []);
     let to = |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
     let deliver =
         |names: &[&str]| ask(store.deliver(HERE, "s@x.test", &to(names), b"Subject: x\r\n\r\n")).unwrap();
@@ -43,9 +43,9 @@ fn read_marks_and_tags_survive_a_kill_and_go_with_their_mail() {
         std::thread::yield_now();
     }
     // The last note of a mail counts; a default note is the same as none.
-    ask(store.note(vec![(alone, note(true, &["blue"])), (plain, note(true, &[]))])).unwrap();
-    ask(store.note(vec![(alone, note(true, &["grüße", "late"])), (plain, Note::default())])).unwrap();
-    ask(store.note(vec![(shared[0], note(true, &[])), (shared[1], note(false, &["second"]))])).unwrap();
+    ask(store.write_note(vec![(alone, note(true, &["blue"])), (plain, note(true, &[]))])).unwrap();
+    ask(store.write_note(vec![(alone, note(true, &["grüße", "late"])), (plain, Note::default())])).unwrap();
+    ask(store.write_note(vec![(shared[0], note(true, &[])), (shared[1], note(false, &["second"]))])).unwrap();
     // Over all inboxes the mail keeps its id in the first inbox, and the note under that id.
     assert_eq!(ask(store.delete(&inbox("ben"), shared[0])), Ok(true));
     for cores in [1, 2, 1] {
@@ -65,13 +65,13 @@ fn read_marks_and_tags_survive_a_kill_and_go_with_their_mail() {
             (&second.note, second.is_letter, &*second.inbox.local),
             (&note(false, &["second"]), false, "cid")
         );
-        assert_eq!(store.noted(), [], "told once");
+        assert_eq!(store.take_recovered_notes(), [], "told once");
     }
     let server = begin(&disk, 2);
     let store = server.mailstore();
     assert_eq!(ask(store.delete(&Scope::All, shared[0])), Ok(true));
     assert_eq!(ask(store.delete(&inbox("ann"), alone)), Ok(true));
-    ask(store.note(vec![(alone, note(true, &[]))])).unwrap();
+    ask(store.write_note(vec![(alone, note(true, &[]))])).unwrap();
     let disk = disk.after_kill();
-    assert_eq!(begin(&disk, 2).mailstore().noted(), []);
+    assert_eq!(begin(&disk, 2).mailstore().take_recovered_notes(), []);
 }

@@ -40,7 +40,7 @@ fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
     let ids = [deliver(&["ann"]), deliver(&["ann", "bob"])].concat();
     until(&store, |store| list(store, &inbox("ann")).len() == 2 && list(store, &inbox("bob")).len() == 1);
     let soon_ms = clock::unix_ms() + 600_000;
-    ask(store.hurry(&ids[..2], soon_ms)).unwrap();
+    ask(store.expire_early(&ids[..2], soon_ms)).unwrap();
     let ends = |store: &Mailstore, name: &str| -> Vec<u64> {
         list(store, &inbox(name)).iter().map(|mail| mail.expires_ms).collect()
     };
@@ -54,7 +54,7 @@ fn an_earlier_end_survives_a_kill_and_so_does_the_end() {
     assert_eq!(ends(&store, "ann"), [soon_ms; 2], "after a kill");
     assert!(ends(&store, "bob")[0] > soon_ms);
     // The mails expire at once, and stay gone.
-    ask(store.hurry(&ids[..2], clock::unix_ms())).unwrap();
+    ask(store.expire_early(&ids[..2], clock::unix_ms())).unwrap();
     assert_eq!(list(&store, &inbox("ann")), []);
     until(&store, |store| ask(store.count(&inbox("ann"))).unwrap() == 0);
     // Records are written in order: once this later delete is on the disk, everything before it is too.
@@ -72,7 +72,7 @@ fn who_asks_over_and_over_is_refused() {
     let store = server.mailstore();
     let ids = ask(store.deliver(HERE, "", &["ann".to_owned()], b"Subject: x\r\n\r\n")).unwrap();
     let soon_ms = clock::unix_ms() + 600_000;
-    let asked: Vec<_> = (0..20).map(|n| ask(store.hurry(&ids, soon_ms - n * 1000))).collect();
+    let asked: Vec<_> = (0..20).map(|n| ask(store.expire_early(&ids, soon_ms - n * 1000))).collect();
     assert_eq!(asked.iter().filter(|answer| answer.is_ok()).count(), 8);
     assert!(matches!(asked[19], Err(Unavailable::TooOften(_))));
     assert_eq!(list(&store, &inbox("ann"))[0].expires_ms, soon_ms - 7000);

@@ -147,8 +147,8 @@ proptest! {
                     if !listed.is_empty() {
                         let id = listed[index.index(listed.len())].id;
                         let at_ms = begun_ms + hours * HOUR_MS;
-                        prop_assert_eq!(ask(store.hurry(&[real_names[&id]], at_ms)), Ok(()));
-                        prop_assert_eq!(ask(twin.hurry(&[id], at_ms)), Ok(()));
+                        prop_assert_eq!(ask(store.expire_early(&[real_names[&id]], at_ms)), Ok(()));
+                        prop_assert_eq!(ask(twin.expire_early(&[id], at_ms)), Ok(()));
                     }
                 }
                 Step::DeleteAll(number) => {

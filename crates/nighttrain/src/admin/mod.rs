@@ -331,7 +331,7 @@ fn carry_out(accelerator: &dyn Purger, wanted: &PurgeQuery) -> Result<(Value, Op
         return Ok((done, None));
     }
     let is_everywhere = *reach == PurgeReach::Everywhere;
-    let (outcome, why) = match accelerator.tell(what, *is_soft, is_everywhere) {
+    let (outcome, why) = match accelerator.broadcast_purge(what, *is_soft, is_everywhere) {
         None => return Ok((done, None)),
         Some(Ok(outcome)) => (Some(outcome), None),
         Some(Err(refused)) => {

@@ -39,7 +39,7 @@ pub(crate) fn residency(path: &Path, json: bool) -> Result<String, Failure> {
     let failed = |error| Failure::Failed(format!("cannot inspect {}: {error}", path.display()));
     let file = CachedFile::open(path).map_err(failed)?;
     let mapping = file.mapping();
-    let found = look(mapping.len() as u64, |from, to| {
+    let found = sample_cells(mapping.len() as u64, |from, to| {
         #[expect(clippy::cast_possible_truncation, reason = "within the mapping")]
         let range = from as usize..to as usize;
         mapping.resident_pages(range)
@@ -60,7 +60,7 @@ pub(crate) fn residency(path: &Path, json: bool) -> Result<String, Failure> {
 }
 
 /// Samples each cell; `resident_pages` counts the resident pages of a range of bytes.
-fn look(
+fn sample_cells(
     bytes: u64,
     resident_pages: impl Fn(u64, u64) -> std::io::Result<usize>,
 ) -> std::io::Result<Residency> {
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_file_half_of_which_is_resident() {
         for bytes in [4096 * 3, 1 << 20, 100 << 20, 1 << 40] {
-            let found = look(bytes, |from, to| {
+            let found = sample_cells(bytes, |from, to| {
                 assert!(from < to && to <= bytes && to - from <= SAMPLE_BYTES, "{from} to {to} of {bytes}");
                 Ok(if to <= bytes / 2 { ((to - from) / 4096) as usize } else { 0 })
             })
@@ -129,7 +129,7 @@ mod tests {
         for bytes in [0, 4096, 1 << 20, (64 << 20) + 4096 * 77, 1 << 30] {
             let asked = std::cell::Cell::new(0);
             let next = std::cell::Cell::new(0);
-            let found = look(bytes, |from, to| {
+            let found = sample_cells(bytes, |from, to| {
                 assert_eq!(from, next.replace(to), "in order, without a gap");
                 asked.set(asked.get() + to - from);
                 Ok(0)

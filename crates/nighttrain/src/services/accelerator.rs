@@ -55,7 +55,7 @@ pub(crate) trait Purger: Send + Sync + 'static {
 
     /// Broadcasts a purge to the other accelerators. Blocks until the purge is published, or with
     /// `everywhere` until every accelerator has applied it. Returns `None` without a cluster.
-    fn tell(
+    fn broadcast_purge(
         &self,
         _what: &Invalidate,
         _is_soft: bool,
@@ -137,7 +137,7 @@ impl Accelerator {
         let clustered = settings.cluster.config(settings);
         let clustered =
             clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(ClusterService::new);
-        let among = clustered.as_ref().map(ClusterService::among).unwrap_or_default();
+        let among = clustered.as_ref().map(ClusterService::cluster_handle).unwrap_or_default();
         let store = config.store.clone().map(|path| (path, config.store_bytes));
         let server = Server::start_among(config, journal, among)
             .map_err(|error| Failure::Failed(error.to_string()))?;
@@ -236,7 +236,7 @@ impl OperatorView for Accelerator {
     }
 
     fn certificates(&self) -> Vec<CertificateStatus> {
-        self.certificates.as_ref().map(|certificates| certificates.said()).unwrap_or_default()
+        self.certificates.as_ref().map(|certificates| certificates.statuses()).unwrap_or_default()
     }
 }
 
@@ -254,17 +254,17 @@ impl Purger for Accelerator {
         outcome.unwrap_or(Err(PurgeError::NoAnswer))
     }
 
-    fn tell(
+    fn broadcast_purge(
         &self,
         what: &Invalidate,
         is_soft: bool,
         everywhere: bool,
     ) -> Option<Result<Outcome, PurgeRequestError>> {
-        self.clustered.as_ref().map(|clustered| clustered.tell(what, is_soft, everywhere))
+        self.clustered.as_ref().map(|clustered| clustered.publish_and_wait(what, is_soft, everywhere))
     }
 
     fn cluster(&self) -> Option<(ClusterStatus, Option<u64>)> {
-        self.clustered.as_ref().and_then(|clustered| clustered.look())
+        self.clustered.as_ref().and_then(|clustered| clustered.status())
     }
 
     fn peers(&self) -> Vec<PeerSeen> {
@@ -337,7 +337,7 @@ impl Service for Accelerator {
         let show = self.certificates.as_ref().map(|certificates| certificates.check(settings)).transpose()?;
         Ok(Box::new(move || {
             let Some(prepared) = prepared else { return Ok(None) };
-            if let Some(Err(error)) = self.running.ask(|server| server.put_in_force(prepared)) {
+            if let Some(Err(error)) = self.running.ask(|server| server.activate(prepared)) {
                 return Err(error.to_string());
             }
             Ok(show.map(|show| show()))
@@ -352,7 +352,7 @@ impl Service for Accelerator {
         savings.line(&Report::new(&self.registry().snapshot(), true, 0)).map(|line| line + "\n")
     }
 
-    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn until_loop_fails(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.running.ended())
     }
 

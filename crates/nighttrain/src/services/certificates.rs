@@ -128,7 +128,7 @@ impl Certificates {
     }
 
     /// Returns the status of each certificate.
-    pub(crate) fn said(&self) -> Vec<CertificateStatus> {
+    pub(crate) fn statuses(&self) -> Vec<CertificateStatus> {
         let of_file = |certificate: Arc<Certificate>| CertificateStatus {
             names: names_of(&certificate),
             from: "file",

@@ -46,7 +46,7 @@ impl ClusterService {
     }
 
     /// Returns the handle with which the accelerator is started.
-    pub(crate) fn among(self: &Arc<Self>) -> ClusterHandle {
+    pub(crate) fn cluster_handle(self: &Arc<Self>) -> ClusterHandle {
         let abroad = Arc::clone(self) as Arc<dyn PurgeBroadcast>;
         ClusterHandle { membership: Arc::clone(&self.membership), abroad: Some(abroad) }
     }
@@ -86,8 +86,8 @@ impl ClusterService {
         self.ask(Cluster::counters)
     }
 
-    pub(crate) fn look(&self) -> Option<(ClusterStatus, Option<u64>)> {
-        self.ask(|cluster| (cluster.look(), self.membership.lease_left_ms()))
+    pub(crate) fn status(&self) -> Option<(ClusterStatus, Option<u64>)> {
+        self.ask(|cluster| (cluster.status(), self.membership.lease_left_ms()))
     }
 
     /// Returns a line for the start.
@@ -99,7 +99,7 @@ impl ClusterService {
 
     /// Broadcasts a local purge, and blocks until it is published, or with `everywhere` until every
     /// accelerator has applied it.
-    pub(crate) fn tell(
+    pub(crate) fn publish_and_wait(
         &self,
         what: &Invalidate,
         is_soft: bool,
@@ -120,8 +120,9 @@ impl ClusterService {
         // applied the earlier ones too.
         if let Invalidate::Url(url) = what {
             for what in cache::urls_of_page(url).into_iter().skip(1).map(PurgeSelection::Url) {
-                let told =
-                    |cluster: &Cluster| cluster.tell(Purge { what, is_soft }, true, Scope::Told, TOLD_WITHIN);
+                let told = |cluster: &Cluster| {
+                    cluster.request_purge(Purge { what, is_soft }, true, Scope::Told, TOLD_WITHIN)
+                };
                 drop(self.ask(told));
             }
         }
@@ -134,17 +135,17 @@ impl ClusterService {
         };
         self.ask(|cluster| {
             let (scope, within) = if everywhere {
-                (Scope::Everywhere, cluster.everywhere_within())
+                (Scope::Everywhere, cluster.settle_time())
             } else {
                 (Scope::Told, TOLD_WITHIN)
             };
-            cluster.tell(Purge { what, is_soft }, true, scope, within)
+            cluster.request_purge(Purge { what, is_soft }, true, scope, within)
         })
     }
 }
 
 impl PurgeBroadcast for ClusterService {
-    fn tell(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture {
+    fn broadcast(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture {
         let answer = self.begin_to_tell(&what, is_soft, false);
         Box::pin(async move {
             let answer = match answer {
@@ -191,30 +192,30 @@ impl PurgeExecutor for PurgeApplier {
         self.invalidate(&what, purge.is_soft)
     }
 
-    fn doubt_all(&self) -> Result<(), ExecuteError> {
+    fn mark_all_unverified(&self) -> Result<(), ExecuteError> {
         self.invalidate(&Invalidate::Doubted, true)
     }
 
-    fn lease_until(&self, boot_ms: Option<u64>) {
+    fn set_lease(&self, boot_ms: Option<u64>) {
         match boot_ms {
-            Some(boot_ms) => self.membership.lease_until(boot_ms),
-            None => self.membership.serve_on(),
+            Some(boot_ms) => self.membership.set_lease(boot_ms),
+            None => self.membership.drop_lease(),
         }
     }
 
-    fn begins(&self, generation: u64, sequence: u64) {
-        self.membership.begins(generation, sequence);
+    fn note_begun(&self, generation: u64, sequence: u64) {
+        self.membership.note_begun(generation, sequence);
     }
 
-    fn has_applied(&self, generation: u64, sequence: u64) {
-        self.membership.has_applied(generation, sequence);
+    fn note_applied(&self, generation: u64, sequence: u64) {
+        self.membership.note_applied(generation, sequence);
     }
 
-    fn carries_own_again(&self) -> bool {
+    fn repeats_own_purges(&self) -> bool {
         self.has_peers
     }
 
-    fn are_there(&self, live: &[(String, String)]) {
+    fn members_changed(&self, live: &[(String, String)]) {
         let Some(accelerator) = self.accelerator.upgrade() else { return };
         let at = |(name, address): &(String, String)| PeerAt { name: name.clone(), address: address.clone() };
         accelerator.share_keys_with(&live.iter().map(at).collect::<Vec<_>>());

@@ -42,7 +42,7 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
     let nats = task.nats.clone();
     let complete = move |in_force: &mut ActiveSettings| {
         admin_by_default(in_force, FEED_ADMIN);
-        join_and_tell(in_force)?;
+        join_nats_config_and_warn(in_force)?;
         nats.join(in_force);
         Ok(())
     };
@@ -70,7 +70,7 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Returns the faults of the file.
-pub(crate) fn join_and_tell(in_force: &mut ActiveSettings) -> Result<(), Vec<Fault>> {
+pub(crate) fn join_nats_config_and_warn(in_force: &mut ActiveSettings) -> Result<(), Vec<Fault>> {
     let path = in_force.settings.feed.nats_config.clone().unwrap_or_default();
     let passed_over: Vec<String> = join_nats_config(in_force)?.iter().map(ToString::to_string).collect();
     if !passed_over.is_empty() {
@@ -199,7 +199,7 @@ impl Service for Feed {
         true
     }
 
-    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn until_loop_fails(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.running.ended())
     }
 

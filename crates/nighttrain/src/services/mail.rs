@@ -221,7 +221,7 @@ impl Service for MailService {
         }))
     }
 
-    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn until_loop_fails(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.running.ended())
     }
 

@@ -197,7 +197,7 @@ impl RunningCommand {
 
     /// Activates the new configuration and logs which settings changed. `follows` returns whether a setting
     /// takes effect now or only after a restart, and `None` for a setting of a server that does not run.
-    pub(crate) fn accept(
+    pub(crate) fn activate(
         &mut self,
         new: ActiveSettings,
         remarks: &[String],
@@ -320,7 +320,7 @@ impl Signals {
     ///
     /// # Errors
     /// Returns the system's error.
-    pub(crate) fn caught() -> Result<(Runtime, Self), Failure> {
+    pub(crate) fn install_handlers() -> Result<(Runtime, Self), Failure> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed("cannot start"))?;
         let inside = runtime.enter();
         let caught = || {

@@ -72,7 +72,7 @@ pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, no
 }
 
 /// Returns until when the object may be served stale, and the directive or the option that allows it.
-pub(super) fn may_be_shown_stale(
+pub(super) fn stale_deadline(
     facts: Option<&ResponseFacts>,
     meta: &StoredMeta,
 ) -> (&'static str, String, &'static str) {
@@ -203,7 +203,7 @@ mod tests {
         let meta = StoredMeta { born_s: BORN_S, lifetime_s: 60, status: 200, ..BLANK };
         let said = |meta: StoredMeta| {
             with_response("200 OK", "Cache-Control: max-age=60, stale-while-revalidate=30", |head| {
-                may_be_shown_stale(Some(&ResponseFacts::of(head, true)), &meta)
+                stale_deadline(Some(&ResponseFacts::of(head, true)), &meta)
             })
         };
         assert_eq!(said(meta).0, "never");

@@ -93,7 +93,7 @@ impl Walk<'_> {
         let step = self.say("freshness", decision, words, section);
         step.number("lifetime_s", meta.lifetime_s).number("age_s", meta.age_s(now_s));
         step.number("fresh_until_s", meta.fresh_until_s());
-        let (decision, words, section) = arithmetic::may_be_shown_stale(facts.as_ref(), &meta);
+        let (decision, words, section) = arithmetic::stale_deadline(facts.as_ref(), &meta);
         self.say("stale", decision, words, section);
         self.outcome(shard, stored, &meta, primary);
     }
@@ -130,7 +130,7 @@ impl Walk<'_> {
         let now_ms = clock::monotonic_ms();
         let is_failing =
             core.lately.has(stored.hash, now_ms) || core.sites.group(self.site).is_failing(now_ms);
-        match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
+        match policy::judge_reuse(meta.stored(self.now_s), &self.facts.directives) {
             Reuse::Fresh { ttl_s } => {
                 self.say("reuse", "fresh", format!("fresh for {ttl_s} s"), "RFC 9111 §4.2");
                 self.hit(shard, stored, meta);

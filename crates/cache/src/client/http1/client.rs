@@ -208,7 +208,7 @@ impl Client {
     }
 
     /// Ends an exchange: the bytes received meanwhile are parsed next and no longer charged as sent ahead.
-    pub(in crate::client) fn is_next(&mut self) {
+    pub(in crate::client) fn end_exchange(&mut self) {
         self.ends_at_fin = false;
         self.ahead.resize(0);
     }

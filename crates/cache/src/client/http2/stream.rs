@@ -138,13 +138,13 @@ pub(super) fn answer(
         has_body: !matches!(framing, Framing::None | Framing::Length(0)),
         trust: Trust::Fresh,
         visitor,
-        came: multiplex.transport.came(),
+        came: multiplex.transport.client_auth(),
         showing: hit::CodingChoice::Accepted,
     };
     let buffers = hit::Buffers { key: &mut *key, head: stored_head };
     match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {
         Ok(answer) => {
-            let refresh = answer.refresh.map(|keyed| (keyed, multiplex.transport.came().clone()));
+            let refresh = answer.refresh.map(|keyed| (keyed, multiplex.transport.client_auth().clone()));
             let asked = AnswerContext::on_stream(&head);
             // The log record of the background refresh names this hit.
             let trace = refresh.as_ref().and_then(|_| draft.trace());
@@ -163,7 +163,7 @@ pub(super) fn answer(
             }))
         }
         Err(Slow { keyed, state, fwd }) => {
-            let who = (visitor, multiplex.transport.came().clone());
+            let who = (visitor, multiplex.transport.client_auth().clone());
             let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
             request.trace = draft.trace();
             let answering = answer_slowly(asker, Arc::new(request), state, fwd, draft);
@@ -246,7 +246,7 @@ fn begin(
     };
     text.clear();
     let sending = deliver::begin(core, answer, asked, text, (&mut draft, 0));
-    draft.leaves();
+    draft.note_body_begun();
     let mut sent_bytes = text.len() as u64;
     let (head, content) = text.split_at(sending.head_bytes);
     let block = blocks.of_head(head);
@@ -286,7 +286,7 @@ fn begin(
     let mut rest = sending.rest;
     if let Rest::Pinned { object, from, to, .. } = &mut rest {
         let mut direct = Direct { multiplex, stream, left, now_ms };
-        let (_, sent_to) = send::now(core, &mut direct, &[], object, *from, *to)?;
+        let (_, sent_to) = send::send_without_waiting(core, &mut direct, &[], object, *from, *to)?;
         sent_bytes += sent_to - *from;
         if sent_to == *to && left.is_some() {
             draft.end(None, sent_bytes);
@@ -401,7 +401,7 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
 
 /// Opens a WebSocket on a stream, and passes on bytes in both directions until one side ends.
 async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
-    draft.opened(200, 0, 0);
+    draft.note_websocket(200, 0, 0);
     let begun = with(number, |core, multiplex| {
         let blocks = &mut core.http2.borrow_mut().blocks;
         let block = blocks.of_opened(&pipe.head);

@@ -40,9 +40,9 @@ pub(crate) struct Look<'m> {
 
 impl Look<'_> {
     /// Records that more than a few requests were processed.
-    pub(crate) fn was_much(&self) {
+    pub(crate) fn note_large_turn(&self) {
         if self.length == Length::Short && self.own.is_none() {
-            self.member.had_unasked();
+            self.member.note_unqueued_turn();
         }
     }
 }
@@ -70,7 +70,7 @@ impl<'m> Turns<'m> {
     /// if other connections of the address also have much to do.
     pub(crate) async fn wait(&mut self) {
         if self.member.is_alone() {
-            after_the_others().await;
+            yield_to_ready().await;
         }
         let turn = self.member.turn().await;
         if turn.has_waited() {
@@ -83,7 +83,7 @@ impl<'m> Turns<'m> {
 /// Lets all tasks run that are ready by now. Hits go first, and requests to an origin leave together: a local
 /// origin is then woken once for several requests and not for each. `yield_now` is not used because it polls
 /// the sockets before, a system call for each miss.
-pub(crate) async fn after_the_others() {
+pub(crate) async fn yield_to_ready() {
     let mut is_queued = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut is_queued, true) {

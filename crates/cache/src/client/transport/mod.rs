@@ -55,9 +55,9 @@ impl Transport {
     }
 
     /// Returns how the client has authenticated itself.
-    pub(crate) fn came(&self) -> &ClientAuth {
+    pub(crate) fn client_auth(&self) -> &ClientAuth {
         const PLAIN: &ClientAuth = &ClientAuth::Plain;
-        self.secured.as_deref().map_or(PLAIN, TlsStream::came)
+        self.secured.as_deref().map_or(PLAIN, TlsStream::client_auth)
     }
 
     /// Returns whether pages of the store may be lent to the kernel for this socket (plain connections only).

@@ -122,7 +122,7 @@ impl TlsStream {
         &self.session
     }
 
-    pub(super) fn came(&self) -> &ClientAuth {
+    pub(super) fn client_auth(&self) -> &ClientAuth {
         &self.came
     }
 

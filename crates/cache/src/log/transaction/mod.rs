@@ -222,7 +222,7 @@ impl Draft {
 
     /// Logs that the connection is a WebSocket from now on. `from` and `head_bytes` locate the head of the
     /// answer in the bytes given to the connection.
-    pub(crate) fn opened(&mut self, status: u64, from: u64, head_bytes: u64) {
+    pub(crate) fn note_websocket(&mut self, status: u64, from: u64, head_bytes: u64) {
         let Some(inner) = &mut self.0 else { return };
         record::number(Tag::Status, status, &mut inner.bytes);
         record::text(Tag::Cache, b"pipe", &mut inner.bytes);
@@ -231,7 +231,7 @@ impl Draft {
     }
 
     /// Logs the time at which the first bytes of the answer leave, while more are to follow.
-    pub(crate) fn leaves(&mut self) {
+    pub(crate) fn note_body_begun(&mut self) {
         if let Some(inner) = &mut self.0
             && inner.first_byte_ns == 0
         {
@@ -284,14 +284,14 @@ impl Draft {
     }
 
     /// Logs whether the request uses a kept connection or a new one.
-    pub(crate) fn over(&mut self, is_reused: bool) {
+    pub(crate) fn note_connection(&mut self, is_reused: bool) {
         if let Some(inner) = &mut self.0 {
             record::number(Tag::Reused, u64::from(is_reused), &mut inner.bytes);
         }
     }
 
     /// Logs that the origin's head has been received.
-    pub(crate) fn heard(&mut self, status: u16) {
+    pub(crate) fn note_head(&mut self, status: u16) {
         if let Some(inner) = &mut self.0 {
             record::number(Tag::Status, u64::from(status), &mut inner.bytes);
             inner.first_byte_ns = clock::monotonic_ns();
@@ -300,7 +300,7 @@ impl Draft {
 
     /// Counts received bytes of the origin's content; `is_whole` says whether they are the last.
     #[inline]
-    pub(crate) fn came(&mut self, bytes: usize, is_whole: bool) {
+    pub(crate) fn note_content(&mut self, bytes: usize, is_whole: bool) {
         if let Some(inner) = &mut self.0 {
             inner.content_bytes += bytes as u64;
             inner.is_whole |= is_whole;
@@ -502,7 +502,7 @@ pub(crate) fn end_sent(drafts: &mut Vec<Draft>, sent_bytes: u64, left: &mut Vec<
             None => {}
             inner => {
                 draft.0 = inner;
-                draft.leaves();
+                draft.note_body_begun();
                 left.push(draft);
             }
         }

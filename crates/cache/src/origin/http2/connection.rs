@@ -77,7 +77,7 @@ impl Drop for Place {
 
 impl Connection {
     /// Returns whether another request may begin on this connection now; `None` if none ever may again.
-    pub(in crate::origin) fn has_room(&mut self) -> Option<bool> {
+    pub(in crate::origin) fn check_room(&mut self) -> Option<bool> {
         // The connection has ended, or the origin has sent GOAWAY (RFC 9113 §6.8).
         let is_over = self.shared.is_over.load(Relaxed)
             || matches!(
@@ -153,7 +153,7 @@ async fn drive(mut wire: Wire<Line>, shared: Arc<ConnectionState>, tell: Tell) {
                 }
                 break;
             }
-            is_there = beat(&mut pings) => if !is_there {
+            is_there = send_ping(&mut pings) => if !is_there {
                 tracing::info!("origin does not answer HTTP/2 pings: connection closed");
                 tell(OriginEvent::Silent);
                 break;
@@ -166,7 +166,7 @@ async fn drive(mut wire: Wire<Line>, shared: Arc<ConnectionState>, tell: Tell) {
 }
 
 /// Sends a PING after a while, and returns whether the origin has answered it.
-async fn beat(pings: &mut Option<PingPong>) -> bool {
+async fn send_ping(pings: &mut Option<PingPong>) -> bool {
     sleep(PING_EVERY).await;
     match pings {
         Some(pings) => {

@@ -225,7 +225,7 @@ async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCo
             known.look_ups += 1;
             known.again_at = Some(again_at);
             if let Some(addresses) = addresses {
-                known.addresses = in_turn(addresses).into();
+                known.addresses = interleave_families(addresses).into();
             }
         });
     }
@@ -233,7 +233,7 @@ async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCo
 
 /// Interleaves the address families, in the system's order (RFC 8305 §4). If one family has no route, the
 /// second attempt uses the other.
-fn in_turn(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+fn interleave_families(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_6 = found.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = found.into_iter().partition(|a| a.is_ipv6() == first_is_6);
     let (mut first, mut second) = (first.into_iter(), second.into_iter());

@@ -16,8 +16,8 @@ fn address(text: &str) -> SocketAddr {
 #[test]
 fn families_take_turns() {
     let found = ["[::1]:1", "[::2]:1", "[::3]:1", "127.0.0.1:1"].map(address).to_vec();
-    assert_eq!(in_turn(found), ["[::1]:1", "127.0.0.1:1", "[::2]:1", "[::3]:1"].map(address));
-    assert_eq!(in_turn(Vec::new()), []);
+    assert_eq!(interleave_families(found), ["[::1]:1", "127.0.0.1:1", "[::2]:1", "[::3]:1"].map(address));
+    assert_eq!(interleave_families(Vec::new()), []);
 }
 
 /// Answer of the server to a query for an IPv4 address.

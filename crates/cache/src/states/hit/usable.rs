@@ -71,7 +71,7 @@ pub(super) fn usable(
     {
         return Err((true, Fwd::Request));
     }
-    match policy::may_reuse(meta.stored(now_s), &facts.directives) {
+    match policy::judge_reuse(meta.stored(now_s), &facts.directives) {
         Reuse::Fresh { ttl_s } => Ok(ObjectUse::fresh(ttl_s)),
         reuse => stale(core, reuse, keyed, trust),
     }

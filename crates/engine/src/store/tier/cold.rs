@@ -43,7 +43,7 @@ pub struct FileRun {
 impl Shard {
     /// Returns the location of an object that memory lacks, if it is on the file and has not expired. Its
     /// head may be in another record: see [`Shard::cold_head`].
-    pub fn cold(&mut self, hash: Hash, now_s: u32) -> Option<FileRecord> {
+    pub fn find_on_file(&mut self, hash: Hash, now_s: u32) -> Option<FileRecord> {
         let Self { local, file, .. } = self;
         let file = file.as_mut()?;
         let kept = file.find(hash, now_s)?;

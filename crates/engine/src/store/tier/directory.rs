@@ -69,7 +69,7 @@ impl Directory {
 
     /// Returns the object that must be removed before an object with this hash can be entered, if its table
     /// is full. Of the few entries examined, that is one whose record is gone, or else the one written first.
-    pub(super) fn in_the_way_of(
+    pub(super) fn choose_victim(
         &self,
         hash: u64,
         is_living: impl Fn(Location) -> bool,

@@ -220,7 +220,7 @@ impl FileTier {
     fn make_way(&mut self, tally: &Tally, hash: u64) {
         let reader = &self.reader;
         let is_living = |location| reader.segment_of(location).is_some();
-        if let Some(kept) = self.directory.in_the_way_of(hash, is_living) {
+        if let Some(kept) = self.directory.choose_victim(hash, is_living) {
             tally.file_crowded_out.add(1);
             self.end(Hash::from_word(kept.hash));
         }

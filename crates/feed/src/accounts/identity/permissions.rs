@@ -93,7 +93,7 @@ impl Permissions {
     }
 
     /// Returns whether the lists allow a subscription to a pattern, with or without a queue group.
-    pub fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>) -> SubscribeVerdict {
+    pub fn subscribe_verdict(&self, subject: &[u8], queue: Option<&[u8]>) -> SubscribeVerdict {
         let allowed = self.subscribe.allow.as_deref().is_none_or(|list| allows(list, subject, queue));
         if !allowed || !self.may_receive(subject, queue) {
             return SubscribeVerdict::Denied;
@@ -188,34 +188,34 @@ mod tests {
             (">", SubscribeVerdict::Denied),
             ("*.x", SubscribeVerdict::Denied),
         ] {
-            assert_eq!(permissions.may_subscribe(subject.as_bytes(), None), expected, "{subject}");
+            assert_eq!(permissions.subscribe_verdict(subject.as_bytes(), None), expected, "{subject}");
         }
     }
 
     #[test]
     fn a_wildcard_that_reaches_into_what_is_denied_is_filtered() {
         let permissions = subscribing(None, &["a.secret"]);
-        assert_eq!(permissions.may_subscribe(b"a.*", None), SubscribeVerdict::Filtered);
-        assert_eq!(permissions.may_subscribe(b"a.secret", None), SubscribeVerdict::Denied);
-        assert_eq!(permissions.may_subscribe(b"b.*", None), SubscribeVerdict::Whole);
+        assert_eq!(permissions.subscribe_verdict(b"a.*", None), SubscribeVerdict::Filtered);
+        assert_eq!(permissions.subscribe_verdict(b"a.secret", None), SubscribeVerdict::Denied);
+        assert_eq!(permissions.subscribe_verdict(b"b.*", None), SubscribeVerdict::Whole);
         assert!(permissions.may_receive(b"a.open", None) && !permissions.may_receive(b"a.secret", None));
     }
 
     #[test]
     fn queue_groups_in_a_list() {
         let allowed = subscribing(Some(&["jobs dev.*", "news"]), &[]);
-        assert_eq!(allowed.may_subscribe(b"jobs", Some(b"dev.a")), SubscribeVerdict::Whole);
-        assert_eq!(allowed.may_subscribe(b"jobs", Some(b"prod")), SubscribeVerdict::Denied);
-        assert_eq!(allowed.may_subscribe(b"jobs", None), SubscribeVerdict::Denied);
-        assert_eq!(allowed.may_subscribe(b"news", None), SubscribeVerdict::Whole);
-        assert_eq!(allowed.may_subscribe(b"news", Some(b"any")), SubscribeVerdict::Whole);
+        assert_eq!(allowed.subscribe_verdict(b"jobs", Some(b"dev.a")), SubscribeVerdict::Whole);
+        assert_eq!(allowed.subscribe_verdict(b"jobs", Some(b"prod")), SubscribeVerdict::Denied);
+        assert_eq!(allowed.subscribe_verdict(b"jobs", None), SubscribeVerdict::Denied);
+        assert_eq!(allowed.subscribe_verdict(b"news", None), SubscribeVerdict::Whole);
+        assert_eq!(allowed.subscribe_verdict(b"news", Some(b"any")), SubscribeVerdict::Whole);
         let denied = subscribing(None, &["jobs prod"]);
-        assert_eq!(denied.may_subscribe(b"jobs", Some(b"prod")), SubscribeVerdict::Denied);
-        assert_eq!(denied.may_subscribe(b"jobs", Some(b"dev")), SubscribeVerdict::Whole);
-        assert_eq!(denied.may_subscribe(b"jobs", None), SubscribeVerdict::Whole);
+        assert_eq!(denied.subscribe_verdict(b"jobs", Some(b"prod")), SubscribeVerdict::Denied);
+        assert_eq!(denied.subscribe_verdict(b"jobs", Some(b"dev")), SubscribeVerdict::Whole);
+        assert_eq!(denied.subscribe_verdict(b"jobs", None), SubscribeVerdict::Whole);
         let both = subscribing(None, &["jobs", "jobs prod"]);
         assert_eq!(
-            both.may_subscribe(b"jobs", Some(b"dev")),
+            both.subscribe_verdict(b"jobs", Some(b"dev")),
             SubscribeVerdict::Denied,
             "the plain entry holds"
         );
@@ -234,7 +234,7 @@ mod tests {
             for (queue, is_denied) in [(Some(member), true), (Some(other), false), (None, false)] {
                 let queue = queue.map(str::as_bytes);
                 let expected = if is_denied { SubscribeVerdict::Filtered } else { SubscribeVerdict::Whole };
-                assert_eq!(permissions.may_subscribe(b"a.*", queue), expected, "{deny} {queue:?}");
+                assert_eq!(permissions.subscribe_verdict(b"a.*", queue), expected, "{deny} {queue:?}");
                 assert_eq!(permissions.may_receive(b"a.secret", queue), !is_denied, "{deny} {queue:?}");
                 assert!(permissions.may_receive(b"a.open", queue), "{deny} {queue:?}");
             }

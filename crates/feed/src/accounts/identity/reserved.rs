@@ -146,10 +146,10 @@ mod tests {
             ("one", SubscribeVerdict::Denied, SubscribeVerdict::Denied),
         ] {
             let permissions = identity(&authorization, name).permissions.expect("something is denied");
-            assert_eq!(permissions.may_subscribe(b"mail.>", None), mail, "{name}");
-            assert_eq!(permissions.may_subscribe(b">", None), everything, "{name}");
+            assert_eq!(permissions.subscribe_verdict(b"mail.>", None), mail, "{name}");
+            assert_eq!(permissions.subscribe_verdict(b">", None), everything, "{name}");
         }
         let one = identity(&authorization, "one").permissions.expect("a list");
-        assert_eq!(one.may_subscribe(b"mail.arrived.example.org.ann", None), SubscribeVerdict::Whole);
+        assert_eq!(one.subscribe_verdict(b"mail.arrived.example.org.ann", None), SubscribeVerdict::Whole);
     }
 }

@@ -353,7 +353,7 @@ impl Core {
                 connection.stage = Stage::Connected;
                 connection.root = root;
                 connection.account = identity.account.0;
-                connection.deals = self.subjects.abroad.deals(identity.account.0);
+                connection.deals = self.subjects.abroad.has_imports(identity.account.0);
                 connection.permissions.clone_from(&identity.permissions);
                 connection.replies = identity
                     .permissions

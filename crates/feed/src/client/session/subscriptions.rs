@@ -24,7 +24,7 @@ impl Core {
         // nats-server checks the permissions first.
         let mut is_filtered = false;
         if let Some(permissions) = &connection.permissions {
-            match permissions.may_subscribe(pattern, queue) {
+            match permissions.subscribe_verdict(pattern, queue) {
                 SubscribeVerdict::Whole => {}
                 SubscribeVerdict::Filtered => is_filtered = true,
                 SubscribeVerdict::Denied => {

@@ -217,7 +217,9 @@ impl Core {
         run: &Run<'_>,
         mut begun: Box<SuspendedDelivery>,
     ) -> Result<bool, Box<SuspendedDelivery>> {
-        if self.looks_on(run.subject, &mut begun) || !self.spread(of, run, &begun.matched, &mut begun.way) {
+        if self.continue_lookup(run.subject, &mut begun)
+            || !self.spread(of, run, &begun.matched, &mut begun.way)
+        {
             self.count(Counter::TurnsEnded);
             return Err(begun);
         }
@@ -227,7 +229,7 @@ impl Core {
     }
 
     /// Continues the search for subscribers. Returns whether it is not complete.
-    fn looks_on(&mut self, subject: &[u8], begun: &mut SuspendedDelivery) -> bool {
+    fn continue_lookup(&mut self, subject: &[u8], begun: &mut SuspendedDelivery) -> bool {
         let SuspendedDelivery { matched, open, .. } = begun;
         if !open.is_empty() {
             matching::go_on(matched, open, &self.subjects.trie, subject, &mut self.work);
@@ -238,7 +240,7 @@ impl Core {
     /// Ends a suspended delivery that is complete, or whose producer has left.
     pub(crate) fn let_go(&mut self, begun: SuspendedDelivery) {
         if let Some(crossing) = begun.crossing {
-            self.let_go_of_crossing(*crossing);
+            self.abandon_chain(*crossing);
         }
         self.subjects.came_to_end(begun.mark);
         self.subjects.matches.put_back(begun.slot, begun.matched);
@@ -402,7 +404,7 @@ impl Core {
         begun: Option<Box<SuspendedDelivery>>,
     ) -> Option<Box<SuspendedDelivery>> {
         let root = self.subjects.root_of(account);
-        let deals = self.subjects.abroad.deals(account);
+        let deals = self.subjects.abroad.has_imports(account);
         let of =
             Origin { is_from_core: true, deals, is_imported, ..Origin::of_nobody(producer, account, root) };
         let mut rest = None;
@@ -468,7 +470,7 @@ impl Core {
             protocol_log::messages(outputs.connections[id].cid, "MSG", run, delivered);
         }
         if ends && delivered > 0 {
-            subjects.had_some(sub);
+            subjects.note_delivered(sub);
         }
         delivered as u64
     }
@@ -526,7 +528,7 @@ impl Core {
                 (slot, matched, None)
             }
             Some(mut begun) => {
-                if self.looks_on(run.reply, &mut begun) {
+                if self.continue_lookup(run.reply, &mut begun) {
                     return Err(begun);
                 }
                 let SuspendedDelivery { slot, matched, mark, .. } = *begun;

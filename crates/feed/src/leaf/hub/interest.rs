@@ -74,7 +74,7 @@ impl Core {
             self.counters.add(Counter::LeafInterest, 1);
         }
         self.set_wanted(of, account, (pattern, queue), members);
-        self.reach_abroad(of, (pattern, queue), members, before.is_none());
+        self.add_hub_imports(of, (pattern, queue), members, before.is_none());
     }
 
     /// Tells all cores how many subscribers a hub has for a pattern, with or without a queue group.
@@ -100,7 +100,7 @@ impl Core {
 
     /// Translates a hub's interest in a pattern of its own account into interest in the streams that the
     /// account imports.
-    fn reach_abroad(
+    fn add_hub_imports(
         &mut self,
         of: HubId,
         (pattern, queue): (&[u8], Option<&[u8]>),
@@ -126,7 +126,7 @@ impl Core {
     }
 
     /// Withdraws the interest in imported streams that followed from a hub's pattern.
-    fn reach_abroad_no_more(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
+    fn remove_hub_imports(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
         let account = self.hubs.own(of).seed.account;
         for (stream, there) in self.subjects.abroad.reached(account, pattern) {
             self.work.add(work::SUBSCRIBE);
@@ -143,14 +143,14 @@ impl Core {
 
     /// Recomputes, after a reload, the interest of hubs in imported streams, for accounts whose stream
     /// imports have changed.
-    pub(crate) fn hubs_reach_again(&mut self, is_changed: impl Fn(u16) -> bool) {
+    pub(crate) fn refresh_hub_imports(&mut self, is_changed: impl Fn(u16) -> bool) {
         let hubs = self.hubs.all.iter().filter(|hub| is_changed(hub.seed.account));
         let places: Vec<HubId> = hubs.map(|hub| hub.seed.hub).collect();
         for of in places {
             let before = std::mem::take(&mut self.hubs.own(of).abroad);
             let heard = std::mem::take(&mut self.hubs.own(of).heard);
             for (key, members) in &heard {
-                self.reach_abroad(of, parts_of(key), *members, true);
+                self.add_hub_imports(of, parts_of(key), *members, true);
             }
             self.hubs.own(of).heard = heard;
             for (account, key) in before.into_keys() {
@@ -185,7 +185,7 @@ impl Core {
         if hub.heard.remove(&key).is_some() {
             self.counters.sub(Counter::LeafInterest, 1);
             self.set_wanted(of, account, (pattern, queue), 0);
-            self.reach_abroad_no_more(of, (pattern, queue));
+            self.remove_hub_imports(of, (pattern, queue));
             self.pause_if_full(id);
         }
     }

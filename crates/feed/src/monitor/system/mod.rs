@@ -229,7 +229,7 @@ impl Core {
         let root = self.subjects.root_of(account);
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
-        let deals = self.subjects.abroad.deals(account);
+        let deals = self.subjects.abroad.has_imports(account);
         let of = Origin { deals, ..Origin::of_nobody(nobody, account, root) };
         let mut rest = operations;
         while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {

@@ -79,7 +79,7 @@ fn added(found: &RentFigures, interval: impl Fn(&Period) -> (f64, f64)) -> Optio
 }
 
 /// Returns whether `one` is more than `other`; `None` if the intervals overlap and leave it open.
-fn is_more(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
+fn compare_intervals(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
     if one.0 > other.1 {
         Some(true)
     } else if one.0 + one.1 <= other.0 + other.1 {
@@ -93,8 +93,9 @@ fn is_more(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
 /// expiries. The claim holds if the binary heap keeps more pages, and the deliveries beside it fault more and
 /// are slower.
 fn judged(binary: &RentFigures, ours: &RentFigures) -> Verdict {
-    let compare =
-        |interval: fn(&Period) -> (f64, f64)| Some(is_more(added(binary, interval)?, added(ours, interval)?));
+    let compare = |interval: fn(&Period) -> (f64, f64)| {
+        Some(compare_intervals(added(binary, interval)?, added(ours, interval)?))
+    };
     // Held pages are counted, not sampled, so their interval has no width.
     let held = |period: &Period| (period.held_pages, period.held_pages);
     let (Some(loiter), Some(push_out), Some(queue)) =

@@ -334,7 +334,7 @@ pub(super) async fn delete_later<M: Mailboxes>(
     after: Duration,
 ) -> Result<(), Fault> {
     let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-    Ok(app.mailboxes.hurry(ids, clock::unix_ms().saturating_add(after_ms)).await?)
+    Ok(app.mailboxes.expire_early(ids, clock::unix_ms().saturating_add(after_ms)).await?)
 }
 
 /// Last parameters of a path: the mail, and the part of it that is requested.

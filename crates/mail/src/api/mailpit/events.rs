@@ -30,7 +30,7 @@ pub(super) async fn events<M: Mailboxes>(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Fault> {
-    socket::tell(app, client, scope, &headers, upgrade, event).await
+    socket::stream_events(app, client, scope, &headers, upgrade, event).await
 }
 
 async fn event<M: Mailboxes>(

@@ -58,7 +58,7 @@ const LIMIT_MAX: usize = 500;
 const IDS_MAX: usize = 10_000;
 
 pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
-    put_in(before).again(put_in(Routes::at("/inbox/{address}")))
+    put_in(before).merge_unlisted(put_in(Routes::at("/inbox/{address}")))
 }
 
 fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {

@@ -81,7 +81,7 @@ impl<'a> Css<'a> {
         let read = cut(text, self.bytes_left);
         self.bytes_left -= read.len();
         if read.len() < text.len() {
-            self.hit(CssLimit::Bytes);
+            self.record_limit(CssLimit::Bytes);
         }
         let mut input = Parser::new(read);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
@@ -133,7 +133,7 @@ impl<'a> Css<'a> {
         out
     }
 
-    fn hit(&mut self, over: CssLimit) {
+    fn record_limit(&mut self, over: CssLimit) {
         self.over.get_or_insert(over);
     }
 }
@@ -210,7 +210,7 @@ impl Rules<'_, '_> {
         work: impl FnOnce(&mut Self) -> Result<T, Fault<'i>>,
     ) -> Result<T, Fault<'i>> {
         if self.depth == CSS_DEPTH_MAX {
-            self.css.hit(CssLimit::Depth);
+            self.css.record_limit(CssLimit::Depth);
             return Err(ParseError::custom(()));
         }
         self.depth += 1;
@@ -461,7 +461,7 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
         }
         if self.place != RuleContext::Attribute {
             if self.css.declarations_left == 0 {
-                self.css.hit(CssLimit::Declarations);
+                self.css.record_limit(CssLimit::Declarations);
                 return Err(ParseError::custom(()));
             }
             self.css.declarations_left -= 1;
@@ -507,7 +507,7 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
         }
         // Commas within strings and brackets are counted, too.
         if self.out[begin..].bytes().filter(|&byte| byte == b',').count() >= CSS_SELECTORS_MAX {
-            self.css.hit(CssLimit::Selectors);
+            self.css.record_limit(CssLimit::Selectors);
             return Err(ParseError::custom(()));
         }
         Ok(acts)
@@ -531,7 +531,7 @@ impl Rules<'_, '_> {
     /// Counts a rule, or fails if there are too many.
     fn rule<'i>(&mut self) -> Result<(), Fault<'i>> {
         if self.css.rules_left == 0 {
-            self.css.hit(CssLimit::Rules);
+            self.css.record_limit(CssLimit::Rules);
             return Err(ParseError::custom(()));
         }
         self.css.rules_left -= 1;

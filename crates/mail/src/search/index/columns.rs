@@ -44,7 +44,7 @@ pub(super) trait Rows {
     /// Number of words in a row.
     fn words(&self) -> usize;
     /// Clears the bits of `set` that are not set in this row.
-    fn keep(&self, row: u32, set: &mut [u64]) -> io::Result<()>;
+    fn intersect_row(&self, row: u32, set: &mut [u64]) -> io::Result<()>;
 }
 
 /// Returns the number of rows for a mail with this many grams and bytes. A Bloom filter is most selective for
@@ -76,7 +76,7 @@ pub(super) fn ask(rows: &impl Rows, grams: &[u32], set: &mut Vec<u64>) -> io::Re
     set.clear();
     set.resize(rows.words(), u64::MAX);
     for row in asked {
-        rows.keep(row, set)?;
+        rows.intersect_row(row, set)?;
         if set.iter().all(|word| *word == 0) {
             return Ok(false);
         }
@@ -151,7 +151,7 @@ impl Rows for Columns {
         self.names.len().div_ceil(64)
     }
 
-    fn keep(&self, row: u32, set: &mut [u64]) -> io::Result<()> {
+    fn intersect_row(&self, row: u32, set: &mut [u64]) -> io::Result<()> {
         set.iter_mut().zip(self.row(row)).for_each(|(word, own)| *word &= own);
         Ok(())
     }

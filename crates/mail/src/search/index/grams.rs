@@ -72,7 +72,7 @@ impl Finder {
 
 /// Returns the grams that a text with all of these folded words must have; empty if the words have only
 /// common grams.
-pub(super) fn asked<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u32> {
+pub(super) fn query_grams<'a>(words: impl Iterator<Item = &'a str>) -> Vec<u32> {
     let common: std::collections::HashSet<u32> = of(COMMON.as_bytes()).collect();
     let mut asked: Vec<u32> = words.flat_map(|word| of(word.as_bytes())).collect();
     asked.sort_unstable();
@@ -96,9 +96,9 @@ mod tests {
         let xyz = number(b"xyz");
         assert_eq!(finder.grams("xyzxyz"), [xyz, number(b"yzx"), number(b"zxy")]);
         assert_eq!(finder.grams("xyz"), [xyz], "what was found before is forgotten");
-        assert!(asked(["received", "xy", "a b"].into_iter()).is_empty());
+        assert!(query_grams(["received", "xy", "a b"].into_iter()).is_empty());
         let long: String = (0..200).map(|n| char::from_u32(0x4e00 + n).unwrap()).collect();
-        assert!((2..=ASKED_MAX).contains(&asked(std::iter::once(&*long)).len()));
+        assert!((2..=ASKED_MAX).contains(&query_grams(std::iter::once(&*long)).len()));
     }
 
     proptest! {
@@ -108,7 +108,7 @@ mod tests {
             let word: String = text.chars().skip(from).take(len).collect();
             let mut finder = Finder::new();
             let grams = finder.grams(&text);
-            for gram in asked(std::iter::once(&*word)) {
+            for gram in query_grams(std::iter::once(&*word)) {
                 prop_assert!(grams.contains(&gram));
             }
         }

@@ -104,23 +104,25 @@ impl<M: Mailboxes> Indexer<M> {
             _ = stopping.wait_for(|stop| *stop) => {}
             () = self.work() => {}
         }
-        self.put_all_away();
+        self.write_all_segments();
     }
 
     async fn work(&mut self) {
         // Mails may be gone since the last start, and segments half empty.
         let mut is_to_be_swept = true;
         while !*self.stopping.borrow() {
-            self.hear();
+            self.apply_events();
             if !self.index.state().is_complete && !self.go_through().await {
                 self.pause(LOOK_EVERY).await;
                 continue;
             }
-            if is_to_be_swept || self.is_much_gone() {
+            if is_to_be_swept || self.needs_merge() {
                 is_to_be_swept = !self.sweep().await;
             }
             let begun_ns = clock::thread_cpu_ns();
-            if self.rests() || self.mailboxes.totals().stored < self.index.at.mails_min || !self.feed().await
+            if self.is_backing_off()
+                || self.mailboxes.totals().stored < self.index.at.mails_min
+                || !self.index_batch().await
             {
                 self.listen().await;
                 continue;
@@ -132,7 +134,7 @@ impl<M: Mailboxes> Indexer<M> {
         }
     }
 
-    fn rests(&self) -> bool {
+    fn is_backing_off(&self) -> bool {
         self.rests_until_ms > clock::monotonic_ms()
     }
 
@@ -158,18 +160,18 @@ impl<M: Mailboxes> Indexer<M> {
     }
 
     /// Processes all events, and determines whether the server is busy.
-    fn hear(&mut self) {
+    fn apply_events(&mut self) {
         // The only purpose of these events was to wake the thread.
         while self.waking.try_recv().is_ok() {}
         let mut state = self.index.state();
-        state.hear();
+        state.apply_events();
         let now_ms = clock::monotonic_ms();
         let passed_ms = now_ms.saturating_sub(self.since_ms);
         if passed_ms >= 1000 {
             self.is_rush = std::mem::take(&mut state.arrivals) * 1000 / passed_ms > RUSH;
             self.since_ms = now_ms;
         }
-        self.index.note(&state);
+        self.index.update_gauges(&state);
     }
 
     /// Compares the stored mails with the index and queues those that it lacks. Returns false if the store
@@ -200,12 +202,14 @@ impl<M: Mailboxes> Indexer<M> {
         let mut from = Some(0);
         while let Some(at) = from {
             // Mails that arrive meanwhile are reported as events.
-            self.hear();
-            let Ok((stored, next)) = self.mailboxes.stored(at, ASKED_AT_ONCE).await else { return false };
+            self.apply_events();
+            let Ok((stored, next)) = self.mailboxes.list_stored(at, ASKED_AT_ONCE).await else {
+                return false;
+            };
             let mut state = self.index.state();
             for (id, arrived_ms) in stored {
                 if known.binary_search(&id).is_err() {
-                    state.wait(MailKey { arrived_ms, id });
+                    state.queue_mail(MailKey { arrived_ms, id });
                 }
             }
             from = next;
@@ -221,12 +225,12 @@ impl<M: Mailboxes> Indexer<M> {
         let room = PENDING_MAX - state.pending.len().min(PENDING_MAX);
         state.is_outdated_cut = outdated.len() > room;
         state.outdated = outdated.into_iter().rev().take(room).collect();
-        self.index.note(&state);
+        self.index.update_gauges(&state);
         true
     }
 
     /// Indexes the next mails; returns `false` if there are none.
-    async fn feed(&mut self) -> bool {
+    async fn index_batch(&mut self) -> bool {
         let batch: Vec<MailKey> = {
             let mut state = self.index.state();
             let state = &mut *state;
@@ -254,7 +258,7 @@ impl<M: Mailboxes> Indexer<M> {
             }
             let mut state = self.index.state();
             state.working.retain(|own| *own != name);
-            self.index.note(&state);
+            self.index.update_gauges(&state);
         }
         true
     }
@@ -265,7 +269,7 @@ impl<M: Mailboxes> Indexer<M> {
         if !self.index.state().sheets.iter().any(|sheet| sheet.is_outdated()) {
             return false;
         }
-        self.put_all_away();
+        self.write_all_segments();
         let mut state = self.index.state();
         if !state.pending.is_empty() {
             // The new segments could not be written.
@@ -283,7 +287,7 @@ impl<M: Mailboxes> Indexer<M> {
             // If a segment cannot be removed, the next start finds that its mails are indexed.
             let _ = sheet.remove();
         }
-        self.index.note(&state);
+        self.index.update_gauges(&state);
         true
     }
 
@@ -298,12 +302,12 @@ impl<M: Mailboxes> Indexer<M> {
             columns.is_full()
         };
         if is_full {
-            self.put_away(height);
+            self.write_segment(height);
         }
     }
 
     /// Writes a filled segment; if the disk fails, its mails are queued again.
-    fn put_away(&mut self, height: u32) {
+    fn write_segment(&mut self, height: u32) {
         let (full, path) = {
             let mut state = self.index.state();
             let Some(columns) = state.filling.remove(&height).filter(|columns| !columns.names.is_empty())
@@ -327,17 +331,17 @@ impl<M: Mailboxes> Indexer<M> {
                     clock::monotonic_ms().saturating_add(u64::try_from(REST.as_millis()).unwrap_or(u64::MAX));
             }
         }
-        self.index.note(&state);
+        self.index.update_gauges(&state);
     }
 
-    fn put_all_away(&mut self) {
+    fn write_all_segments(&mut self) {
         let heights: Vec<u32> = self.index.state().filling.keys().copied().collect();
         for height in heights {
-            self.put_away(height);
+            self.write_segment(height);
         }
     }
 
-    fn is_much_gone(&self) -> bool {
+    fn needs_merge(&self) -> bool {
         let indexed = self.index.state().sheets.iter().map(|sheet| sheet.mails() as u64).sum::<u64>();
         self.index.state().deaths >= DEATHS_MIN.max(indexed / DEATHS_SHARE)
     }
@@ -362,7 +366,7 @@ impl<M: Mailboxes> Indexer<M> {
             let mut living = Vec::new();
             for (at, some) in names.chunks(ASKED_AT_ONCE).enumerate() {
                 let ids: Vec<MailId> = some.iter().map(|name| name.id).collect();
-                let Ok(are_there) = self.mailboxes.are_there(&ids).await else { return false };
+                let Ok(are_there) = self.mailboxes.check_existence(&ids).await else { return false };
                 let there = some.iter().enumerate().zip(are_there).filter(|(_, is_there)| *is_there);
                 living.extend(there.map(|((within, name), _)| (at * ASKED_AT_ONCE + within, *name)));
             }
@@ -375,16 +379,16 @@ impl<M: Mailboxes> Indexer<M> {
             // Rewriting a segment that is small only because it has few mails gains nothing.
             let all_live = group.iter().all(|(sheet, living)| sheet.mails() == living.len());
             if group.len() > 1 || !all_live {
-                self.put_together(height, group);
+                self.merge_segments(height, group);
             }
         }
         let state = self.index.state();
-        self.index.note(&state);
+        self.index.update_gauges(&state);
         true
     }
 
     /// Merges the live columns of several segments into new ones.
-    fn put_together(&mut self, height: u32, group: Vec<SparseSegment>) {
+    fn merge_segments(&mut self, height: u32, group: Vec<SparseSegment>) {
         let mut columns = Columns::new(height);
         let mut replaced: Vec<Arc<IndexSegment>> = Vec::new();
         for (sheet, living) in group {

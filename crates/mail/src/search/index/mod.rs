@@ -114,13 +114,13 @@ struct State {
 
 impl State {
     /// Processes all pending events.
-    fn hear(&mut self) {
+    fn apply_events(&mut self) {
         let Some(mut events) = self.events.take() else { return };
         loop {
             match events.try_recv() {
                 Ok(Event::Arrived(summary)) if summary.is_letter() => {
                     self.arrivals += 1;
-                    self.wait(MailKey { arrived_ms: summary.arrived_ms, id: summary.id });
+                    self.queue_mail(MailKey { arrived_ms: summary.arrived_ms, id: summary.id });
                 }
                 Ok(Event::Deleted { remains: RemainingName::Nothing, .. } | Event::Over { .. }) => {
                     self.deaths += 1
@@ -134,7 +134,7 @@ impl State {
     }
 
     /// Queues a mail to be indexed.
-    fn wait(&mut self, name: MailKey) {
+    fn queue_mail(&mut self, name: MailKey) {
         if self.pending.len() < PENDING_MAX {
             self.pending.push_back(name);
         } else {
@@ -174,7 +174,7 @@ impl Index {
             }
         }
         let index = Self { at, state: Mutex::new(state), counters };
-        index.note(&index.state());
+        index.update_gauges(&index.state());
         Ok(index)
     }
 
@@ -182,7 +182,7 @@ impl Index {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, state: &State) {
+    fn update_gauges(&self, state: &State) {
         let filling = state.filling.values().map(|columns| columns.names.len()).sum::<usize>();
         let current = state.sheets.iter().filter(|sheet| !sheet.is_outdated());
         let in_sheets: usize = current.map(|sheet| sheet.mails()).sum();
@@ -202,7 +202,7 @@ impl Index {
         after: Option<ResumePoint>,
         most: usize,
     ) -> Option<Candidates> {
-        let grams = grams::asked(words);
+        let grams = grams::query_grams(words);
         if grams.is_empty() {
             return None;
         }
@@ -210,7 +210,7 @@ impl Index {
         let mut set = Vec::new();
         let sheets = {
             let mut state = self.state();
-            state.hear();
+            state.apply_events();
             if !state.is_complete {
                 return None;
             }
@@ -255,7 +255,7 @@ impl Index {
                 Ok(names) => state.pending.extend(names),
                 Err(_) => state.is_complete = false,
             }
-            self.note(&state);
+            self.update_gauges(&state);
         }
         names.ok()
     }

@@ -227,7 +227,7 @@ impl Rows for SegmentReader<'_> {
         self.sheet.mails.div_ceil(64)
     }
 
-    fn keep(&self, row: u32, set: &mut [u64]) -> io::Result<()> {
+    fn intersect_row(&self, row: u32, set: &mut [u64]) -> io::Result<()> {
         let mut words = Vec::new();
         self.row(row, &mut words)?;
         set.iter_mut().zip(words).for_each(|(word, own)| *word &= own);

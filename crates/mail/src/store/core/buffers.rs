@@ -21,7 +21,7 @@ impl Core {
     }
 
     /// Takes a buffer back for reuse; a large one is freed.
-    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+    pub(crate) fn recycle_buffer(&self, mut buffer: Vec<u8>) {
         let mut spare = self.spare.borrow_mut();
         if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
             buffer.clear();
@@ -36,7 +36,7 @@ impl Core {
     }
 
     /// Takes the list of a turn back for reuse; a long one is freed.
-    pub(crate) fn give_back_waiting(&self, mut waiting: Vec<PendingReply>) {
+    pub(crate) fn recycle_waiting(&self, mut waiting: Vec<PendingReply>) {
         let mut spare = self.spare_waiting.borrow_mut();
         if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {
             waiting.clear();

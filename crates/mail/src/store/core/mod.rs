@@ -50,7 +50,7 @@ use crate::{
         delivery_refs::DeliveryRefs,
         index::{EarlyExpiryOutcome, Index, Place, RemovedMail, Role},
         record::Part,
-        recovery::parts_died,
+        recovery::free_parts,
         shared_bodies::RecentBodies,
         summary_cache::SummaryCache,
     },
@@ -237,7 +237,7 @@ impl Core {
 
     /// Waits until a record is as durable as a 250 promises. One write, or one sync, serves all waiting
     /// sessions.
-    pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), DurabilityError> {
+    pub(crate) async fn wait_durable(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         match self.config().durability {
             Durability::Process => {
                 // Sessions whose mails complete in this turn of the loop append first, so that one write
@@ -277,7 +277,7 @@ impl Core {
     }
 
     /// Retries the messages for which the rings had no room.
-    pub(crate) fn give_backlog(&self) {
+    pub(crate) fn send_backlog(&self) {
         let mut backlog = self.backlog.borrow_mut();
         if backlog.is_empty() {
             return;
@@ -322,26 +322,26 @@ impl Core {
         self.rounds.stir();
         for Arrival { entry, summary } in arrivals {
             if entry.role() == Role::First {
-                self.letters.borrow_mut().link(entry.letter, entry.inboxes.into());
+                self.letters.borrow_mut().add_inboxes(entry.letter, entry.inboxes.into());
             }
             let over = self.index.borrow_mut().insert(entry, &summary.inbox);
-            self.tell(Event::Arrived(Arc::clone(&summary)));
+            self.send_event(Event::Arrived(Arc::clone(&summary)));
             self.recent.borrow_mut().insert(summary);
             if let Some(gone) = over.and_then(|id| self.remove(id)) {
                 self.count(Counter::DroppedForCount);
-                self.end(gone, true);
+                self.remove_from_inbox(gone, true);
             }
-            self.fit_index();
+            self.drop_oldest_mails();
         }
     }
 
     /// Drops the oldest mails while the index is over its memory limit.
-    fn fit_index(&self) {
+    fn drop_oldest_mails(&self) {
         loop {
-            let oldest = self.index.borrow().oldest_over();
+            let oldest = self.index.borrow().oldest_above_limit();
             let Some(gone) = oldest.and_then(|id| self.remove(id)) else { return };
             self.count(Counter::DroppedForIndex);
-            self.end(gone, true);
+            self.remove_from_inbox(gone, true);
         }
     }
 
@@ -363,14 +363,14 @@ impl Core {
     /// Handles a mail that has left its inbox: its record is deleted, too, unless other inboxes have the
     /// mail. With `for_good` the mail must not come back after a crash; that holds once the returned ticket
     /// is kept.
-    pub(crate) fn end(&self, gone: RemovedMail, for_good: bool) -> Option<Ticket> {
+    pub(crate) fn remove_from_inbox(&self, gone: RemovedMail, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
         let RemovedMail { place, inbox, letter, hurried_by, parts } = gone;
         let (ticket, remains) = match place.role {
             Role::Only => (self.end_record((place, parts.as_deref()), &[], for_good), RemainingName::Nothing),
-            Role::First | Role::Other => self.let_go(place.id, letter, for_good),
+            Role::First | Role::Other => self.release_delivery(place.id, letter, for_good),
         };
-        self.marker_died(hurried_by);
+        self.free_marker(hurried_by);
         match remains {
             // The list of all mails now shows the mail until it expires in the other inboxes.
             RemainingName::ThisName => {
@@ -379,31 +379,36 @@ impl Core {
             }
             RemainingName::Nothing | RemainingName::OtherName => {
                 self.recent.borrow_mut().remove(place.id);
-                self.note_died(place.id);
+                self.free_note(place.id);
             }
         }
-        self.tell(Event::Deleted { inbox, id: place.id, remains });
+        self.send_event(Event::Deleted { inbox, id: place.id, remains });
         ticket
     }
 
     /// Removes a mail from one of several inboxes. The owner of the first inbox is told; if that is this core
     /// and no other inbox has the mail, the record is deleted.
-    fn let_go(&self, id: MailId, letter: MailId, for_good: bool) -> (Option<Ticket>, RemainingName) {
+    fn release_delivery(
+        &self,
+        id: MailId,
+        letter: MailId,
+        for_good: bool,
+    ) -> (Option<Ticket>, RemainingName) {
         let answers_for_it = owner_of_mail(letter, self.cores) == self.number;
         if answers_for_it && self.letters.borrow().is_last(letter) {
-            self.letters.borrow_mut().let_go(letter);
-            let ticket = self.end_letter(letter, for_good);
+            self.letters.borrow_mut().release(letter);
+            let ticket = self.delete_record(letter, for_good);
             if id == letter {
                 return (ticket, RemainingName::Nothing);
             }
-            self.tell(Event::Over { letter });
+            self.send_event(Event::Over { letter });
             return (ticket, RemainingName::OtherName);
         }
         let written = if for_good { self.append(UNLINKED, id.0, &[]).ok() } else { None };
         let (ticket, marker) = (written.map(|of| of.ticket), written.map(|of| of.location.bits()));
         let let_go = InboxRemoval { letter, marker, for_good };
         if answers_for_it {
-            self.hear_let_go(let_go);
+            self.apply_release(let_go);
         } else {
             self.give(owner_of_mail(letter, self.cores), Message::LetGo(let_go));
         }
@@ -412,28 +417,28 @@ impl Core {
 
     /// Handles the removal of a mail from an inbox of another core; this core is responsible for the mail's
     /// record.
-    pub(crate) fn hear_let_go(&self, InboxRemoval { letter, marker, for_good }: InboxRemoval) {
+    pub(crate) fn apply_release(&self, InboxRemoval { letter, marker, for_good }: InboxRemoval) {
         self.rounds.stir();
         let is_over = {
             let mut letters = self.letters.borrow_mut();
             if let Some(marker) = marker {
                 letters.let_go_by(letter, marker);
             }
-            letters.let_go(letter)
+            letters.release(letter)
         };
         if is_over {
             // Each inbox's deletion is recorded already, so the ticket is not needed.
-            let _ = self.end_letter(letter, for_good);
-            self.tell(Event::Over { letter });
+            let _ = self.delete_record(letter, for_good);
+            self.send_event(Event::Over { letter });
         }
     }
 
     /// Deletes the record of a mail that the last of several inboxes has dropped.
-    fn end_letter(&self, letter: MailId, for_good: bool) -> Option<Ticket> {
+    fn delete_record(&self, letter: MailId, for_good: bool) -> Option<Ticket> {
         let markers = self.letters.borrow_mut().forget(letter);
         self.recent.borrow_mut().remove(letter);
-        self.note_died(letter);
-        let (place, parts) = self.index.borrow_mut().forget(letter)?;
+        self.free_note(letter);
+        let (place, parts) = self.index.borrow_mut().remove_unlinked(letter)?;
         self.end_record((place, parts.as_deref()), &markers, for_good)
     }
 
@@ -452,20 +457,20 @@ impl Core {
             ticket = Some(appended.ticket);
         }
         self.shared.reader.died(location, place.record_bytes as usize);
-        parts_died(&self.shared.reader, parts.unwrap_or_default());
-        markers.iter().for_each(|marker| self.marker_died(Some(*marker)));
+        free_parts(&self.shared.reader, parts.unwrap_or_default());
+        markers.iter().for_each(|marker| self.free_marker(Some(*marker)));
         ticket
     }
 
     /// Frees the record of an early expiry.
-    fn marker_died(&self, marker: Option<u64>) {
+    fn free_marker(&self, marker: Option<u64>) {
         if let Some(marker) = marker.and_then(Location::from_bits) {
             self.shared.reader.died(marker, 0);
         }
     }
 
     /// Frees the note of a mail that is deleted.
-    fn note_died(&self, id: MailId) {
+    fn free_note(&self, id: MailId) {
         if let Some(at) = self.notes.borrow_mut().forget(id)
             && let Some(location) = Location::from_bits(at.location)
         {
@@ -475,7 +480,7 @@ impl Core {
 
     /// Writes the note of a mail in place of the earlier note. Returns no ticket if the mail is gone or its
     /// note was written too often.
-    pub(crate) fn note(&self, id: MailId, note: &Note) -> Result<Option<Ticket>, Unavailable> {
+    pub(crate) fn write_note(&self, id: MailId, note: &Note) -> Result<Option<Ticket>, Unavailable> {
         if self.index.borrow().place(id, self.now_ms()).is_none() {
             return Ok(None);
         }
@@ -499,7 +504,7 @@ impl Core {
             let new = NewRecord { kind: NOTED, hash: note.flags(), tag: id.0, target };
             let written = self.append_new(new, &[&payload]).map_err(unavailable)?;
             let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-            notes.written(id, written.location.bits(), bytes);
+            notes.set_location(id, written.location.bits(), bytes);
             written.ticket
         };
         if let Some((location, payload_bytes)) = before {
@@ -510,8 +515,8 @@ impl Core {
 
     /// Makes a mail expire earlier; that holds after a crash once the returned ticket is kept. Returns no
     /// ticket if the mail is gone or expires by then anyway.
-    pub(crate) fn hurry(&self, id: MailId, expires_ms: u64) -> Result<Option<Ticket>, Unavailable> {
-        let may = self.index.borrow().may_hurry(id, expires_ms, self.now_ms());
+    pub(crate) fn expire_early(&self, id: MailId, expires_ms: u64) -> Result<Option<Ticket>, Unavailable> {
+        let may = self.index.borrow().check_early_expiry(id, expires_ms, self.now_ms());
         match may {
             EarlyExpiryOutcome::Gone | EarlyExpiryOutcome::NoNeed => return Ok(None),
             EarlyExpiryOutcome::TooOften => {
@@ -523,19 +528,19 @@ impl Core {
         let marker = NewRecord { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
         let written =
             self.append_new(marker, &[]).map_err(|refused| Unavailable::Disk(refused.to_string()))?;
-        let before = self.index.borrow_mut().hurry(id, expires_ms, written.location.bits());
-        self.marker_died(before);
+        let before = self.index.borrow_mut().set_early_expiry(id, expires_ms, written.location.bits());
+        self.free_marker(before);
         self.recent.borrow_mut().expires(id, expires_ms);
         self.count(Counter::Hurried);
         Ok(Some(written.ticket))
     }
 
     /// Sends an event to the listeners, if there are any.
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn send_event(&self, event: Event) {
         if !self.shared.listening.load(Ordering::Relaxed) {
             return;
         }
-        self.tell_missed();
+        self.send_missed_event();
         // The mesh endpoint after the cores' endpoints belongs to the listeners' thread.
         if self.missed.get() || self.sender.send(self.cores, Message::Told(event)).is_err() {
             self.count(Counter::EventsLost);
@@ -547,7 +552,7 @@ impl Core {
     }
 
     /// Tells the listeners that events were lost, once the ring has room again.
-    fn tell_missed(&self) {
+    fn send_missed_event(&self) {
         if self.missed.get() && self.sender.send(self.cores, Message::Told(Event::Missed)).is_ok() {
             self.missed.set(false);
         }
@@ -558,7 +563,7 @@ impl Core {
         if !self.must_tell.replace(false) {
             return;
         }
-        self.tell_missed();
+        self.send_missed_event();
         self.sender.flush();
         // Retries until the listeners know of the loss, even if no further mail arrives.
         if self.missed.get() {

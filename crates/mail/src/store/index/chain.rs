@@ -56,7 +56,7 @@ impl Chain {
     }
 
     /// Removes a slot from the chain.
-    pub(super) fn cut(&mut self, entries: &mut Slab<Entry>, which: usize, slot: u32) {
+    pub(super) fn unlink(&mut self, entries: &mut Slab<Entry>, which: usize, slot: u32) {
         let Link { newer, older } = entries[slot].links[which];
         match newer {
             NONE => self.newest = older,

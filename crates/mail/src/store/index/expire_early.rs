@@ -37,7 +37,7 @@ pub(crate) enum EarlyExpiryOutcome {
 
 impl Index {
     /// Returns whether a mail's expiry can be brought forward to `expires_ms`.
-    pub(crate) fn may_hurry(&self, id: MailId, expires_ms: u64, now_ms: u64) -> EarlyExpiryOutcome {
+    pub(crate) fn check_early_expiry(&self, id: MailId, expires_ms: u64, now_ms: u64) -> EarlyExpiryOutcome {
         let Some(slot) = self.find(id) else { return EarlyExpiryOutcome::Gone };
         let entry = &self.entries[slot];
         match self.expires_ms(entry) {
@@ -53,7 +53,7 @@ impl Index {
 
     /// Brings a mail's expiry forward, as recorded at `marker`. Returns the location of the earlier record,
     /// which is obsolete.
-    pub(crate) fn hurry(&mut self, id: MailId, expires_ms: u64, marker: u64) -> Option<u64> {
+    pub(crate) fn set_early_expiry(&mut self, id: MailId, expires_ms: u64, marker: u64) -> Option<u64> {
         let slot = self.find(id)?;
         let before = self.hurried.get(&id.0).copied();
         let times = before.map_or(0, |hurried| hurried.times).saturating_add(1);
@@ -64,7 +64,7 @@ impl Index {
     }
 
     /// Forgets the early expiry of an entry that is removed, and returns the location of its record, if any.
-    pub(super) fn forget_hurry(&mut self, entry: &Entry) -> Option<u64> {
+    pub(super) fn clear_early_expiry(&mut self, entry: &Entry) -> Option<u64> {
         if !entry.is_hurried {
             return None;
         }

@@ -179,7 +179,7 @@ impl Index {
 
     /// Returns the oldest mail that is still in an inbox, if mails and inboxes together exceed
     /// [`IndexRules::bytes_max`].
-    pub(crate) fn oldest_over(&self) -> Option<MailId> {
+    pub(crate) fn oldest_above_limit(&self) -> Option<MailId> {
         if self.live_bytes() <= self.rules.bytes_max {
             return None;
         }
@@ -331,12 +331,12 @@ impl Index {
     ///
     /// # Panics
     /// If its first inbox still has it.
-    pub(crate) fn forget(&mut self, letter: MailId) -> Option<(Place, Option<Arc<[Part]>>)> {
+    pub(crate) fn remove_unlinked(&mut self, letter: MailId) -> Option<(Place, Option<Arc<[Part]>>)> {
         let slot = self.find(letter)?;
         let place = self.place_of(&self.entries[slot]);
         assert!(place.is_let_go, "a mail that no inbox has was let go by its first");
         self.let_go -= 1;
-        let parts = self.cut(slot);
+        let parts = self.remove_entry(slot);
         self.shrink_if_empty();
         Some((place, parts))
     }
@@ -504,7 +504,7 @@ impl Index {
     fn remove_slot(&mut self, slot: u32, inbox: Inbox) -> RemovedMail {
         let entry = self.entries[slot];
         let place = self.place_of(&entry);
-        let hurried_by = self.forget_hurry(&entry);
+        let hurried_by = self.clear_early_expiry(&entry);
         debug_assert_eq!(
             self.find_inbox(&inbox.local, &inbox.domain),
             Some(entry.inbox),
@@ -512,8 +512,8 @@ impl Index {
         );
         let domain = self.inboxes[entry.inbox].domain;
         let entries = &mut self.entries;
-        self.inboxes[entry.inbox].chain.cut(entries, BY_INBOX, slot);
-        self.domains[domain].chain.cut(entries, BY_DOMAIN, slot);
+        self.inboxes[entry.inbox].chain.unlink(entries, BY_INBOX, slot);
+        self.domains[domain].chain.unlink(entries, BY_DOMAIN, slot);
         self.mail_bytes -= u64::from(entry.mail_bytes);
         let segment = self.segment_of(entry.location);
         let Some(counts) = self.in_segment.get_mut(&segment) else {
@@ -536,7 +536,7 @@ impl Index {
             let entry = &mut self.entries[slot];
             (entry.is_let_go, entry.is_hurried, entry.inbox) = (true, false, NONE);
         } else {
-            parts = self.cut(slot);
+            parts = self.remove_entry(slot);
             self.shrink_if_empty();
         }
         RemovedMail { place, inbox, letter, hurried_by, parts }
@@ -544,11 +544,11 @@ impl Index {
 
     /// Removes an entry from the chain of all mails or of other entries, and from its slot. Returns the parts
     /// of a large mail.
-    fn cut(&mut self, slot: u32) -> Option<Arc<[Part]>> {
+    fn remove_entry(&mut self, slot: u32) -> Option<Arc<[Part]>> {
         let entry = self.entries[slot];
         let entries = &mut self.entries;
         let chain = if entry.role == Role::Other { &mut self.others } else { &mut self.all };
-        chain.cut(entries, BY_ALL, slot);
+        chain.unlink(entries, BY_ALL, slot);
         self.by_id.remove(hash_of_id(entry.id), slot, |slot| hash_of_id(entries[slot].id));
         self.entries.remove(slot);
         let rules = self.rules;

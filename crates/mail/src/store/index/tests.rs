@@ -237,20 +237,20 @@ proptest! {
                 Step::Forget(which) => {
                     if !twin.let_go.is_empty() {
                         let gone = twin.let_go.remove(which.index(twin.let_go.len()));
-                        prop_assert_eq!(index.forget(MailId(gone.id)).map(|(place, _)| place.location), Some(gone.id * 100));
+                        prop_assert_eq!(index.remove_unlinked(MailId(gone.id)).map(|(place, _)| place.location), Some(gone.id * 100));
                     }
                 }
                 Step::Hurry { id, ms } => {
                     let at_ms = now_ms + ms;
                     let known = twin.mails.iter_mut().find(|mail| mail.id == id && mail.expires_ms > now_ms);
-                    match (index.may_hurry(MailId(id), at_ms, now_ms), known) {
+                    match (index.check_early_expiry(MailId(id), at_ms, now_ms), known) {
                         (EarlyExpiryOutcome::Gone, None) | (EarlyExpiryOutcome::TooOften, Some(_)) => {}
                         (EarlyExpiryOutcome::NoNeed, Some(mail)) => prop_assert!(mail.expires_ms <= at_ms),
                         (EarlyExpiryOutcome::Yes, Some(mail)) => {
                             prop_assert!(mail.expires_ms > at_ms);
                             mail.expires_ms = at_ms;
                             let marker = markers.len() as u64 + 1;
-                            prop_assert_eq!(index.hurry(MailId(id), at_ms, marker), markers.insert(id, marker));
+                            prop_assert_eq!(index.set_early_expiry(MailId(id), at_ms, marker), markers.insert(id, marker));
                         }
                         (may, mail) => prop_assert!(false, "{:?} of {:?}", may, mail),
                     }
@@ -316,16 +316,16 @@ fn a_mail_is_hurried_a_few_times_at_most() {
     index.insert(new(1, 1_000_000), &inbox(0));
     let mut hurried = 0;
     for ms in (0..1000).rev() {
-        match index.may_hurry(MailId(1), 2_000_000 + ms, 1_000_000) {
-            EarlyExpiryOutcome::Yes => _ = index.hurry(MailId(1), 2_000_000 + ms, 1),
+        match index.check_early_expiry(MailId(1), 2_000_000 + ms, 1_000_000) {
+            EarlyExpiryOutcome::Yes => _ = index.set_early_expiry(MailId(1), 2_000_000 + ms, 1),
             EarlyExpiryOutcome::TooOften => break,
             other => panic!("{other:?}"),
         }
         hurried += 1;
     }
     assert_eq!(hurried, 8);
-    assert_eq!(index.may_hurry(MailId(1), 86_000_000, 1_000_000), EarlyExpiryOutcome::NoNeed);
-    assert_eq!(index.may_hurry(MailId(2), 2_000_000, 1_000_000), EarlyExpiryOutcome::Gone);
+    assert_eq!(index.check_early_expiry(MailId(1), 86_000_000, 1_000_000), EarlyExpiryOutcome::NoNeed);
+    assert_eq!(index.check_early_expiry(MailId(2), 2_000_000, 1_000_000), EarlyExpiryOutcome::Gone);
 }
 
 /// An index that has become empty frees the tables that many mails needed.
@@ -361,7 +361,7 @@ fn an_index_names_the_oldest_beyond_its_memory() {
     for id in 1..=20_000_u64 {
         let inbox = Inbox { local: format!("somebody-{id}").into(), domain: format!("{id}.test").into() };
         index.insert(new(id, 1_000_000 + id), &inbox);
-        while let Some(over) = index.oldest_over() {
+        while let Some(over) = index.oldest_above_limit() {
             assert_eq!(over, MailId(oldest), "the oldest goes first");
             assert!(index.remove(over, None).is_some());
             oldest += 1;

@@ -34,7 +34,7 @@ use crate::{
     mailbox::mailboxes::{Inbox, MailId},
     store::{
         annotations::{Note, Notes, RecoveredNote},
-        compaction::gather,
+        compaction::move_live_records,
         core::{CORES_MAX, HURRIED, MAIL, NOTED, PART, UNLINKED, name_without_inbox, owner, owner_of_mail},
         delivery_refs::DeliveryRefs,
         index::{Index, IndexRules, NewEntry, RemovedMail, Role},
@@ -137,7 +137,7 @@ pub(crate) fn recover(
             reader.died(location, payload_bytes as usize);
         }
     }
-    set_torn_aside(&mut records, &parts);
+    drop_incomplete_mails(&mut records, &parts);
     order_arrivals(&mut records, now_ms);
     let mut writers: Vec<Writer> = (0..cores).map(|number| log.writer(number, 0)).collect();
     if let Some(writer) = writers.first_mut() {
@@ -150,7 +150,7 @@ pub(crate) fn recover(
             };
             record.entries.iter().any(lives)
         };
-        gather(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
+        move_live_records(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
     }
     let rules = IndexRules { bytes_max: bytes_max / cores, ..rules(config, random::number()?) };
     let mut cores: Vec<_> =
@@ -236,7 +236,7 @@ pub(crate) fn read_meta(
 
 /// Hides large mails that lack a part: the part's segment was reclaimed, which deleted the mail without a
 /// record of the deletion.
-fn set_torn_aside(records: &mut [Record], parts: &HashMap<Location, u32>) {
+fn drop_incomplete_mails(records: &mut [Record], parts: &HashMap<Location, u32>) {
     let is_there = |part: &Part| {
         Location::from_bits(part.location).and_then(|location| parts.get(&location)) == Some(&part.bytes)
     };
@@ -394,11 +394,11 @@ fn enter(
             // would be back once this marker is freed.
             if let Some(marker) = hurried.get(&id) {
                 needed.insert(marker.location);
-                index.hurry(id, marker.hash, marker.location.bits());
+                index.set_early_expiry(id, marker.hash, marker.location.bits());
             }
             if let Some(gone) = over.and_then(|id| index.remove(id, Some(inbox))) {
                 mails -= 1;
-                let_go(reader, cores, &gone);
+                release_delivery(reader, cores, &gone);
             }
         }
         if linked > 0 {
@@ -420,16 +420,16 @@ fn enter(
                     }
                     cores[answering].0.insert_let_go(&first);
                 }
-                cores[answering].1.link(letter, linked);
+                cores[answering].1.add_inboxes(letter, linked);
             }
         }
         // Mails are dropped only now: a mail with several inboxes is entered completely before any of them
         // drops it.
         for at in 0..count {
-            while let Some(oldest) = cores[at].0.oldest_over() {
+            while let Some(oldest) = cores[at].0.oldest_above_limit() {
                 let Some(gone) = cores[at].0.remove(oldest, None) else { break };
                 mails -= 1;
-                let_go(reader, cores, &gone);
+                release_delivery(reader, cores, &gone);
             }
         }
     }
@@ -459,7 +459,7 @@ fn enter_notes(
         let Ok(read) = reader.read(location, payload_bytes as usize) else { continue };
         of.note = Note::decode(marker.hash, read.payload());
         of.is_let_go = place.is_let_go;
-        notes.written(of.id, location.bits(), payload_bytes);
+        notes.set_location(of.id, location.bits(), payload_bytes);
         needed.insert(location);
         noted.push(of);
     }
@@ -467,26 +467,26 @@ fn enter_notes(
 }
 
 /// Handles a mail that a full inbox has dropped; its record is freed if no other inbox has it.
-fn let_go(reader: &Reader, cores: &mut [(Index, DeliveryRefs, Notes)], gone: &RemovedMail) {
+fn release_delivery(reader: &Reader, cores: &mut [(Index, DeliveryRefs, Notes)], gone: &RemovedMail) {
     let ended = match gone.place.role {
         Role::Only => Some((gone.place, gone.parts.clone())),
         Role::First | Role::Other => {
             let count = cores.len();
             let (index, letters, _) = &mut cores[owner_of_mail(gone.letter, count)];
-            let is_over = letters.let_go(gone.letter);
-            if is_over { index.forget(gone.letter) } else { None }
+            let is_over = letters.release(gone.letter);
+            if is_over { index.remove_unlinked(gone.letter) } else { None }
         }
     };
     if let Some((place, parts)) = ended
         && let Some(location) = Location::from_bits(place.location)
     {
         reader.died(location, place.record_bytes as usize);
-        parts_died(reader, parts.as_deref().unwrap_or_default());
+        free_parts(reader, parts.as_deref().unwrap_or_default());
     }
 }
 
 /// Frees the parts of a large mail.
-pub(crate) fn parts_died(reader: &Reader, parts: &[Part]) {
+pub(crate) fn free_parts(reader: &Reader, parts: &[Part]) {
     for Part { location, bytes } in parts {
         if let Some(location) = Location::from_bits(*location) {
             reader.died(location, *bytes as usize);

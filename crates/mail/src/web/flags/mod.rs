@@ -465,7 +465,7 @@ impl<M: Mailboxes> App<M> {
         if ids.is_empty() {
             return Ok(());
         }
-        Ok(self.mailboxes.note(self.marks.notes(ids)).await?)
+        Ok(self.mailboxes.write_note(self.marks.notes(ids)).await?)
     }
 }
 

@@ -92,7 +92,7 @@ impl<M: Mailboxes> PreviewWorker<M> {
         loop {
             loop {
                 match self.events.try_recv() {
-                    Ok(event) => self.hear(event),
+                    Ok(event) => self.queue_preview(event),
                     Err(TryRecvError::Lagged(_)) => {}
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Closed) => return,
@@ -100,7 +100,7 @@ impl<M: Mailboxes> PreviewWorker<M> {
             }
             let Some(next) = self.waiting.pop_back() else {
                 match self.events.recv().await {
-                    Ok(event) => self.hear(event),
+                    Ok(event) => self.queue_preview(event),
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return,
                 }
@@ -115,7 +115,7 @@ impl<M: Mailboxes> PreviewWorker<M> {
         }
     }
 
-    fn hear(&mut self, event: Event) {
+    fn queue_preview(&mut self, event: Event) {
         let Event::Arrived(summary) = event else { return };
         self.arrived += 1;
         if summary.is_letter() && summary.size_bytes <= MAIL_BYTES_MAX {

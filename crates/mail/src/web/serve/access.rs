@@ -184,7 +184,7 @@ impl<M: Mailboxes> App<M> {
 
     /// Describes the first sign of a proxy on this machine; empty if there is none.
     pub(crate) fn why_closed(&self) -> String {
-        self.silent_proxies.why_here().map(ToString::to_string).unwrap_or_default()
+        self.silent_proxies.first_local_sign().map(ToString::to_string).unwrap_or_default()
     }
 
     /// Looks for signs of a silent proxy in a request whose address may see all mail, because a proxy would
@@ -206,7 +206,7 @@ impl<M: Mailboxes> App<M> {
             },
             1,
         );
-        match self.silent_proxies.note(from.asker, &sign) {
+        match self.silent_proxies.remember_proxy(from.asker, &sign) {
             NoteOutcome::New if is_here => tracing::warn!(
                 "a proxy on this machine does not name the clients of the mail pages ({sign}): the view of all mail is \
                  closed to this machine until a restart; set token-file, or have the proxy send X-Forwarded-For and \

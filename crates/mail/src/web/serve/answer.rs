@@ -157,7 +157,7 @@ impl Fault {
     }
 
     /// Returns advice to the reader, which also tells whether the error is the reader's or ours.
-    fn todo(&self) -> &'static str {
+    fn advice(&self) -> &'static str {
         match self {
             Self::NoSuchPage | Self::NoSuchMethod | Self::NoSuchPart => {
                 "Check the address in the browser's address bar."
@@ -249,7 +249,7 @@ struct ErrorPage<'a> {
 
 /// Middleware around every handler: refuses foreign host names and cross-site changes, reads the rest of the
 /// body, gives the request an ID, counts, sets the common headers, and turns errors into pages for browsers.
-pub(crate) async fn around<M: Mailboxes>(
+pub(crate) async fn request_middleware<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     request: Request,
     next: Next,
@@ -313,7 +313,7 @@ pub(crate) async fn around<M: Mailboxes>(
             site: &app.site,
             what: fault.what(),
             why: sentence(&fault.to_string()),
-            todo: fault.todo(),
+            todo: fault.advice(),
             status: status.to_string(),
             request: &name,
             who_sees: fault.table(),

@@ -129,7 +129,7 @@ impl<M: Mailboxes> App<M> {
             Arc::new(JobQueue::new(running_max, waiting_max, Arc::clone(&counters), full))
         };
         let marks = FlagTable::new(Arc::clone(&counters));
-        marks.begin(mailboxes.noted());
+        marks.begin(mailboxes.take_recovered_notes());
         Self {
             mailboxes,
             site,

@@ -171,7 +171,7 @@ impl BudgetGuard {
 
 /// Bytes of a mail that is read are charged to its client.
 impl ReadBudget for BudgetGuard {
-    fn make(&mut self, bytes: u64) -> bool {
+    fn reserve(&mut self, bytes: u64) -> bool {
         self.try_grow(bytes)
     }
 }

@@ -112,7 +112,7 @@ pub(crate) enum NoteOutcome {
 
 impl SilentProxies {
     /// Remembers an address as a proxy.
-    pub(crate) fn note(&self, asker: IpAddr, sign: &ProxySign) -> NoteOutcome {
+    pub(crate) fn remember_proxy(&self, asker: IpAddr, sign: &ProxySign) -> NoteOutcome {
         let client = Client::of(httpd::Client(asker));
         if client.is_here() {
             let is_new = !self.here.swap(true, Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl SilentProxies {
     }
 
     /// Returns the first sign of a proxy on this machine.
-    pub(crate) fn why_here(&self) -> Option<&ProxySign> {
+    pub(crate) fn first_local_sign(&self) -> Option<&ProxySign> {
         self.why.get()
     }
 }
@@ -196,11 +196,14 @@ mod tests {
     fn all_addresses_of_this_machine_are_one() {
         let proxies = SilentProxies::default();
         assert!(!proxies.has("::1".parse().unwrap()));
-        assert_eq!(proxies.note("127.0.0.2".parse().unwrap(), &ProxySign::Http10), NoteOutcome::New);
-        assert_eq!(proxies.note("::1".parse().unwrap(), &ProxySign::Http10), NoteOutcome::Known);
+        assert_eq!(
+            proxies.remember_proxy("127.0.0.2".parse().unwrap(), &ProxySign::Http10),
+            NoteOutcome::New
+        );
+        assert_eq!(proxies.remember_proxy("::1".parse().unwrap(), &ProxySign::Http10), NoteOutcome::Known);
         assert!(proxies.has("127.0.0.1".parse().unwrap()) && proxies.has("::1".parse().unwrap()));
         assert!(!proxies.has("172.18.0.3".parse().unwrap()));
-        assert_eq!(proxies.why_here(), Some(&ProxySign::Http10));
+        assert_eq!(proxies.first_local_sign(), Some(&ProxySign::Http10));
     }
 
     #[test]
@@ -208,11 +211,11 @@ mod tests {
         let proxies = SilentProxies::default();
         let address = |n: usize| IpAddr::from([10, 0, (n / 256) as u8, (n % 256) as u8]);
         for n in 0..OTHERS_MAX {
-            assert_eq!(proxies.note(address(n), &ProxySign::Http10), NoteOutcome::New);
+            assert_eq!(proxies.remember_proxy(address(n), &ProxySign::Http10), NoteOutcome::New);
         }
-        assert_eq!(proxies.note(address(1), &ProxySign::Http10), NoteOutcome::Known);
+        assert_eq!(proxies.remember_proxy(address(1), &ProxySign::Http10), NoteOutcome::Known);
         assert!(!proxies.has(address(OTHERS_MAX)));
-        assert_eq!(proxies.note(address(OTHERS_MAX), &ProxySign::Http10), NoteOutcome::Full);
+        assert_eq!(proxies.remember_proxy(address(OTHERS_MAX), &ProxySign::Http10), NoteOutcome::Full);
         assert!(proxies.has(address(OTHERS_MAX + 7)));
     }
 }

@@ -97,7 +97,7 @@ pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
     let mut printer = Printer::new(wanted);
     let ended = runtime.block_on(print_all(reader, &server, &mut printer));
     let (lost, shown) = ended.map_err(failed("cannot write to stdout"))?;
-    let lapsed = leasing.lapsed();
+    let lapsed = leasing.lapsed_s();
     let mut said = format!("{shown} shown, {lost} lost\n");
     if lapsed > 0 {
         said.push_str(&format!("reader paused for {lapsed} s, in which nothing was logged for it\n"));
@@ -169,7 +169,7 @@ impl LeaseThread {
     }
 
     /// Returns the seconds during which the lease had lapsed because this process was stopped.
-    fn lapsed(&self) -> u64 {
+    fn lapsed_s(&self) -> u64 {
         self.lapsed_ms.load(Ordering::Relaxed) / 1000
     }
 }

@@ -36,7 +36,7 @@ use crate::{
         accelerator::{Accelerator, OriginChoice, Purger},
         cache_command::origin_at,
         certificates::Certificates,
-        feed::{Feed, join_and_tell},
+        feed::{Feed, join_nats_config_and_warn},
         mail::MailService,
         operation::{ConfigSources, RunningCommand, failed, fault},
         shell::{self, Service, ServiceSet},
@@ -49,7 +49,7 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
     let sources = ConfigSources {
         file: task.config.path(),
         flags: task.settings.0.clone(),
-        complete: Box::new(join_and_tell),
+        complete: Box::new(join_nats_config_and_warn),
         servers: ServerSet::ALL,
     };
     let (operation, access) = RunningCommand::begin(sources)?;

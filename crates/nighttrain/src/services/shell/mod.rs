@@ -76,7 +76,7 @@ pub(crate) trait Service: OperatorView {
     }
 
     /// Returns a future that is ready once a loop has failed.
-    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    fn until_loop_fails(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// Makes the service report that it is not ready.
     fn begin_drain(&self);
@@ -134,7 +134,7 @@ pub(crate) fn run(
     access: Access,
     start: impl FnOnce(&Settings, Option<&Arc<Journal>>) -> Result<ServiceSet, Failure>,
 ) -> Result<(), Failure> {
-    let (runtime, signals) = Signals::caught()?;
+    let (runtime, signals) = Signals::install_handlers()?;
     let port = Port::bind("admin", operation.settings().admin, operation.settings().admin_tls)
         .map_err(failed("admin"))?;
     let admin = port.address();
@@ -218,7 +218,7 @@ async fn until_stopped(
 
 /// Completes once a loop of any service has failed.
 async fn any_ended(services: &[Arc<dyn Service>]) {
-    let mut all: Vec<_> = services.iter().map(|service| service.ended()).collect();
+    let mut all: Vec<_> = services.iter().map(|service| service.until_loop_fails()).collect();
     std::future::poll_fn(|cx| {
         let any = all.iter_mut().any(|ended| ended.as_mut().poll(cx).is_ready());
         if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
@@ -273,7 +273,7 @@ fn reload(operation: &mut RunningCommand, services: &[Arc<dyn Service>]) {
         }
         followed.push(service.section());
     }
-    operation.accept(new, &remarks, |setting| {
+    operation.activate(new, &remarks, |setting| {
         let of = services.iter().find(|service| service.section() == setting.section);
         match of {
             Some(service) => Some(service.follows(setting)),

@@ -142,7 +142,7 @@ mod tests {
             Ok(Box::new(|| Ok(None)))
         }
 
-        fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        fn until_loop_fails(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
             Box::pin(pending())
         }
 

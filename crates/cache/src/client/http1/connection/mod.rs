@@ -33,7 +33,7 @@ use crate::{
         limits::{
             client_budget::ClientMemoryGuard,
             request_tasks::KeptHead,
-            turns::{Turns, after_the_others},
+            turns::{Turns, yield_to_ready},
         },
         transport::Transport,
     },
@@ -235,7 +235,7 @@ impl Connection {
                 let look = turns.look();
                 let turned = self.turn(cx, look.length);
                 if self.had > TURN_REQUESTS_LITTLE {
-                    look.was_much();
+                    look.note_large_turn();
                 }
                 turned
             })
@@ -276,7 +276,7 @@ impl Connection {
             if !open || with_core(|core| core.draining.get()) {
                 return ServiceEnd::Closed;
             }
-            self.client.is_next();
+            self.client.end_exchange();
             self.client.watch.work();
         }
     }
@@ -291,7 +291,7 @@ impl Connection {
             self.refuse(Fault::Overloaded, draft).await;
             return false;
         };
-        after_the_others().await;
+        yield_to_ready().await;
         self.client.ends_at_fin = fin::ends_exchange(request);
         let mut upload = Upload::new(&mut self.client, request);
         // Boxed: connections that idle or have only hits would be larger by two KiB.
@@ -322,7 +322,7 @@ impl Connection {
     /// Answers 101 and passes on bytes in both directions until one side ends.
     async fn pipe(&mut self, pipe: Pipe, mut draft: Draft) {
         let head = [&pipe.head, &b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"[..]].concat();
-        draft.opened(101, self.client.sent_bytes, head.len() as u64);
+        draft.note_websocket(101, self.client.sent_bytes, head.len() as u64);
         if self.client.send_all(&head).await.is_err() || self.client.flush().await.is_err() {
             return;
         }
@@ -358,7 +358,7 @@ impl Connection {
             let out = &mut core.scratch.borrow_mut().out;
             out.clear();
             let sending = deliver::begin(core, answer, asked, out, (&mut draft, self.client.sent_bytes));
-            draft.leaves();
+            draft.note_body_begun();
             if draft.is_some() {
                 self.drafts.push(draft);
             }

@@ -137,7 +137,7 @@ impl Connection {
         let limits = head_limits(&core.config);
         let proxies = &core.config.trusted_proxies[..];
         out.clear();
-        let came = || self.client.transport.came().clone();
+        let came = || self.client.transport.client_auth().clone();
         let turn = core.reader.turn();
         let now_s = clock::unix_s();
         let moment = Moment::now();
@@ -204,7 +204,7 @@ impl Connection {
                 has_body,
                 trust: Trust::Fresh,
                 visitor,
-                came: self.client.transport.came(),
+                came: self.client.transport.client_auth(),
                 showing: hit::CodingChoice::Accepted,
             };
             match hit::answer(core, &turn, &looked_up, now_s, buffers) {
@@ -255,7 +255,9 @@ impl Connection {
             head_bytes,
         })) = stopped
         {
-            let Ok((prefix_sent, from)) = send::now(core, &mut self.client, out, &object, from, to) else {
+            let Ok((prefix_sent, from)) =
+                send::send_without_waiting(core, &mut self.client, out, &object, from, to)
+            else {
                 core.count(Counter::ClientsGone);
                 return Some(TurnOutcome::Closed);
             };

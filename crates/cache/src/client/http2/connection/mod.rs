@@ -129,7 +129,7 @@ pub(crate) async fn serve(
             let mut frames_left = frames_max;
             let turned = turn(client, &watch, &mut frames_left, cx);
             if frames_max - frames_left > TURN_FRAMES_LITTLE {
-                look.was_much();
+                look.note_large_turn();
             }
             turned
         });

@@ -85,9 +85,9 @@ impl Upstreams for Only {
         (tried.count <= self.tries).then(|| self.upstream.borrow().member.id)
     }
 
-    fn asks_again(&self) {}
+    fn note_retry(&self) {}
 
-    fn fared(&self, _: MemberId, is_well: bool) {
+    fn note_outcome(&self, _: MemberId, is_well: bool) {
         *self.failures.borrow_mut() += u32::from(!is_well);
     }
 }
